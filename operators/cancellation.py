@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from trainwright.operators.values.task_identity import earlier_identities
 from trainwright.operators.values.task_state import TaskId
 
 log = logging.getLogger(__name__)
@@ -26,7 +25,7 @@ def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable
     ti = context["ti"]
 
     def handle(cluster: Any, trainjob: Any) -> str:
-        from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job, suspend_job
+        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
 
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
         if durable and state == "running" and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
@@ -43,33 +42,11 @@ def on_error(on_cancel: str) -> Callable[[Any, Any], str]:
     """Returns a handler for the job when a deadline has passed or the wait has failed."""
 
     def handle(cluster: Any, trainjob: Any) -> str:
-        from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 
         return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
 
     return handle
-
-
-def stop_superseded_jobs(cluster: Any, identity: Any, namespace: str, on_cancel: str) -> None:
-    """Stop jobs that a cleared task started before the clear and that are still running, before it starts a new one.
-
-    These are jobs whose worker or triggerer was not running at the time of the clear, or jobs with `keep`. Raises ApiError, so
-    that two jobs never run at once.
-    """
-    from trainwright.api import names
-    from trainwright.api.conditions import is_finished
-    from trainwright.api.objects import annotations_of, name_of
-    from trainwright.jobs.submit.job_lookup import jobs_of_run
-    from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
-
-    policy = CancelPolicy.delete if on_cancel == CancelPolicy.delete else CancelPolicy.suspend
-    if not (owners := {str(earlier) for earlier in earlier_identities(identity)}):
-        return
-    for job_cluster, trainjob in jobs_of_run(cluster, identity.run, namespace):
-        is_running = not is_finished(trainjob) and not trainjob["spec"].get("suspend")
-        if is_running and annotations_of(trainjob).get(names.OWNER_ANNOTATION) in owners:
-            result = cancel_owned_job(job_cluster, trainjob, policy)
-            log.info("stopped a job from before the clear name=%s: %s", name_of(trainjob), result)
 
 
 def stop_previous_try(cluster: Any, identity: Any, namespace: str, on_cancel: str) -> None:
@@ -81,8 +58,8 @@ def stop_previous_try(cluster: Any, identity: Any, namespace: str, on_cancel: st
     from trainwright.api.conditions import is_finished, is_true
     from trainwright.api.kinds import TRAINJOB
     from trainwright.api.objects import is_deleting, name_of, namespace_of, uid_of
+    from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
     from trainwright.jobs.submit.job_lookup import find_job
-    from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 
     found = find_job(cluster, identity, namespace)
     if found is None or is_deleting(found.trainjob) or is_true(found.trainjob, "Failed"):

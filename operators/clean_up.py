@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.rendered_values import parse_flag, parse_number
-from trainwright.operators.values.task_identity import task_identity
+from trainwright.operators.values.task_identity import run_labels, task_identity
 
 _MAX_DAYS = 36_500
 
@@ -70,12 +70,12 @@ class CleanUpOperator(BaseOperator):
     @fail_fast()
     def execute(self, context: Any) -> list[dict[str, Any]]:
         from trainwright.jobs import TrainJobError
-        from trainwright.jobs.wait.cancel import CancelPolicy
+        from trainwright.jobs.state.cancel import CancelPolicy
         from trainwright.steps.clean import clean, left_jobs
 
         policy, left = CancelPolicy(self.on_failure), self._left(context)
         is_everywhere = parse_flag("all_namespaces", self.all_namespaces)
-        if is_everywhere and left.run:
+        if is_everywhere and (left.run or left.labels):
             raise ValueError("all_namespaces: only with older_than_days or abandoned, without run_id")
         if policy is CancelPolicy.keep:
             self.log.info("on_failure=keep: nothing is changed")
@@ -103,5 +103,7 @@ class CleanUpOperator(BaseOperator):
         older_than = timedelta(days=days) if days else None
         if (older_than is not None or abandoned) and not self.run_id:
             return LeftJobs(older_than=older_than, abandoned=abandoned)
+        if not self.run_id:
+            return LeftJobs(labels=run_labels(context))
         identity = task_identity(context, self.run_id)
         return LeftJobs(run=identity.run, owner=identity.owner, older_than=older_than, abandoned=abandoned)

@@ -12,7 +12,7 @@ from trainwright.operators.values.credentials import step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.rendered_values import parse_texts
 from trainwright.operators.values.settings import EVALUATION_SETTINGS
-from trainwright.operators.values.task_identity import earlier_identities, task_identity
+from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 
@@ -133,7 +133,7 @@ class EvaluateOperator(WorkspaceOperator):
                 workspace=self.workspace,
                 steps=steps,
                 owner=f"{identity.owner}/{identity.step}",
-                was=[f"{earlier.owner}/{earlier.step}" for earlier in earlier_identities(identity)],
+                submitter=identity.submitter,
                 run_id=identity.run,
                 map_index=map_index,
                 namespace=namespace,

@@ -92,7 +92,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
             "supersede": parse_flag("supersede", self.supersede),
             "best_metric": self.best_metric,
             "greater_is_better": parse_flag("greater_is_better", self.greater_is_better),
-            "run": {name: run[name] for name in ("run_id", "map_index")},
+            "run": {name: run[name] for name in ("owner", "run_id", "map_index")},
         }
         with self.steps(context) as steps:
             if not self.beside:

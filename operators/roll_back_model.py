@@ -51,11 +51,12 @@ class RollBackModelOperator(BaseOperator):
         from trainwright.steps.roll_back import roll_back_once
 
         check_places((self.store_conn_id,), export_uri=self.export_uri)
+        identity = task_identity(context, self.run_id)
         with credentials(self.store_conn_id, None):
             record = roll_back_once(
                 self.export_uri,
                 self.alias,
-                step=str(task_identity(context, self.run_id)),
+                step=f"{identity} {identity.submitter.execution}".rstrip(),
                 expected_digest=self.expected_digest,
                 reason=self.reason,
             )

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.task_identity import task_identity
+from trainwright.operators.values.task_identity import run_of_group, task_identity
 
 
 class StartRunOperator(BaseOperator):
@@ -48,7 +48,7 @@ class StartRunOperator(BaseOperator):
 
         check_places((self.conn_id,), workspace=self.workspace, workspace_path=self.workspace_path)
         cluster = TrainwrightHook(self.conn_id).get_conn()
-        identity = task_identity(context, self.run_id)
+        identity = task_identity(context, self.run_id or run_of_group(context))
         started = start_run(
             cluster,
             str(self.workspace),

@@ -23,7 +23,7 @@ from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.credentials import step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
-from trainwright.operators.values.task_identity import earlier_identities, task_identity
+from trainwright.operators.values.task_identity import task_identity
 
 
 class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
@@ -231,7 +231,6 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         request, identity = self.request(), task_identity(context, self.run_id)
         cluster = self._cluster()
         namespace = self._namespace(cluster, request)
-        cancellation.stop_superseded_jobs(cluster, identity, namespace, self.on_cancel)
         if not self.durable and int(context["ti"].try_number) > 1:
             cancellation.stop_previous_try(cluster, identity, namespace, self.on_cancel)
         if self.wait_for_completion and not self.deferrable:
@@ -361,13 +360,11 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         return cancellation.on_signal(context, self.on_cancel, durable=self.durable)
 
     def _submission_arguments(self, identity: Any) -> dict[str, Any]:
-        """Arguments of a submission besides the request: the run's latest export, the task's identities before a clear, and the
-        credentials of its connections."""
+        """Arguments of a submission besides the request: the run's latest export, and the credentials of its connections."""
         from trainwright.checkpoints.resume_source import latest_export_lookup
 
-        look = latest_export_lookup(identity.run, self.export_uri, map_index=identity.map_index) if self.export_uri else None
-        known = {"latest_checkpoint": look, "previous_identities": tuple(earlier_identities(identity))}
-        return {**known, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
+        look = latest_export_lookup(identity, self.export_uri) if self.export_uri else None
+        return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
 
     def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
         from trainwright.jobs.wait.step import result_of

@@ -157,7 +157,7 @@ class TrainJobTrigger(BaseTrigger):
         self.log.info("the task was ended by a user; TrainJob %s/%s: %s", self.namespace, self.name, result)
 
     def _stop(self) -> str:
-        from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
+        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 
         cluster = TrainwrightHook(self.conn_id, self.submission_mode).get_conn()
         return cancel_owned_job(cluster, self._job(), CancelPolicy(self.on_cancel))

@@ -14,7 +14,7 @@ from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.credentials import credentials, step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.rendered_values import parse_object
-from trainwright.operators.values.task_identity import earlier_identities, task_identity
+from trainwright.operators.values.task_identity import task_identity
 
 AUTO, WORKER, CLUSTER = "auto", "worker", "cluster"
 _MOUNT = "/workspace"
@@ -111,7 +111,6 @@ class WorkspaceOperator(BaseOperator):
             self.namespace or cluster.default_namespace,
             settings=settings,
             credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
-            was=tuple(earlier_identities(identity)),
             event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
             on_signal=cancellation.on_signal(context, str(settings.get("on_cancel") or "suspend")),
         )

@@ -22,8 +22,8 @@ from trainwright.api.errors import AlreadyExists, ApiError
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
+from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.label_values import label_value
-from trainwright.jobs.wait.cancel import suspend_job
 from trainwright.quickstart.locks import release_share, share
 from trainwright.submission.mode import VARIABLE, Mode
 

@@ -33,9 +33,9 @@ def clean_up(
     from dataclasses import asdict
 
     from trainwright.jobs import TrainJobError
-    from trainwright.jobs.wait.cancel import CancelPolicy
+    from trainwright.jobs.state.cancel import CancelPolicy
     from trainwright.steps.clean import LeftJobs, clean, left_jobs
-    from trainwright.steps.own_workflow import own_workflow
+    from trainwright.steps.own_step import own_step
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
 
@@ -45,7 +45,7 @@ def clean_up(
             write_line(f"the run has ended {status.state}: nothing to clean up")
             return []
         cluster = connect_for_jobs(mode=submission_mode)
-        workflow = own_workflow(cluster)
+        workflow = own_step(cluster).workflow
         left = LeftJobs(run=run_id or pipeline_run_id, owner="kfp", workflow=workflow.name if workflow is not None else "")
         if not left.run and not left.workflow:
             raise ValueError("run_id: set run_id, or pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER")

@@ -107,7 +107,7 @@ def evaluate(
     from trainwright.jobs import EventPrinter
     from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
     from trainwright.steps.evaluate import evaluate_export, figures_of
-    from trainwright.steps.own_workflow import own_workflow
+    from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.retire import retire_run
     from trainwright.steps.step_end import explained_end, write_line
@@ -118,6 +118,7 @@ def evaluate(
     with explained_end():
         parse_retention(retention)  # fail on an invalid value before the evaluation
         cluster = connect_for_jobs(mode=submission_mode)
+        own = own_step(cluster)
         space = namespace or cluster.default_namespace
         result = evaluate_export(
             cluster,
@@ -138,7 +139,8 @@ def evaluate(
             task_limit=task_limit,
             settings={name: parameters[name] for name in EVALUATION_SETTINGS},
             event_printer=EventPrinter(write_line),
-            workflow=own_workflow(cluster) if tie_to_run else None,
+            submitter=own.submitter(),
+            workflow=own.workflow if tie_to_run else None,
         )
         retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space, retention=retention, map_index=trial_index)
         if trial_index >= 0:  # the folder that the preparation of the data has recorded is empty

@@ -60,6 +60,7 @@ def export_checkpoint(
             run_id=run_id,
             trainjob=trainjob,
             map_index=trial_index,
+            owner="kfp",
             options=options,
             write_progress=write_line,
         )

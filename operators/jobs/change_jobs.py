@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.rendered_values import parse_number
-from trainwright.operators.values.task_identity import task_identity
+from trainwright.operators.values.task_identity import run_labels, task_identity
 
 
 class ChangeJobsOperator(BaseOperator):
@@ -40,6 +40,8 @@ class ChangeJobsOperator(BaseOperator):
 
     @fail_fast()
     def execute(self, context: Any) -> list[dict[str, str]]:
+        from trainwright.api import names
+        from trainwright.jobs.state.label_values import label_value
         from trainwright.steps.change_jobs import JobChange, change_jobs, job_named, jobs_to_change
 
         if self._is_by_name and not self.trainjob:  # a template that renders to nothing must not mean all jobs of the run
@@ -51,8 +53,11 @@ class ChangeJobsOperator(BaseOperator):
             found = job_named(cluster, self.trainjob, namespace)
             jobs = [found] if found is not None else []
         else:
-            identity = task_identity(context, self.run_id)
-            jobs = jobs_to_change(cluster, change, owner=identity.owner, run=identity.run, namespace=namespace)
+            identity, labels, run = task_identity(context, self.run_id), run_labels(context), ""
+            if self.run_id:
+                labels, run = {names.RUN_LABEL: label_value(identity.run)}, f"{identity.run}/"
+            submitter = f"{identity.owner}/{run}"
+            jobs = jobs_to_change(cluster, change, labels=labels, submitter=submitter, namespace=namespace)
         if not jobs:
             self.log.warning("%s: there is nothing to %s in %s", self._selected(context), change, namespace)
         changed = change_jobs(jobs, change, pod_timeout_seconds=seconds)

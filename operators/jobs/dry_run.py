@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.jobs import Identity
+from trainwright.jobs.state.submitter import Submitter
 from trainwright.operators.values.settings import PLACES
 
 DRY_RUN_ID = "dry-run"
@@ -27,7 +28,8 @@ def preview_task(operator: Any) -> str:
     request = _request(operator)
     cluster, missing = _cluster(operator)
     namespace = operator.namespace or request.namespace or (str(cluster.default_namespace) if cluster is not None else "default")
-    identity = Identity(f"airflow/{operator.dag_id}", str(operator.run_id or DRY_RUN_ID), operator.task_id)
+    submitter = Submitter(pipeline=operator.dag_id)
+    identity = Identity(f"airflow/{operator.dag_id}", str(operator.run_id or DRY_RUN_ID), operator.task_id, submitter=submitter)
     try:
         preview = preview_submission(request, identity, namespace, cluster)
     except RuntimeNotFound as error:

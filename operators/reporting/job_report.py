@@ -59,4 +59,4 @@ def _exports_of_run(operator: Any, context: Any) -> str:
         root = StorageUri.parse(operator.export_uri)
     except BadUri:
         return ""
-    return str(root.join(task_identity(context, operator.run_id).folder.rpartition("/")[2]))
+    return str(root.join(task_identity(context, operator.run_id).exports))

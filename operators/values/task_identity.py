@@ -1,31 +1,75 @@
-"""The run and step that an Airflow task belongs to: the same for every retry, a new one after a clear."""
+"""The run and step that an Airflow task belongs to, and which of its executions this is: a retry, or a new one after a clear.
+
+All executions of a task have one identity. Airflow's `run_id` is unique for each DAG only, so the run that is named by default has
+the DAG's name too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from trainwright.jobs import Identity
+from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import step_subfolder
+from trainwright.jobs.state.submitter import Submitter
 from trainwright.operators.values.task_state import TaskId
+
+ALONE = "train"
+"""The task of a run with one training: it has the run's folder."""
+
+
+def default_run(ti: Any) -> str:
+    """The run of a task whose `run_id` is not set: the DAG and its run, which no other DAG has."""
+    return f"{ti.dag_id}/{ti.run_id}"
 
 
 def task_identity(context: Any, run: str = "") -> Identity:
-    """The identity of the task with this context. `run` overrides the DAG run's id.
-
-    A clear raises `max_tries` above the task's own retries, a retry does not. So a clear starts a new TrainJob, and a retry
-    finds the existing one.
-    """
+    """The identity of the task with this context. `run` overrides the default run."""
     ti = context["ti"]
-    retries = int(getattr(context.get("task"), "retries", 0) or 0)
-    most = int(getattr(ti, "max_tries", retries) or 0)
-    step = ti.task_id if most in (0, retries) else f"{ti.task_id}@{most}"
-    return Identity(f"airflow/{ti.dag_id}", str(run or ti.run_id), step, TaskId.of(context).map_index)
+    default, map_index = default_run(ti), TaskId.of(context).map_index
+    is_named = run not in ("", default)
+    subfolder = "" if is_named or ti.task_id == ALONE else step_subfolder(ti.task_id)
+    is_of_default = not is_named or run.startswith(f"{default}/")
+    submitter = _submitter(context, map_index, adopts_reruns=not is_of_default)
+    return Identity(f"airflow/{ti.dag_id}", str(run or default), ti.task_id, map_index, subfolder, submitter)
 
 
-def earlier_identities(identity: Identity) -> Iterator[Identity]:
-    """All identities that the task may have had before it was cleared; none for a task that was not cleared."""
-    task, cleared, most = identity.step.rpartition("@")
-    if cleared:
-        yield replace(identity, step=task)
-        yield from (replace(identity, step=f"{task}@{number}") for number in range(1, int(most)))
+def run_of_group(context: Any) -> str:
+    """The default run of the tasks in the task group of this one: two groups of a DAG run that train are two runs."""
+    ti = context["ti"]
+    group, _, _ = ti.task_id.rpartition(".")
+    return f"{default_run(ti)}/{group}" if group else default_run(ti)
+
+
+def run_labels(context: Any) -> dict[str, str]:
+    """The labels of all jobs of the DAG run with this context, whatever run their tasks have named."""
+    from trainwright.api import names
+
+    ti = context["ti"]
+    return {names.DAG_LABEL: label_value(ti.dag_id), names.AIRFLOW_RUN_LABEL: label_value(str(ti.run_id))}
+
+
+def _submitter(context: Any, map_index: int, *, adopts_reruns: bool) -> Submitter:
+    """What the job tells about the task. A run that was deleted and triggered again has begun at another time.
+
+    `max_tries` of a task instance changes only when it is cleared: neither by a retry, nor when the DAG's `retries` are edited.
+    """
+    from trainwright.api import names
+
+    ti, dag_run = context["ti"], context.get("dag_run")
+    began, most = getattr(dag_run, "start_date", None), getattr(ti, "max_tries", None)
+    labels = {
+        names.DAG_LABEL: ti.dag_id,
+        names.TASK_LABEL: ti.task_id,
+        names.AIRFLOW_RUN_LABEL: str(ti.run_id),
+        names.MAP_INDEX_LABEL: str(map_index),
+        names.TRY_NUMBER_LABEL: str(getattr(ti, "try_number", "")),
+    }
+    return Submitter(
+        began.isoformat() if began is not None else "",
+        str(most) if most is not None else "",
+        pipeline=ti.dag_id,
+        task_instance=str(getattr(ti, "id", "") or ""),
+        labels=labels,
+        adopts_reruns=adopts_reruns,
+    )

@@ -138,11 +138,12 @@ def test_auto_on_a_new_volume_goes_on_from_what_the_run_has_exported_to_a_bucket
     trained.train(failures=2)
     export_run(workspace, run_folder("run"), s3_folder, run="run")
     trained.claim("two")
-    latest = latest_export_lookup("run", s3_folder)
+    latest = latest_export_lookup(Identity("kfp", "run", "train"), s3_folder)
     assert trained.train("two", failures=2, latest=latest, resume_secret="store", num_nodes=2) == "0:10 0:15 1:10 1:15"
     assert trained.train("two", latest=latest, resume_secret="store") == "0:20"
     trained.claim("three")
-    assert trained.train("three", run="other", latest=latest_export_lookup("other", s3_folder), resume_secret="store") == "0:0"
+    of_other = latest_export_lookup(Identity("kfp", "other", "train"), s3_folder)
+    assert trained.train("three", run="other", latest=of_other, resume_secret="store") == "0:0"
     trained.claim("four")
     assert trained.train("four", run="fourth", resume=f"{s3_folder}/run", resume_secret="store") == "0:10"
 

@@ -17,6 +17,7 @@ from trainwright.checkpoints import CheckpointError, NoCheckpoint, export_checkp
 from trainwright.checkpoints import resume_point as module
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
 from trainwright.checkpoints.resume_source import find_export, latest_export_lookup
+from trainwright.jobs import Identity
 from trainwright.jobs.request.resume import SCHEMES
 from trainwright.storage.errors import StorageError
 from trainwright.storage.open import open_store
@@ -244,14 +245,14 @@ def test_the_wish_comes_from_the_environment() -> None:
 
 
 def test_only_the_latest_export_of_the_run_itself_is_its_own(exports: str, tmp_path: Path) -> None:
-    assert latest_export_lookup("run", exports)() == f"{exports}/checkpoint-10"
-    assert latest_export_lookup("ru", exports)() == ""
-    assert latest_export_lookup("run", str(StorageUri.from_path(tmp_path / "nothing")))() == ""
+    assert latest_export_lookup(Identity("kfp", "run", "train"), exports)() == f"{exports}/checkpoint-10"
+    assert latest_export_lookup(Identity("kfp", "ru", "train"), exports)() == ""
+    assert latest_export_lookup(Identity("kfp", "run", "train"), str(StorageUri.from_path(tmp_path / "nothing")))() == ""
 
 
 def test_a_store_that_cannot_be_read_is_a_warning(exports: str, caplog: pytest.LogCaptureFixture) -> None:
     (StorageUri.parse(exports).path / "checkpoint-10" / "manifest.json").write_bytes(b"{")
-    assert latest_export_lookup("run", exports)() == ""
+    assert latest_export_lookup(Identity("kfp", "run", "train"), exports)() == ""
     assert "could not be looked up" in caplog.text
 
 

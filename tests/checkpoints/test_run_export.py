@@ -15,6 +15,7 @@ from trainwright.checkpoints import CheckpointError, ExportResult, NoCheckpoint,
 from trainwright.checkpoints.job_record import JOBS, Writer, record_writer, recorded_writers
 from trainwright.checkpoints.resume_point import resume_point
 from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.jobs import Identity
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
@@ -137,9 +138,9 @@ class TestExportedBy:
         for run, step in (("a", 5), ("a", 10), ("b", 20)):
             train(f"runs/{run}", step)
             export(workspace, exports, run)
-        assert latest_export_lookup("a", exports)() == f"{exports}/a/checkpoint-10"
-        assert latest_export_lookup("b", exports)() == f"{exports}/b/checkpoint-20"
-        assert latest_export_lookup("c", exports)() == ""
+        assert latest_export_lookup(Identity("kfp", "a", "train"), exports)() == f"{exports}/a/checkpoint-10"
+        assert latest_export_lookup(Identity("kfp", "b", "train"), exports)() == f"{exports}/b/checkpoint-20"
+        assert latest_export_lookup(Identity("kfp", "c", "train"), exports)() == ""
 
     def test_mapped_steps_have_each_their_own(self, workspace: Path, exports: str, train: Callable[..., Path]) -> None:
         run = "manual__2026-11-22T10:00:00+00:00"
@@ -147,26 +148,28 @@ class TestExportedBy:
             folder = run_folder(run, index)
             train(folder, step)
             export_run(workspace, folder, exports, run=run, trainjob="job")
-        steps = [latest_export_lookup(run, exports, map_index=index)().rpartition("-")[2] for index in (-1, 0, 1, 2)]
+        steps = [
+            latest_export_lookup(Identity("kfp", run, "train", index), exports)().rpartition("-")[2] for index in (-1, 0, 1, 2)
+        ]
         assert steps == ["5", "10", "15", ""]
 
     def test_an_export_of_an_earlier_version_is_found_at_the_root(
         self, workspace: Path, exports: str, train: Callable[..., Path]
     ) -> None:
         export_checkpoint(train(""), exports, source="a/b/job")
-        assert latest_export_lookup("a/b", exports)() == f"{exports}/checkpoint-5"
-        assert latest_export_lookup("a", exports)() == ""
-        assert latest_export_lookup("a/b", exports, map_index=0)() == ""  # it may be that of any mapped step
+        assert latest_export_lookup(Identity("kfp", "a/b", "train"), exports)() == f"{exports}/checkpoint-5"
+        assert latest_export_lookup(Identity("kfp", "a", "train"), exports)() == ""
+        assert latest_export_lookup(Identity("kfp", "a/b", "train", 0), exports)() == ""  # it may be that of any mapped step
 
     def test_the_runs_own_folder_comes_first(self, workspace: Path, exports: str, train: Callable[..., Path]) -> None:
         export_checkpoint(train("", 50), exports, source="a/job")
         train("runs/a", 10)
         export(workspace, exports)
-        assert latest_export_lookup("a", exports)() == f"{exports}/a/checkpoint-10"
+        assert latest_export_lookup(Identity("kfp", "a", "train"), exports)() == f"{exports}/a/checkpoint-10"
 
     @pytest.mark.parametrize("uri", ["hf://a/b", "nonsense"])
     def test_a_store_that_cannot_be_read_is_a_warning(self, uri: str, caplog: pytest.LogCaptureFixture) -> None:
-        assert latest_export_lookup("a", uri)() == ""
+        assert latest_export_lookup(Identity("kfp", "a", "train"), uri)() == ""
         assert "could not be looked up" in caplog.text
 
 

@@ -15,8 +15,8 @@ from trainwright.api.waiter_lease import MIN_SECONDS, waiter_lease_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobDeleted
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.wait.handle import JobHandle, submit_step, wait_step
 
 STEP = Identity("kfp", "run", "train")

@@ -14,7 +14,7 @@ from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
-from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, cancel_owned_job
+from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, cancel_owned_job
 
 STOPPING = [CancelPolicy.suspend, CancelPolicy.delete]
 Job = dict[str, Any]

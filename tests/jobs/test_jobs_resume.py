@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from trainwright.api.objects import name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.request.resume import PATCH_MANAGER
+from trainwright.jobs.state.submitter import Submitter
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 
@@ -189,14 +191,14 @@ def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster,
 
 
 def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, set_status: Any) -> None:
-    cleared = Identity("kfp", "run", "train@3")
-    made = [submit_or_adopt(cluster, train_request(), STEP, "default")]
+    first, cleared = (replace(STEP, submitter=Submitter("run", clears)) for clears in ("0", "1"))
+    made = [submit_or_adopt(cluster, train_request(), first, "default")]
     set_status(made[0].trainjob, "Failed")
-    made.append(submit_or_adopt(cluster, train_request(), STEP, "default"))
+    made.append(submit_or_adopt(cluster, train_request(), first, "default"))
     set_status(made[1].trainjob, "Complete")
-    current = submit_or_adopt(cluster, train_request(previous_jobs="delete"), cleared, "default", previous_identities=(STEP,))
+    current = submit_or_adopt(cluster, train_request(previous_jobs="delete"), cleared, "default")
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
-    assert (current.attempt, left) == (1, [current.name])
+    assert (current.attempt, left) == (3, [current.name])
 
 
 def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster) -> None:

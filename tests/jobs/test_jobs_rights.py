@@ -27,8 +27,8 @@ from trainwright.jobs import Identity, RunFolderTaken, TrainJobDeleted, TrainJob
 from trainwright.jobs.diagnosis.pod_failure import pod_failure
 from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.logs.read_logs import follow_logs
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD, ApiCall
-from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.served_schema import forget_served

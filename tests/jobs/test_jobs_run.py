@@ -31,9 +31,9 @@ from trainwright.jobs import (
 )
 from trainwright.jobs.diagnosis.pod_failure import pod_failure
 from trainwright.jobs.diagnosis.report import report_of
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.submit.job_lookup import find_job
-from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.wait.job_events import LogOutput, Restarted
 from trainwright.jobs.wait.run import run_to_end
 

@@ -13,14 +13,15 @@ from factories import trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, is_deleting, name_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import RunFolderTaken
+from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.submit.run_holder import resolve_holder_conflict
-from trainwright.operators.values.task_identity import earlier_identities
 
 WORKSPACE = "pvc://claim/team"
 ONE, OTHER = Identity("airflow/dag", "run", "train"), Identity("kfp", "run", "train")
@@ -107,15 +108,16 @@ def test_a_slash_at_the_end_is_the_same_folder(cluster: EmbeddedCluster) -> None
 
 
 def test_a_cleared_task_goes_on_in_its_folder(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> None:
-    cleared = replace(ONE, step="train@2")
-    previous_identities = list(earlier_identities(cleared))
-    assert ONE in previous_identities
-    set_status(submit(cluster, ONE).trainjob, "Complete")
+    first, cleared = (replace(ONE, submitter=Submitter("run", clears)) for clears in ("0", "1"))
+    made = submit(cluster, first)
+    set_status(made.trainjob, "Complete")
+    assert submit(cluster, first).adopted
+    again = submit(cluster, cleared)
+    assert not again.adopted
+    folders = [annotations_of(job.trainjob)[names.RUN_FOLDER_ANNOTATION] for job in (made, again)]
+    assert folders[0] == folders[1]
     with pytest.raises(RunFolderTaken):
-        submit(cluster, cleared)
-    assert not submit(cluster, cleared, previous_identities=previous_identities).adopted
-    with pytest.raises(RunFolderTaken):
-        submit(cluster, OTHER, previous_identities=previous_identities[1:])
+        submit(cluster, OTHER)
 
 
 class Meeting:
@@ -185,12 +187,13 @@ def test_the_board_is_named_as_real_jobs_are(cluster: EmbeddedCluster) -> None:
 def test_in_any_order_at_most_one_of_them_trains(order: list[int], jobs_in_a_second: int) -> None:
     """Each has seen nobody before it creates its job, then looks; times are whole seconds, in the order of creation."""
     board, created, remaining = Board(), dict[str, dict[str, Any]](), set[str]()
-    for owner in map(str, order):
+    for identity in (Identity("board", "run", str(number)) for number in order):
+        owner = str(identity)
         if owner not in created:
             created[owner] = board.put(owner, len(created) // jobs_in_a_second)
             continue
         try:
-            resolve_holder_conflict(board, created[owner], [owner])  # type: ignore[arg-type]
+            resolve_holder_conflict(board, created[owner], identity)  # type: ignore[arg-type]
         except RunFolderTaken as error:
             withdrawn = error.retryable
         else:

@@ -17,6 +17,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobError, TrainRequest, submit_or_adopt
 from trainwright.operators import CleanUpOperator
 from trainwright.operators.errors import NonRetryableError
+from trainwright.operators.values.task_identity import task_identity
 
 Job = dict[str, Any]
 DAY_SECONDS = 86_400
@@ -30,7 +31,11 @@ def context(run: str = "r") -> dict[str, Any]:
 def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
     def submit(step: str = "train", run: str = "r", owner: str = "airflow/d") -> Job:
         request = TrainRequest(runtime="torch-distributed", command=["true"])
-        return submit_or_adopt(connected, request, Identity(owner, run, step), "default").trainjob
+        identity = Identity(owner, run, step)
+        if owner.startswith("airflow/"):
+            dag = owner.removeprefix("airflow/")
+            identity = task_identity({"ti": SimpleNamespace(dag_id=dag, task_id=step, run_id=run, map_index=-1, max_tries=0)})
+        return submit_or_adopt(connected, request, identity, "default").trainjob
 
     return submit
 
@@ -51,10 +56,10 @@ def test_by_default_the_unfinished_jobs_of_this_dag_run_are_suspended(
     set_status(done, "Complete")
     [cleaned] = CleanUpOperator(task_id="t").execute(context())
     assert left(connected) == names_of(done, *others)
-    assert (cleaned["name"], cleaned["namespace"], cleaned["submitter"]) == (name_of(mine), "default", "airflow/d/r/train")
+    assert (cleaned["name"], cleaned["namespace"], cleaned["submitter"]) == (name_of(mine), "default", "airflow/d/d/r/train")
     assert type(cleaned["phase"]) is str
     assert cleaned["outcome"].startswith("it is suspended")
-    assert CleanUpOperator(task_id="t", run_id="r2").execute(context())
+    assert CleanUpOperator(task_id="t", run_id="d/r2").execute(context())
     assert left(connected) == names_of(done, *others[1:])
     assert CleanUpOperator(task_id="t").execute(context("none")) == []
 
@@ -83,7 +88,7 @@ def test_old_jobs_of_any_run_are_stopped(
             return datetime.fromtimestamp(datetime.now(UTC).timestamp() + 2 * DAY_SECONDS, zone)
 
     monkeypatch.setattr(steps, "datetime", Later)
-    cleaned = CleanUpOperator(task_id="t", older_than_days="1.5", run_id="r2").execute(context())
+    cleaned = CleanUpOperator(task_id="t", older_than_days="1.5", run_id="d/r2").execute(context())
     assert [job["name"] for job in cleaned] == [name_of(jobs[1])]
     CleanUpOperator(task_id="t", older_than_days="1.5", all_namespaces="true").execute(context())
     assert left(connected) == set()

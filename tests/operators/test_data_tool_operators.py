@@ -15,9 +15,9 @@ from trainwright.operators import PreprocessDatasetOperator, PullDvcDataOperator
 from trainwright.operators.errors import NonRetryableError
 from trainwright.steps import workspace_steps
 from trainwright.steps.on_cluster import ClusterSteps
-from trainwright.workspace import read_run
+from trainwright.workspace import read_run, run_folder
 
-RUN = {"owner": "airflow/d", "run_id": "r", "map_index": -1}
+RUN = {"owner": "airflow/d", "run_id": "d/r", "map_index": -1}
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_data_goes_from_a_source_through_dvc_and_ray(tmp_path: Path, context: di
     assert pulled["size"] == source.stat().st_size
     done = PreprocessDatasetOperator(data_uri=pulled["data_uri"], **common).execute(context)
     assert (done["rows_in"], done["rows_out"]) == (8, 4)
-    record = read_run(workspace / "runs/r")
+    record = read_run(workspace / run_folder("d/r"))
     assert record is not None
     assert set(record.inputs) >= {"dvc", "preprocessed"}
 

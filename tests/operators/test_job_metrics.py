@@ -16,6 +16,7 @@ from trainwright.api.phase import Phase
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import LogOutput, Metrics, PhaseChanged, PodFailed, Progressed, StatusMessage
 from trainwright.operators import ExportCheckpointOperator
@@ -182,6 +183,6 @@ def test_a_training_describes_itself_in_the_events_of_its_assets(connected: Embe
     )
     asked = outlet_events(context())
     operator(outlets=[trained]).execute_complete(asked, event_of(trigger))
-    extra = {"uri": "pvc://w/runs/r", "trainjob": trigger.name, "namespace": "default", "metrics": {"loss": "0.3"}}
+    extra = {"uri": f"pvc://w/{run_folder('d/r')}", "trainjob": trigger.name, "namespace": "default", "metrics": {"loss": "0.3"}}
     assert asked["outlet_events"][trained].extra == extra
     operator().execute_complete(context(), event_of(trigger))

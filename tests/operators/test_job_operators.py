@@ -15,11 +15,12 @@ from trainwright.api.objects import name_of
 from trainwright.api.waiter_lease import renewal_patch
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.wait.cancel import suspend_job
+from trainwright.jobs.state.cancel import suspend_job
 from trainwright.operators import DeleteTrainJobOperator, ResumeTrainJobOperator, SuspendTrainJobOperator
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_api import AirflowFailException
+from trainwright.operators.values.task_identity import task_identity
 from trainwright.steps.change_jobs import JobSuperseded, PodsRemain
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Choice, Mode
@@ -33,11 +34,15 @@ def context(run: str = "r", dag: str = "d") -> dict[str, Any]:
     return {"ti": SimpleNamespace(dag_id=dag, task_id="stop", run_id=run, map_index=-1, max_tries=0)}
 
 
+def identity_of(step: str = "train", run: str = "r", dag: str = "d") -> Identity:
+    return task_identity({"ti": SimpleNamespace(dag_id=dag, task_id=step, run_id=run, map_index=-1, max_tries=0)})
+
+
 @pytest.fixture
 def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
     def submit(step: str = "train", run: str = "r", dag: str = "d", **more: Any) -> Job:
         request = REQUEST.model_copy(update=more)
-        return submit_or_adopt(connected, request, Identity(f"airflow/{dag}", run, step), "default").trainjob
+        return submit_or_adopt(connected, request, identity_of(step, run, dag), "default").trainjob
 
     return submit
 
@@ -96,7 +101,7 @@ def test_without_a_name_the_jobs_of_this_run_of_this_dag_are_changed(
     assert set(outcomes(SuspendTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, mine))
     assert all(is_suspended(connected, job) for job in mine)
     assert not any(is_suspended(connected, job) for job in [*others, done])
-    SuspendTrainJobOperator(task_id="t", run_id="r2").execute(context())
+    SuspendTrainJobOperator(task_id="t", run_id="d/r2").execute(context())
     assert is_suspended(connected, others[0])
     assert set(outcomes(ResumeTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, mine))
     assert not any(is_suspended(connected, job) for job in mine)
@@ -225,7 +230,7 @@ def test_a_job_that_was_submitted_in_the_other_mode_is_found(cluster: EmbeddedCl
     client = JobsClient.in_mode(cluster, choice)
     jobsets = client.other_mode()
     monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: client)
-    name = name_of(submit_or_adopt(jobsets, REQUEST, Identity("airflow/d", "r", "train"), "default").trainjob)
+    name = name_of(submit_or_adopt(jobsets, REQUEST, identity_of(), "default").trainjob)
     assert cluster.list(TRAINJOB, "default").items == []
 
     def is_jobset_suspended() -> bool:

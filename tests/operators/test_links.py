@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from test_trigger import context, jobs, operator, the_job
 
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators import ExportCheckpointOperator, TrainJobOperator, TrainJobSensor
 from trainwright.operators.provider_info import get_provider_info
 from trainwright.operators.reporting.link_urls import browsable_url
@@ -60,11 +61,11 @@ def test_the_links_of_a_deferred_task_are_stored_before_it_waits(
     task = operator(conn_id="c", export_uri="s3://bucket/a b")
     with pytest.raises(TaskDeferred):
         task.execute(pushing(xcoms))
-    metadata = the_job(connected)["metadata"]
+    metadata, run = the_job(connected)["metadata"], run_folder("d/r").removeprefix("runs/")
     assert xcoms == {
         TrainJobLink().xcom_key: f"https://k.example.com/default/{metadata['name']}?uid={metadata['uid']}",
         LogsLink().xcom_key: f"http://logs/{metadata['name']}",
-        CheckpointLink().xcom_key: "https://console.aws.amazon.com/s3/buckets/bucket?prefix=a%20b%2Fr/",
+        CheckpointLink().xcom_key: f"https://console.aws.amazon.com/s3/buckets/bucket?prefix=a%20b%2F{run}/",
     }
     for link in task.operator_extra_links:
         assert stored(link, task, {}, monkeypatch) == xcoms[link.xcom_key]

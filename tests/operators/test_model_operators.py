@@ -111,7 +111,7 @@ def test_a_retry_of_a_roll_back_does_not_undo_it_and_a_clear_rolls_back_again(ro
         assert task.execute(context()) == three[1][0]
     record = Alias(root).read()
     assert record is not None
-    assert record.current.reason == "too slow (by airflow/d/r/roll-back)"
+    assert record.current.reason == "too slow (by airflow/d/d/r/roll-back #0)"
     assert task.execute(context(max_tries=1)) == three[2][0]
     assert champion(root) == three[2][0]
 

@@ -17,6 +17,7 @@ LEAVES = {
     "trainwright.jobs.state.identity",
     "trainwright.jobs.state.run_folder",
     "trainwright.jobs.state.label_values",
+    "trainwright.jobs.state.submitter",
     "trainwright.jobs.request.setting_names",
 }
 HEAVY = ("kubernetes", "yaml", "torch", "kfp")

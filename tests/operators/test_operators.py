@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +13,10 @@ import pytest
 from airflow.sdk import DAG
 
 import trainwright.operators
-from trainwright.operators.values.task_identity import earlier_identities, task_identity
+from trainwright.jobs import Identity
+from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.submitter import Relation
+from trainwright.operators.values.task_identity import run_of_group, task_identity
 
 OPERATORS = [name for name in trainwright.operators.__all__ if name.endswith("Operator")]
 
@@ -52,28 +57,86 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     assert set(OPERATORS) <= set(dir(trainwright.operators))
 
 
-def context(*, retries: int = 2, max_tries: int = 2, map_index: int = -1, run_id: str = "r") -> dict[str, Any]:
-    ti = SimpleNamespace(dag_id="d", task_id="train", run_id=run_id, map_index=map_index, max_tries=max_tries)
-    return {"ti": ti, "task": SimpleNamespace(retries=retries)}
+BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_a_retry_is_the_same_step_and_a_clear_is_a_new_one() -> None:
-    first = task_identity(context())
-    assert task_identity(context()) == first
-    assert task_identity(context(max_tries=3)) != first
-    assert task_identity(context(map_index=0)) != first
-    assert task_identity(context(run_id="other")) != first
+def context(*, began: datetime = BEGAN, max_tries: int = 2, **changed: Any) -> dict[str, Any]:
+    about = {"dag_id": "d", "task_id": "train", "run_id": "r", "map_index": -1, "try_number": 1, "id": "ti-1"} | changed
+    return {"ti": SimpleNamespace(**about, max_tries=max_tries), "dag_run": SimpleNamespace(start_date=began)}
+
+
+def test_two_dags_with_one_run_id_share_neither_identity_nor_folder_nor_exports() -> None:
+    one, other = (task_identity(context(dag_id=dag, run_id="scheduled__2026-11-24")) for dag in ("a", "b"))
+    assert one != other
+    assert one.folder != other.folder
+    assert one.exports != other.exports
+
+
+def test_trainings_of_one_dag_run_have_a_folder_each() -> None:
+    tasks = [("train", -1), ("train", 0), ("train", 1), ("sft.train", -1), ("dpo.train", -1), ("other", -1), ("other", 0)]
+    made = [task_identity(context(task_id=task, map_index=index)) for task, index in tasks]
+    assert len({one.folder for one in made}) == len({one.exports for one in made}) == len(set(made)) == len(tasks)
+    assert len({one.run for one in made}) == 1, "steps find the run by its name"
+
+
+def test_task_groups_that_start_a_run_have_one_each() -> None:
+    runs = [run_of_group(context(task_id=f"{group}start-run")) for group in ("", "sft.", "dpo.")]
+    assert len(set(runs)) == 3
+    trained = [task_identity(context(task_id="sft.train"), run) for run in runs]
+    assert len({one.folder for one in trained}) == 3
+    assert not any(one.submitter.adopts_reruns for one in trained), "nobody has named these runs"
 
 
 def test_a_named_run_stands_in_for_the_dag_run() -> None:
-    assert task_identity(context(run_id="a"), "mine") == task_identity(context(run_id="b"), "mine")
+    one, other = (task_identity(context(run_id=run), "mine") for run in ("a", "b"))
+    assert one == other
+    assert one.folder == "runs/mine"
+    assert one.submitter.adopts_reruns
 
 
-def test_what_a_cleared_task_was_before() -> None:
-    assert list(earlier_identities(task_identity(context()))) == []
-    cleared = task_identity(context(max_tries=4, map_index=1))
-    steps = [(earlier.step, earlier.map_index, earlier.run) for earlier in earlier_identities(cleared)]
-    assert steps == [("train", 1, "r"), ("train@1", 1, "r"), ("train@2", 1, "r"), ("train@3", 1, "r")]
+def noted(submitted: Identity) -> dict[str, Any]:
+    return {"metadata": {"annotations": submitted.submitter.annotations()}}
+
+
+@pytest.mark.parametrize(
+    ("later", "relation"),
+    [
+        ({"try_number": 2, "id": "ti-2"}, Relation.retry),
+        ({"max_tries": 3}, Relation.cleared),
+        ({"max_tries": 1}, Relation.cleared),
+        ({"began": BEGAN + timedelta(hours=1)}, Relation.rerun),
+        ({"began": BEGAN + timedelta(hours=1), "max_tries": 3}, Relation.cleared),
+    ],
+)
+def test_the_job_tells_a_retry_from_a_clear_and_from_a_run_that_was_triggered_again(
+    later: dict[str, Any], relation: Relation
+) -> None:
+    job = noted(task_identity(context()))
+    now = task_identity(context(**later))
+    assert now == task_identity(context()), "its folder and its jobs are found again"
+    assert now.submitter.relation_to(job) is relation
+
+
+def test_retries_that_are_edited_in_the_dag_are_no_clear() -> None:
+    """Airflow keeps `max_tries` of a task instance; only the task's own number changes."""
+    job = noted(task_identity({**context(), "task": SimpleNamespace(retries=2)}))
+    assert task_identity({**context(), "task": SimpleNamespace(retries=5)}).submitter.relation_to(job) is Relation.retry
+
+
+def test_a_job_of_an_earlier_version_is_taken_as_it_is() -> None:
+    assert task_identity(context()).submitter.relation_to({"metadata": {}}) is Relation.unknown
+
+
+def test_jobs_tell_who_they_are() -> None:
+    made = task_identity(context(dag_id="fine tuning of everything", task_id="group.train-it", map_index=7))
+    assert re.fullmatch(r"fine-tuni-train-it-7-[0-9a-f]{8}", made.name())
+    assert made.submitter.label_values() == {
+        "trainwright.dev/dag_id": label_value("fine tuning of everything"),
+        "trainwright.dev/task_id": "group.train-it",
+        "trainwright.dev/run_id": "r",
+        "trainwright.dev/map_index": "7",
+        "trainwright.dev/try_number": "1",
+    }
 
 
 def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:

@@ -75,7 +75,7 @@ def test_a_plan_is_a_list_of_trials_and_records_their_folders(tmp_path: Path) ->
     space = PlanTrialsOperator(**common, space='{"seed": [1, 2, 3]}', max_trials="2", seed="1", workspace_path=str(tmp_path))
     assert len(space.execute(context("plan"))) == 2
     recorded = {f"runs/{path.name}" for path in (tmp_path / "runs").iterdir() if read_run(path)}
-    assert recorded == {run_folder("r", 0), run_folder("r", 1)}
+    assert recorded == {run_folder("d/r", 0), run_folder("d/r", 1)}
     for wrong in ({}, {"trials": "{a"}, {"space": {"seed": {"min": 1, "max": 2}}}):
         with pytest.raises(NonRetryableError):
             PlanTrialsOperator(task_id="plan", **wrong).execute(context("plan"))
@@ -178,7 +178,7 @@ def test_the_best_is_picked_and_all_are_listed(tmp_path: Path) -> None:
     assert best == {"index": 1, "trainjob": "job-1", "value": 1.0, "settings": {"seed": 2}}
     assert "out of memory" in summary
     assert "its task has no outcome" in summary
-    assert (tmp_path / run_folder("r", 1)).is_dir()
+    assert (tmp_path / run_folder("d/r", 1)).is_dir()
     other = PickTrialOperator(task_id="pick", outcomes=json.dumps(OUTCOMES), metric="loss", greater_is_better="true")
     assert other.execute(context("pick"))["index"] == 0
     one = PickTrialOperator(task_id="pick", outcomes=OUTCOMES[0], metric="loss")  # type: ignore[arg-type]
@@ -192,7 +192,8 @@ def test_hopeless_trials_are_stopped_until_airflow_has_ended_all(connected: Embe
 
     request = TrainRequest(runtime="torch-distributed", command=["true"])
     jobs = [
-        submit_or_adopt(connected, request, Identity("airflow/d", "r", "train", index), "default").trainjob for index in range(3)
+        submit_or_adopt(connected, request, Identity("airflow/d", "d/r", "train", index), "default").trainjob
+        for index in range(3)
     ]
     for job, loss in zip(jobs, (1, 2, 9), strict=True):
         metrics = [{"name": "loss", "value": str(loss)}]

@@ -17,6 +17,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators import TrainJobOperator, cancellation
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.jobs.dry_run import preview_task
@@ -34,7 +35,7 @@ def test_without_waiting_the_task_returns_a_handle_and_a_retry_the_same(connecte
     handles = [operator(wait_for_completion=False, deferrable=deferrable).execute(context()) for _ in range(2)]
     job = the_job(connected)
     known = {"trainjob": name_of(job), "namespace": "default", "uid": job["metadata"]["uid"], "submission_mode": "trainjob"}
-    assert handles == [{**known, "folder": "runs/r", "has_results": False}] * 2
+    assert handles == [{**known, "folder": run_folder("d/r"), "has_results": False}] * 2
     leases = {names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION}
     assert not leases & set(annotations_of(job)), "nobody waits who could renew a lease"
 

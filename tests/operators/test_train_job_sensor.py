@@ -29,6 +29,7 @@ from trainwright.jobs import (
     TrainRequest,
     submit_or_adopt,
 )
+from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators import TrainJobOperator, TrainJobSensor
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.hook import TrainwrightHook
@@ -91,7 +92,7 @@ def test_the_result_is_that_of_the_operator(
         "namespace": "default",
         "metrics": {"loss": "0.3"},
         "results": None,
-        "folder": "runs/r",
+        "folder": run_folder("d/r"),
     }
     connected.delete(TRAINJOB, handle["trainjob"], "default")
     assert task.execute_complete(context(), event) == found, "what the handle says need not be read"
@@ -105,7 +106,7 @@ def test_a_plain_name_is_enough(connected: EmbeddedCluster, handle: dict[str, An
     assert (event["outcome"], event["uid"], event["namespace"]) == ("succeeded", handle["uid"], "default")
     found = task.execute_complete(context(), event)
     assert found == task.execute(context())
-    assert (found["metrics"], found["folder"]) == ({"loss": "0.3"}, "runs/r")
+    assert (found["metrics"], found["folder"]) == ({"loss": "0.3"}, run_folder("d/r"))
 
 
 @pytest.mark.parametrize(

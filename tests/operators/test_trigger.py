@@ -7,7 +7,6 @@ import json
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,16 +16,18 @@ from support.waiting import eventually
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import name_of
 from trainwright.cluster import NoCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.state.attempts import attempt_of
+from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_api import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
-from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.values.task_state import TaskId
 
 pytestmark = pytest.mark.medium
@@ -43,9 +44,9 @@ def operator(**options: Any) -> TrainJobOperator:
     return TrainJobOperator(**{**defaults, **options})
 
 
-def deferred(task: TrainJobOperator) -> TaskDeferred:
+def deferred(task: TrainJobOperator, **about: int) -> TaskDeferred:
     with pytest.raises(TaskDeferred) as raised:
-        task.execute(context())
+        task.execute(context(**about))
     return raised.value
 
 
@@ -117,7 +118,7 @@ def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status
     connected.delete(TRAINJOB, event["name"], "default")  # as its TTL does while the task waits for a worker
     result = task.execute_complete(context(), event)
     known = {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
-    assert result == {**known, "results": None, "folder": "runs/r"}
+    assert result == {**known, "results": None, "folder": run_folder("d/r")}
 
 
 def test_a_job_that_is_done_already_is_not_waited_for(connected: EmbeddedCluster, set_status: SetStatus) -> None:
@@ -393,8 +394,10 @@ def test_a_job_that_is_kept_does_not_train_beside_the_one_after_a_clear(
     if signalled:
         in_state(monkeypatch, "restarting")
         cancellation.on_signal(context(), "keep")(connected, first)
-    cancellation.stop_superseded_jobs(connected, replace(task_identity(context()), step="train@9"), "default", "keep")
-    assert the_job(connected)["spec"]["suspend"] is True
+    deferred(operator(on_cancel="keep"), max_tries=9)
+    stopped, second = sorted(jobs(connected), key=attempt_of)
+    assert (name_of(stopped), stopped["spec"]["suspend"]) == (name_of(first), True)
+    assert not second["spec"].get("suspend")
 
 
 def test_a_signal_before_the_deferral_leaves_nothing_unwatched(

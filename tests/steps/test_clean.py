@@ -18,10 +18,10 @@ from trainwright.api.objects import name_of
 from trainwright.api.waiter_lease import renewal_patch
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.wait.cancel import CancelPolicy
 from trainwright.steps.clean import LeftJobs, clean, left_jobs, suspend_abandoned
-from trainwright.steps.own_workflow import own_workflow
+from trainwright.steps.own_step import own_step
 from trainwright.submission.jobs_client import JobsClient
 
 Job = dict[str, Any]
@@ -126,10 +126,14 @@ def test_an_error_with_one_job_does_not_keep_the_others_running(cluster: Embedde
 def test_a_step_knows_its_workflow_from_its_pod(cluster: EmbeddedCluster) -> None:
     made = cluster.create(pod("step", metadata={"ownerReferences": [{**ARGO, "controller": True}]}))
     client, uid = JobsClient.of(cluster), made["metadata"]["uid"]
-    assert own_workflow(client, {"KFP_POD_NAME": "step", "KFP_POD_UID": uid}) == Workflow("finetune-abc", "default", ARGO)
-    assert own_workflow(client, {"KFP_POD_NAME": "step"}) is not None
-    assert own_workflow(client, {"KFP_POD_NAME": "step", "KFP_POD_UID": "another"}) is None
-    assert own_workflow(client, {"KFP_POD_NAME": "gone"}) is None
-    assert own_workflow(client, {}) is None
+
+    def workflow(**environ: str) -> Workflow | None:
+        return own_step(client, environ).workflow
+
+    assert workflow(KFP_POD_NAME="step", KFP_POD_UID=uid) == Workflow("finetune-abc", "default", ARGO)
+    assert workflow(KFP_POD_NAME="step") is not None
+    assert workflow(KFP_POD_NAME="step", KFP_POD_UID="another") is None
+    assert workflow(KFP_POD_NAME="gone") is None
+    assert workflow() is None
     cluster.patch(POD, "step", {"metadata": {"ownerReferences": None}}, "default")
-    assert own_workflow(client, {"KFP_POD_NAME": "step"}) is None
+    assert workflow(KFP_POD_NAME="step") is None

@@ -12,7 +12,7 @@ from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
-from trainwright.jobs.wait.cancel import CancelPolicy
+from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.steps.clean import clean
 
 

@@ -21,6 +21,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.initializers import initialize_dataset, initialize_model
 from trainwright.jobs import Identity, RunFolderTaken, TrainJobFailed, TrainRequest, submit_or_adopt
 from trainwright.jobs.logs.read_logs import LogSelector, follow_logs
+from trainwright.jobs.state.submitter import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.retire import retire_run
@@ -246,7 +247,7 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
     runs.train("measured", "run-7", inputs, **known)
     exported = export_run_checkpoint(workspace, str(StorageUri.from_path(tmp_path / "exports")), run_id="run-7")
 
-    def evaluated(owner: str = "kfp", *was: str) -> dict[str, object]:
+    def evaluated(owner: str = "kfp", clears: str = "0") -> dict[str, object]:
         return evaluate_export(
             runs.cluster,
             exported.uri,
@@ -254,7 +255,7 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
             workspace="pvc://measured",
             steps=HereSteps(workspace),
             owner=owner,
-            was=was,
+            submitter=Submitter("run", clears),
             run_id="run-7",
             namespace="default",
             runtime="fast-evaluation",
@@ -274,7 +275,7 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
     assert len(jobs) == 2
     with pytest.raises(RunFolderTaken, match="of kfp/run-7/evaluate-"):
         evaluated("somebody else")
-    assert evaluated("kfp@2", "kfp")["after"] == result["after"]  # the step was cleared
+    assert evaluated(clears="1")["after"] == result["after"]  # the step was cleared
     assert len(jobs_of(runs, "run-7")) == 3
 
 

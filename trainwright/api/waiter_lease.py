@@ -17,6 +17,8 @@ from trainwright.api.times import is_moment, rfc3339, seconds_between
 
 MIN_SECONDS = 30
 """A shorter lease would expire when its holder is busy, or when clocks differ."""
+RENEWALS = 4
+"""How often a lease is renewed before it expires."""
 _SECONDS = re.compile(r"[1-9][0-9]{0,8}")
 
 

@@ -17,6 +17,8 @@ from trainwright.checkpoints.errors import CheckpointError
 MANIFEST = "manifest.json"
 LATEST = "latest.json"
 BEST = "best.json"
+OWNER = "owner"
+"""Key of the metadata: who ran the training, as `kfp` or `airflow/DAG`. Exports of others are neither resumed from nor touched."""
 VERSION: Literal[2] = 2
 _V1_FIELDS = {"version", "format", "step", "source", "created", "metadata", "files"}
 _V1_FILE_FIELDS = {"path", "size", "sha256"}

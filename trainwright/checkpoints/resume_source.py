@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.exported import find_export_in, read_export
-from trainwright.checkpoints.manifest import LATEST, MANIFEST, Manifest
+from trainwright.checkpoints.manifest import LATEST, MANIFEST, OWNER, Manifest
 from trainwright.checkpoints.origin import Origin
 from trainwright.checkpoints.pointers import latest_export
+from trainwright.jobs.state.identity import Identity
 from trainwright.storage.errors import StorageError
 from trainwright.storage.open import open_store
 from trainwright.storage.uri import StorageUri
-from trainwright.workspace.layout import run_folder, run_name
 
 log = logging.getLogger(__name__)
 
@@ -54,19 +54,19 @@ def _hint(uri: StorageUri) -> str:
     return "; there is no such folder here: a pod sees no folder of the embedded node, and a claim's folder is pvc://CLAIM/PATH"
 
 
-def latest_export_lookup(run: str, export_uri: str, *, map_index: int = -1) -> Callable[[], str]:
-    """Return a function for `submit_or_adopt` that finds the URI of the latest export of `run` below `export_uri`, else "".
+def latest_export_lookup(identity: Identity, export_uri: str) -> Callable[[], str]:
+    """Return a function for `submit_or_adopt` that finds the URI of the latest export of a step's run below `export_uri`, else "".
 
-    It checks the run's own folder first, then its parent for an export of an earlier version; not for a mapped step, since
-    that version did not distinguish them. If the store cannot be read it logs a warning, because a checkpoint on the volume
-    may be enough.
+    It checks the step's own folder first, then its parent for an export of an earlier version; not for a mapped step or one of
+    several, since that version did not distinguish them. An export of another owner is never returned. If the store cannot be read
+    it logs a warning, because a checkpoint on the volume may be enough.
     """
 
     def find_latest() -> str:
         try:
             root = StorageUri.parse(export_uri)
-            own = _latest_of(run, root.join(run_name(run_folder(run, map_index))))
-            return own or (_latest_of(run, root) if map_index < 0 else "")
+            own = _latest_of(identity, root.join(identity.exports))
+            return own or (_latest_of(identity, root) if identity.map_index < 0 and not identity.subfolder else "")
         except (CheckpointError, StorageError) as error:
             log.warning("earlier exports of this run could not be looked up uri=%s error=%s", export_uri, error)
             return ""
@@ -74,10 +74,14 @@ def latest_export_lookup(run: str, export_uri: str, *, map_index: int = -1) -> C
     return find_latest
 
 
-def _latest_of(run: str, folder: StorageUri) -> str:
-    """Return the URI of the latest export in a folder if `run` created it, else "". Raises CheckpointError, StorageError."""
+def _latest_of(identity: Identity, folder: StorageUri) -> str:
+    """Return the URI of the latest export in a folder if the step's run created it, else "". Raises CheckpointError, StorageError."""
     try:
         source = find_export(str(folder))
     except NoCheckpoint:
         return ""
-    return source.uri if source.manifest.source.rpartition("/")[0] == run else ""
+    owner = source.manifest.metadata.get(OWNER)
+    if source.manifest.source.rpartition("/")[0] != identity.run or owner not in (None, identity.owner):
+        log.info("export of another run or owner ignored uri=%s source=%s owner=%s", source.uri, source.manifest.source, owner)
+        return ""
+    return source.uri

@@ -6,15 +6,20 @@ import logging
 from collections.abc import Callable
 from pathlib import Path
 
-from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.export import ExportOptions, ExportResult, export_checkpoint
+from trainwright.checkpoints.exported import read_export
 from trainwright.checkpoints.find import find_checkpoints
 from trainwright.checkpoints.job_record import recorded_writers
+from trainwright.checkpoints.manifest import OWNER
+from trainwright.checkpoints.pointers import latest_export
+from trainwright.jobs.state.run_folder import export_name
 from trainwright.storage.digests import ProgressCallback, no_progress
+from trainwright.storage.open import open_store
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.errors import WorkspaceError
-from trainwright.workspace.layout import OUTPUT, RUNS, run_name, run_path
+from trainwright.workspace.layout import OUTPUT, RUNS, run_name, step_path
 from trainwright.workspace.layout import run_folder as run_folder_name
 
 log = logging.getLogger(__name__)
@@ -27,19 +32,25 @@ def export_run(
     *,
     run: str,
     trainjob: str = "",
+    owner: str = "",
     options: ExportOptions | None = None,
     metadata: dict[str, object] | None = None,
     start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
 ) -> ExportResult:
     """Export the newest complete checkpoint of the run to `export_uri/NAME/checkpoint-N`, with `latest.json` beside it.
 
-    `run_folder` is `runs/NAME` in `workspace`. With `trainjob`, that job must have written to the output.
-    If the run has no folder, `WORKSPACE/output` of an earlier version is exported. Other parameters are those of
+    `run_folder` is `runs/NAME` in `workspace`, or the folder of one of the run's trainings in it; of several the one that `trainjob`
+    has written to. With `trainjob`, that job must have written to the output. `owner` is who runs it: exports of others are not
+    touched. If the run has no folder, `WORKSPACE/output` of an earlier version is exported. Other parameters are those of
     `export_checkpoint`. Raises NoCheckpoint, CheckpointError (also for an invalid run folder), StorageError.
     """
+    run_folder = trained_folder(workspace, run_folder, trainjob)
     output = _output(workspace, run_folder)
     _check_written_by(output, trainjob)
-    target = StorageUri.parse(export_uri).join(run_name(run_folder))
+    target = StorageUri.parse(export_uri).join(export_name(run_folder))
+    if owner:
+        _check_owner(target, owner)
+        metadata = {OWNER: owner, **(metadata or {})}
     if target.scheme == "file" and target.path.is_symlink():
         raise CheckpointError(f"{target} is a link; remove it: a run exports only to its own folder")
     return export_checkpoint(
@@ -47,9 +58,54 @@ def export_run(
     )
 
 
+def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
+    """Return the folder that a run's training has written to: that of the run, or one of a step below it.
+
+    With `trainjob` it is the one that records the job. Raises CheckpointError if there are several, StorageError.
+    """
+    if "/" in run_folder.removeprefix(f"{RUNS}/"):
+        return run_folder
+    run_folder = f"{RUNS}/{run_folder.removeprefix(f'{RUNS}/')}"
+    path = workspace / run_folder
+    with disk_errors(path):
+        below = [] if path.is_symlink() else [folder for folder in sorted(path.glob("*")) if _is_output(folder / OUTPUT)]
+    steps = {f"{run_folder}/{folder.name}": folder / OUTPUT for folder in below}
+    found = {run_folder: path / OUTPUT, **steps} if _is_output(path / OUTPUT) else steps
+    if trainjob:
+        by_job = [name for name, output in found.items() if trainjob in [one.name for one in recorded_writers(output) or []]]
+        if by_job:
+            return by_job[0]
+    if run_folder in found or not found:
+        return run_folder
+    if len(found) > 1:
+        raise CheckpointError(
+            f"{path} has the outputs of several trainings: {', '.join(map(repr, found))}; name the TrainJob, or its folder"
+        )
+    return next(iter(found))
+
+
+def _is_output(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not path.parent.is_symlink()
+
+
+def _check_owner(target: StorageUri, owner: str) -> None:
+    """Raise CheckpointError if the exports there belong to another pipeline or DAG."""
+    store = open_store(str(target))
+    if (latest := latest_export(store)) is None:
+        return
+    try:
+        other = read_export(store.below(latest[0])).manifest.metadata.get(OWNER)
+    except NoCheckpoint:  # it has been removed, or is just being superseded
+        return
+    if other not in (None, owner):
+        raise CheckpointError(
+            f"{target} has exports of {other}, and this is {owner}: they are not mixed; use another export_uri or run_id"
+        )
+
+
 def _output(workspace: Path, run_folder: str) -> Path:
     try:
-        folder = run_path(workspace, run_folder)
+        folder = step_path(workspace, run_folder)
     except WorkspaceError as error:
         raise CheckpointError(str(error)) from error
     output, legacy = folder / OUTPUT, workspace / OUTPUT

@@ -13,7 +13,7 @@ from trainwright.cli.errors import BAD_INPUT, FAILURE, cluster_errors_exit, fail
 from trainwright.cli.jobs import CancelMode
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
 from trainwright.cli.waiting import finite_seconds
-from trainwright.jobs.wait.cancel import CancelPolicy
+from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.steps.clean import CleanedJob, LeftJobs, clean, described, left_jobs
 
 

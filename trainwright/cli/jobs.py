@@ -15,8 +15,8 @@ from trainwright.cli.errors import cluster_errors_exit, fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
 from trainwright.cli.waiting import finite_seconds
 from trainwright.jobs import delete_job, phase_of
+from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_job
 from trainwright.jobs.state.describe import description_of
-from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, cancel_job
 
 
 class CancelMode(enum.StrEnum):

@@ -71,7 +71,7 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
             checked = _server_dry_run(cluster, request, identity, namespace, printer)
         _show(checked, f"{described(checked)} created (server dry run)", submission.output)
         return 0
-    latest = latest_export_lookup(identity.run, request.export_uri) if request.export_uri else None
+    latest = latest_export_lookup(identity, request.export_uri) if request.export_uri else None
     with hints:
         submitted = submit_or_adopt(
             cluster,

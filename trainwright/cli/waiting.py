@@ -24,8 +24,8 @@ from trainwright.jobs import Deadlines, TrainJobError
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.logs.live_logs import TOTAL_BYTES, LogStreamOptions
+from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
-from trainwright.jobs.wait.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import follow_to_end
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from trainwright.jobs.logs.live_logs import LogStreamOptions as LogStreamOptions
     from trainwright.jobs.request.manifest import trainjob_manifest as trainjob_manifest
     from trainwright.jobs.request.train_request import TrainRequest as TrainRequest
+    from trainwright.jobs.state.cancel import delete_job as delete_job
+    from trainwright.jobs.state.cancel import suspend_job as suspend_job
     from trainwright.jobs.state.deadline_timer import Deadlines as Deadlines
     from trainwright.jobs.state.identity import Identity as Identity
     from trainwright.jobs.state.progress import Progress as Progress
     from trainwright.jobs.submit.compatibility import IncompatibleRuntime as IncompatibleRuntime
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
     from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt as submit_or_adopt
-    from trainwright.jobs.wait.cancel import delete_job as delete_job
-    from trainwright.jobs.wait.cancel import suspend_job as suspend_job
     from trainwright.jobs.wait.event_printer import EventPrinter as EventPrinter
     from trainwright.jobs.wait.job_events import JobEvent as JobEvent
     from trainwright.jobs.wait.step import StepResult as StepResult
@@ -74,11 +74,11 @@ _WHERE = {
     "TrainJobNameTaken": "trainwright.jobs.diagnosis.errors",
     "TrainRequest": "trainwright.jobs.request.train_request",
     "WorkspaceMismatch": "trainwright.jobs.diagnosis.errors",
-    "delete_job": "trainwright.jobs.wait.cancel",
+    "delete_job": "trainwright.jobs.state.cancel",
     "phase_of": "trainwright.api.phase",
     "run_step": "trainwright.jobs.wait.step",
     "submit_or_adopt": "trainwright.jobs.submit.submit_or_adopt",
-    "suspend_job": "trainwright.jobs.wait.cancel",
+    "suspend_job": "trainwright.jobs.state.cancel",
     "trainjob_manifest": "trainwright.jobs.request.manifest",
     "wait_for": "trainwright.jobs.wait.wait_for",
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from trainwright.api import names
@@ -20,8 +20,8 @@ from trainwright.api.suspension import is_queued
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobError
-from trainwright.jobs.submit.job_lookup import LocatedJob, jobs_of_run
-from trainwright.jobs.wait.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, delete_job
+from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, delete_job
+from trainwright.jobs.submit.job_lookup import LocatedJob, labelled_jobs
 from trainwright.jobs.wait.resume import ResumeOutcome, resume_job
 from trainwright.submission.jobs_client import JobsClient
 
@@ -70,13 +70,14 @@ def job_named(cluster: Cluster, name: str, namespace: str) -> LocatedJob | None:
         return None
 
 
-def jobs_to_change(cluster: Cluster, change: JobChange, *, owner: str, run: str, namespace: str) -> list[LocatedJob]:
-    """Return the jobs that steps of this owner and run have submitted, and that `change` can apply to.
+def jobs_to_change(
+    cluster: Cluster, change: JobChange, *, labels: Mapping[str, str], submitter: str, namespace: str
+) -> list[LocatedJob]:
+    """Return the jobs with these labels whose `submitter` begins so, as `airflow/DAG/`, and that `change` can apply to.
 
     That are unfinished jobs to suspend, suspended ones to resume, and all to delete. Raises ApiError.
     """
-    submitter = f"{owner}/{run}/"
-    found = jobs_of_run(cluster, run, namespace)
+    found = labelled_jobs(cluster, labels, namespace)
     own = [each for each in found if annotations_of(each.trainjob).get(names.OWNER_ANNOTATION, "").startswith(submitter)]
     return [each for each in own if _applies(change, each.trainjob)]
 

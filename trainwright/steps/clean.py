@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from trainwright.api import names
@@ -15,20 +15,21 @@ from trainwright.api.times import parse_time
 from trainwright.api.waiter_lease import is_abandoned
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.label_values import label_value
-from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 
 
 @dataclass(frozen=True)
 class LeftJobs:
-    """Which unfinished jobs are left over: those of a `run` (of this `owner`, such as `kfp`; empty for any), or of a `workflow`;
-    those created before `older_than`; with `abandoned` those whose waiting client is gone. What is set must all hold, but a job
-    of the workflow need not be of the run.
+    """Which unfinished jobs are left over: those of a `run` (of this `owner`, such as `kfp`; empty for any), of a `workflow`, or with
+    these `labels`; those created before `older_than`; with `abandoned` those whose waiting client is gone. What is set must all hold,
+    but of run, workflow and labels one is enough.
     """
 
     run: str = ""
     owner: str = ""
     workflow: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
     older_than: timedelta | None = None
     abandoned: bool = False
 
@@ -36,7 +37,9 @@ class LeftJobs:
         """Whether a job is left over, and not ended or being deleted."""
         if phase_of(trainjob).is_final or is_deleting(trainjob) or not annotations_of(trainjob).get(names.OWNER_ANNOTATION):
             return False
-        if (self.run or self.workflow) and not (self._is_of_run(trainjob) or self._is_of_workflow(trainjob)):
+        if (self.run or self.workflow or self.labels) and not (
+            self._is_of_run(trainjob) or self._is_of_workflow(trainjob) or self._has_labels(trainjob)
+        ):
             return False
         if self.older_than is not None and parse_time(trainjob["metadata"]["creationTimestamp"]) > now - self.older_than:
             return False
@@ -47,6 +50,9 @@ class LeftJobs:
             return False
         submitter = annotations_of(trainjob)[names.OWNER_ANNOTATION]
         return submitter.startswith(f"{self.owner}/{self.run}/") if self.owner else f"/{self.run}/" in submitter
+
+    def _has_labels(self, trainjob: Obj) -> bool:
+        return bool(self.labels) and self.labels.items() <= labels_of(trainjob).items()
 
     def _is_of_workflow(self, trainjob: Obj) -> bool:
         return bool(self.workflow) and labels_of(trainjob).get(names.WORKFLOW_LABEL) == label_value(self.workflow)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+from trainwright.jobs.state.submitter import NOBODY, Submitter
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.wait.run import CancelHandler
@@ -35,7 +35,6 @@ def evaluate_export(
     run_id: str,
     namespace: str,
     map_index: int = -1,
-    was: Sequence[str] = (),
     runtime: str = RUNTIME,
     sample_row: int = 0,
     max_rows: int = 0,
@@ -44,6 +43,7 @@ def evaluate_export(
     few_shot: int = -1,
     task_limit: int = 0,
     settings: dict[str, Any] | None = None,
+    submitter: Submitter = NOBODY,
     event_printer: EventPrinter | None = None,
     on_signal: CancelHandler | None = None,
     workflow: Workflow | None = None,
@@ -55,8 +55,8 @@ def evaluate_export(
 
     `workspace` is the volume for the job (`pvc://...`), `steps` do what concerns its files. The export's manifest
     names the prepared dataset and model; `dataset_digest` is another prepared dataset to evaluate on. `tasks`, `few_shot` and
-    `task_limit` are those of lm-evaluation-harness, see `evaluation.harness`. `was` are the owners of the step before it was
-    cleared, `workflow` is that of its pipeline, `credentials` are for the job, `settings` are those of EVALUATION_SETTINGS. An
+    `task_limit` are those of lm-evaluation-harness, see `evaluation.harness`. `submitter` is the
+    step's task, `workflow` that of its pipeline, `credentials` are for the job, `settings` are those of EVALUATION_SETTINGS. An
     existing evaluation of the same export with the same parameters is returned.
     The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
     file named by what was asked, so that an earlier result is never taken for that of this evaluation.
@@ -80,14 +80,12 @@ def evaluate_export(
         {**(settings or {}), **inputs, "runtime": runtime, "workspace": workspace, "args": arguments, "previous_jobs": "keep"}
     )
     on_data = f"-{dataset_digest.removeprefix('sha256:')[:12]}" if dataset_digest else ""
-    identity = Identity(owner, run_id, f"evaluate-{short}{on_data}", map_index, within)
-    earlier = [replace(identity, owner=one) for one in was]
+    identity = Identity(owner, run_id, f"evaluate-{short}{on_data}", map_index, within, submitter)
     run_step(
         cluster,
         request,
         identity,
         namespace,
-        previous_identities=earlier,
         event_printer=event_printer,
         on_signal=on_signal,
         workflow=workflow,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -58,7 +58,7 @@ _VOLUME = "claim"
 class ClusterSteps:
     """Steps in pods of `cluster`, on the claim that `workspace` names (`pvc://CLAIM[/FOLDER]`).
 
-    `identity` is that of the orchestrator's step, `was` are those that it had before it was cleared, `settings` are of JOB_SETTINGS.
+    `identity` is that of the orchestrator's step, `settings` are of JOB_SETTINGS.
     """
 
     cluster: Cluster
@@ -67,7 +67,6 @@ class ClusterSteps:
     namespace: str
     settings: Mapping[str, Any] = field(default_factory=dict)
     credentials: StepCredentials | None = None
-    was: Sequence[Identity] = ()
     event_printer: EventPrinter | None = None
     on_signal: CancelHandler | None = None
 
@@ -77,11 +76,11 @@ class ClusterSteps:
         Raises RemoteStepInvalid, RemoteStepFailed, and the errors of `run_to_end`.
         """
         once = f"-{_digest(arguments)}" if step in _ASKED_DIFFERENTLY else ""
-        identity, *was = (replace(one, step=f"{one.step}-{step}{once}") for one in (self.identity, *self.was))
+        identity = replace(self.identity, step=f"{self.identity.step}-{step}{once}")
         request = self._request(step, arguments, identity)
         for is_last in (False, True):
             try:
-                trainjob = self._run(request, identity, was)
+                trainjob = self._run(request, identity)
             except TrainJobFailed as error:
                 report = results_of(self.cluster, error.trainjob)
                 if isinstance(report, dict) and isinstance(report.get(ERROR), dict):
@@ -109,14 +108,13 @@ class ClusterSteps:
             }
         )
 
-    def _run(self, request: TrainRequest, identity: Identity, was: Sequence[Identity]) -> Any:
+    def _run(self, request: TrainRequest, identity: Identity) -> Any:
         printer = self.event_printer or EventPrinter(lambda _line: None)
         return run_to_end(
             self.cluster,
             request,
             identity,
             self.namespace,
-            previous_identities=was,
             preemption_budget=request.preemption_budget,
             credentials=self.credentials,
             **waiting_of(request, printer, on_signal=self.on_signal),

@@ -21,7 +21,7 @@ from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.handle import JobHandle, submit_step
 from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.jobs.wait.step import StepResult, run_step
-from trainwright.steps.own_workflow import own_workflow
+from trainwright.steps.own_step import own_step
 from trainwright.steps.step_end import write_line
 from trainwright.steps.trials import Trial
 from trainwright.tracking import TrackingTarget, tracked_run, tracking
@@ -73,20 +73,21 @@ class TrainStep:
 def train_step_of(parameters: Mapping[str, Any], task_config: Any = None, *, trial: Trial | None = None) -> TrainStep:
     """Return the training step with the parameters of a component, checked, and connect to its cluster.
 
-    `task_config` is what its task in the pipeline was given, see `with_task_config`. A `trial` of a sweep has a job of its own, and
+    `task_config` is what its task in the pipeline was given, see `with_task_config`. A `trial` of a sweep is a job apart, and
     its settings replace those of the same names. Raises ValueError, NoCluster, ApiError.
     """
     if trial is not None:
         parameters = {**parameters, "settings": {**parameters["settings"], **trial.settings}}
     run_id, export_uri = parameters["run_id"], parameters["export_uri"]
-    identity = Identity("kfp", run_id, "train", trial.index if trial is not None else -1)
     request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
     cluster = submission.connect_for_jobs(mode=parameters["submission_mode"])
+    own = own_step(cluster)
+    identity = own.identity(run_id, "train", trial.index if trial is not None else -1)
     return TrainStep(
         cluster,
         request,
         identity,
         parameters["namespace"] or request.namespace or cluster.default_namespace,
-        latest_export_lookup(run_id, export_uri, map_index=identity.map_index) if export_uri else None,
-        own_workflow(cluster) if parameters["tie_to_run"] else None,
+        latest_export_lookup(identity, export_uri) if export_uri else None,
+        own.workflow if parameters["tie_to_run"] else None,
     )

@@ -13,8 +13,8 @@ from trainwright.api.kinds import CONFIG_MAP, EVENT, JOBSET, TRAINJOB
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.local_queue import QueueError, local_queue, parse_queues, queues_map
 from trainwright.jobs.diagnosis.report import last_seen
+from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.progress import progress_of
-from trainwright.jobs.wait.cancel import suspend_job
 from trainwright.runtimes import bundled_runtimes
 
 QUEUES = "queues:\n- name: research\n  quota: {cpu: 4, nvidia.com/gpu: 1}\n"

@@ -76,6 +76,7 @@ def trainjob_manifest(
                 names.MANAGED_BY_LABEL: "trainwright",
                 names.RUN_LABEL: label_value(identity.run),
                 names.STEP_LABEL: label_value(identity.step),
+                **identity.submitter.label_values(),
             },
             "annotations": {
                 **annotations_of(manifest),
@@ -86,6 +87,7 @@ def trainjob_manifest(
                 names.OWNER_ANNOTATION: str(identity),
                 names.ATTEMPT_ANNOTATION: str(attempt),
                 names.SPEC_DIGEST_ANNOTATION: digest,
+                **identity.submitter.annotations(),
             },
         },
         "spec": spec | _with_patches(spec, patches),

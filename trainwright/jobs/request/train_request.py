@@ -158,7 +158,8 @@ class TrainRequest(BaseModel):
     fail_on_divergence: bool = _setting(
         "deadlines",
         True,
-        "Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after another. Checkpoints stay.",
+        "Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after another. "
+        "Checkpoints stay.",
     )
     lost_node_timeout_seconds: Number = _setting(
         "deadlines",

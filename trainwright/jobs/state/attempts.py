@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
@@ -44,16 +43,14 @@ def needs_new_attempt(trainjob: Obj) -> bool:
     return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
 
 
-def delete_previous_attempts(cluster: Cluster, current: Obj, identities: Iterable[Identity]) -> None:
-    """Delete the finished jobs of these steps that precede `current`, which belongs to one of the steps.
+def delete_previous_attempts(cluster: Cluster, current: Obj, identity: Identity) -> None:
+    """Delete the finished jobs of the step that precede `current`.
 
     A job that cannot be deleted is kept, with a warning. Raises ApiError if the jobs cannot be listed.
     """
     number = attempt_of(current)
-    for identity in identities:
-        ended = [job for job in attempts_of(cluster, identity, namespace_of(current)) if is_finished(job)]
-        is_same_step = annotations_of(current).get(names.OWNER_ANNOTATION) == str(identity)
-        _delete(cluster, [job for job in ended if not is_same_step or attempt_of(job) < number])
+    ended = [job for job in attempts_of(cluster, identity, namespace_of(current)) if is_finished(job)]
+    _delete(cluster, [job for job in ended if attempt_of(job) < number])
 
 
 def _delete(cluster: Cluster, jobs: list[Obj]) -> None:

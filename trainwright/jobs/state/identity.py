@@ -6,11 +6,12 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 
-from trainwright.jobs.state.run_folder import run_folder
+from trainwright.jobs.state.run_folder import export_name, run_folder
+from trainwright.jobs.state.submitter import NOBODY, Submitter
 
 NAME_LIMIT = 33
 """Keeps `NAME-dataset-initializer-0-0-abcde`, the longest pod name of a bundled runtime, within the 63 characters of a DNS label."""
-_SLUG = 20
+_SLUG, _SLUG_OF_STEP = 20, 13
 
 
 @dataclass(frozen=True)
@@ -23,10 +24,11 @@ class Identity:
     map_index: int = -1
     subfolder: str = field(default="", compare=False)
     """Subfolder of the run's folder that only this step writes to; empty for the run's folder itself."""
+    submitter: Submitter = field(default=NOBODY, compare=False)
 
     def name(self, attempt: int = 1) -> str:
         """Return the TrainJob's name: a DNS label of at most 33 characters, with a numeric suffix from the second attempt on."""
-        base = f"{_slug(self.run)}-{self.digest()[:8]}"
+        base = f"{self._readable()}-{self.digest()[:8]}"
         return base if attempt == 1 else f"{base}-{attempt}"
 
     @property
@@ -34,6 +36,19 @@ class Identity:
         """Folder that the step writes to, relative to its workspace: `runs/NAME` or a subfolder of it. Unique for each run."""
         own = run_folder(self.run, self.map_index)
         return f"{own}/{self.subfolder}" if self.subfolder else own
+
+    @property
+    def exports(self) -> str:
+        """The name of the folder of its exports, below the URI that all runs share. Unique like `folder`."""
+        return export_name(self.folder)
+
+    def _readable(self) -> str:
+        """The DAG or pipeline, the task and its index; the run where there is none."""
+        if not self.submitter.pipeline:
+            return _slug(self.run)
+        index = f"-{self.map_index}" if self.map_index >= 0 else ""
+        step = _slug(re.split(r"[./]", self.step)[-1], _SLUG_OF_STEP - len(index)) + index
+        return f"{_slug(self.submitter.pipeline, _SLUG - 1 - len(step))}-{step}"
 
     def digest(self) -> str:
         return hashlib.sha256(str(self).encode()).hexdigest()
@@ -43,9 +58,9 @@ class Identity:
         return f"{self.owner}/{self.run}/{self.step}{mapped}"
 
 
-def _slug(text: str) -> str:
+def _slug(text: str, length: int = _SLUG) -> str:
     """Return the readable part of a name: lower-case letters, digits and dashes, starting with a letter."""
     cleaned = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
     if not cleaned or not cleaned[0].isalpha():
         cleaned = f"job-{cleaned}".rstrip("-")
-    return cleaned[:_SLUG].rstrip("-")
+    return cleaned[:length].rstrip("-")

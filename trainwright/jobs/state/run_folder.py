@@ -38,6 +38,24 @@ def run_folder(run: str, map_index: int = -1) -> str:
     return f"{RUNS}/{readable}-{hashlib.sha256(exact).hexdigest()[:_DIGITS]}"
 
 
+def export_name(folder: str) -> str:
+    """Return the name of the folder with the exports of what was trained in `runs/NAME`, or in a step's folder below it.
+
+    That is NAME, or NAME and the step's folder with a digest, which no run is named by.
+    """
+    run, *step = folder.removeprefix(f"{RUNS}/").split("/")
+    if not step:
+        return run
+    readable = f"{run[: _READABLE // 2]}-{'-'.join(step)}"[:_READABLE].rstrip("-_.")
+    return f"{readable}-{hashlib.sha256(folder.encode()).hexdigest()[:_DIGITS]}"
+
+
+def step_subfolder(step: str) -> str:
+    """Return the name of the folder of a step's own in that of its run; unlike `output` and others that runs have there."""
+    readable = re.sub(r"[^a-z0-9_.-]+", "-", step.lower()).strip("-_.")[:_READABLE].rstrip("-_.") or "step"
+    return f"{readable}-{hashlib.sha256(step.encode()).hexdigest()[:8]}"
+
+
 def prepared_folder(kind: Kind, digest: str) -> str:
     """Return the folder of a prepared dataset or model, `datasets/HEX` or `models/HEX`, relative to its workspace.
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
+
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
+from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, name_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
 from trainwright.api.suspension import MARKS, early_stop_reason, is_suspended_by_us
-from trainwright.api.waiter_lease import release_patch, waiter_lease_of
+from trainwright.api.waiter_lease import RENEWALS, active_lease_of, release_patch, waiter_lease_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
 from trainwright.jobs.state.identity import Identity
+
+log = logging.getLogger(__name__)
+_POLL_SECONDS = 5.0
 
 
 def check_owner(existing: Obj, identity: Identity) -> None:
@@ -22,14 +31,54 @@ def check_owner(existing: Obj, identity: Identity) -> None:
         )
 
 
+def has_same_request(existing: Obj, desired: Obj) -> bool:
+    """Whether the job was created from the same request."""
+    key = names.SPEC_DIGEST_ANNOTATION
+    return bool(annotations_of(existing).get(key) == annotations_of(desired)[key])
+
+
 def check_digest(existing: Obj, desired: Obj) -> None:
     """Raise TrainJobNameTaken if the job was created from another request."""
-    key = names.SPEC_DIGEST_ANNOTATION
-    if annotations_of(existing).get(key) != annotations_of(desired)[key]:
+    if not has_same_request(existing, desired):
         raise TrainJobNameTaken(
             f"the TrainJob {name_of(existing)!r} was created from another request and has not failed; "
             "delete it, or use another run id"
         )
+
+
+def supersede(cluster: Cluster, trainjob: Obj, on_cancel: str, reason: str) -> None:
+    """Stop a job for good, before its step submits another one: both would write to one folder. A finished job is left as it is.
+
+    It is deleted if `on_cancel` says so, else suspended, also with `keep`. Raises ApiError, so that two jobs never run at once.
+    """
+    if is_finished(trainjob) or is_deleting(trainjob):
+        return
+    policy = CancelPolicy.delete if on_cancel == CancelPolicy.delete else CancelPolicy.suspend
+    if policy is CancelPolicy.suspend:
+        suspend_job(cluster, trainjob, superseded=True)
+    result = cancel_owned_job(cluster, trainjob, policy)
+    log.warning("event=trainjob_superseded name=%s reason=%r outcome=%r", name_of(trainjob), reason, result)
+
+
+def wait_until_unwatched(cluster: Cluster, trainjob: Obj, stop: threading.Event | None = None) -> Obj | None:
+    """Wait while another client renews the lease of the job; returns the job as it is then, None if it is gone.
+
+    A client is gone after two intervals without a renewal. Raises ApiError, Cancelled if `stop` is set.
+    """
+    stop = stop or threading.Event()
+    current, renewed, since = trainjob, "", time.monotonic()
+    while (lease := active_lease_of(current)) is not None:
+        if lease.renewed != renewed:
+            renewed, since = lease.renewed, time.monotonic()
+        if time.monotonic() - since > 2 * lease.seconds / RENEWALS:
+            break
+        if stop.wait(min(_POLL_SECONDS, lease.seconds / RENEWALS)):
+            raise Cancelled(f"the wait for another client of TrainJob {name_of(trainjob)} was cancelled; no job was created")
+        try:
+            current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+        except NotFound:
+            return None
+    return current
 
 
 def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj) -> Obj:

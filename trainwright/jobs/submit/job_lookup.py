@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -77,7 +77,12 @@ def find_job(cluster: Cluster, identity: Identity, namespace: str) -> LocatedJob
 
 def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[LocatedJob]:
     """Return the TrainJobs of all steps of runs with that name, of any owner. Raises ApiError."""
-    selector, found = f"{names.RUN_LABEL}={label_value(run)}", list[LocatedJob]()
+    return labelled_jobs(cluster, {names.RUN_LABEL: label_value(run)}, namespace)
+
+
+def labelled_jobs(cluster: Cluster, labels: Mapping[str, str], namespace: str) -> list[LocatedJob]:
+    """Return the TrainJobs that have all these labels. Raises ApiError."""
+    selector, found = ",".join(f"{key}={value}" for key, value in labels.items()), list[LocatedJob]()
     for candidate in _clusters(cluster, namespace):
         try:
             found += [LocatedJob(candidate, job) for job in candidate.list(TRAINJOB, namespace, label_selector=selector).items]

@@ -5,31 +5,30 @@ Two steps with the same run id and workspace would otherwise silently overwrite 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import RunFolderTaken
+from trainwright.jobs.state.identity import Identity
 
 
-def check_holder(cluster: Cluster, candidate: Obj, owners: Collection[str]) -> None:
-    """Reject a job whose folder is held by another; `owners` are the step's own identities, current and before a clear.
+def check_holder(cluster: Cluster, candidate: Obj, identity: Identity) -> None:
+    """Reject a job whose folder is held by that of another step than `identity`.
 
     Raises RunFolderTaken naming the holder, and ApiError if jobs cannot be listed.
     """
-    for other in _other_holders(cluster, candidate, owners):
+    for other in _other_holders(cluster, candidate, identity):
         raise RunFolderTaken(_conflict_message(candidate, other))
 
 
-def resolve_holder_conflict(cluster: Cluster, created: Obj, owners: Collection[str]) -> None:
+def resolve_holder_conflict(cluster: Cluster, created: Obj, identity: Identity) -> None:
     """Resolve a race after creation: if another job was created for the same folder, the later one is deleted.
 
     If both have the same creation time, both are deleted. Raises RunFolderTaken after deleting the job, or if it cannot be deleted.
     """
-    for other in _other_holders(cluster, created, owners):
+    for other in _other_holders(cluster, created, identity):
         if _created_at(other) <= _created_at(created):
             message = f"{_conflict_message(created, other)}; both were submitted at the same time"
             try:
@@ -43,7 +42,7 @@ def resolve_holder_conflict(cluster: Cluster, created: Obj, owners: Collection[s
             raise conflict
 
 
-def _other_holders(cluster: Cluster, trainjob: Obj, owners: Collection[str]) -> list[Obj]:
+def _other_holders(cluster: Cluster, trainjob: Obj, identity: Identity) -> list[Obj]:
     folder = annotations_of(trainjob).get(names.RUN_FOLDER_ANNOTATION)
     if not folder:
         return []
@@ -52,7 +51,7 @@ def _other_holders(cluster: Cluster, trainjob: Obj, owners: Collection[str]) -> 
         job
         for job in cluster.list(TRAINJOB, namespace_of(trainjob), label_selector=selector).items
         if annotations_of(job).get(names.RUN_FOLDER_ANNOTATION) == folder
-        and annotations_of(job).get(names.OWNER_ANNOTATION) not in owners
+        and annotations_of(job).get(names.OWNER_ANNOTATION) != str(identity)
         and not is_deleting(job)
     ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from trainwright.api.conditions import is_finished
@@ -23,12 +23,22 @@ from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_i
 from trainwright.jobs.request.code_package import PackedCode, pack_code
 from trainwright.jobs.request.manifest import DEADLINE, NO_PREVIOUS, PreviousAttempt, has_default_deadline, without_deadline
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.attempts import delete_previous_attempts, needs_new_attempt, preemptions_so_far
+from trainwright.jobs.state.attempts import attempt_of, delete_previous_attempts, needs_new_attempt, preemptions_so_far
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.submitter import Relation
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.submit.adoption import check_digest, check_owner, release_lease, resume_if_suspended_by_us
+from trainwright.jobs.submit.adoption import (
+    check_digest,
+    check_owner,
+    has_same_request,
+    release_lease,
+    resume_if_suspended_by_us,
+    supersede,
+    wait_until_unwatched,
+)
 from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
 from trainwright.jobs.submit.capacity import check_capacity
+from trainwright.jobs.submit.changed_request import request_changes
 from trainwright.jobs.submit.code_volume import ensure_code, set_code_owner
 from trainwright.jobs.submit.job_lookup import submission_start
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, plan_submission, resumes_from_previous
@@ -73,7 +83,6 @@ def submit_or_adopt(
     namespace: str,
     *,
     latest_checkpoint: LatestCheckpoint | None = None,
-    previous_identities: Sequence[Identity] = (),
     stop: threading.Event | None = None,
     on_warning: OnWarning | None = None,
     workflow: Workflow | None = None,
@@ -82,14 +91,15 @@ def submit_or_adopt(
     """Return the TrainJob for this step of this run, created at most once.
 
     An existing job of the step with the same spec digest is adopted, and resumed if a cancellation suspended it. If it
-    failed, is being deleted or was superseded (see `suspend_job`), the next attempt is submitted; with `previous_jobs` =
-    delete finished jobs before it are deleted, including those of `previous_identities`, which the step had before it was
-    cleared. With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without
-    checkpoints. A workspace claim is created on request. The runtime is resolved, the objects are built and node capacity
-    is checked before a job is created, so that an invalid request fails here. Transient API errors are retried for half a
-    minute, unless `stop` is set; a job whose create response was lost is found. `on_warning` receives the warnings of the API
-    server about the job; by default they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`.
-    `credentials` are written to a Secret that the job owns and refers to where the request names none.
+    failed, is being deleted or was superseded (see `suspend_job`), the next attempt is submitted, and so it is for a later
+    execution of the step (see `Submitter`), which stops the job of the earlier one first. A retry whose request has changed adopts
+    a job that still runs, or replaces it, as `on_changed_request` says. With `previous_jobs` = delete finished jobs are deleted.
+    With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without checkpoints. A workspace
+    claim is created on request. The runtime is resolved, the objects are built and node capacity is checked before a job is
+    created, so that an invalid request fails here. Transient API errors are retried for half a minute, unless `stop` is set; a
+    job whose create response was lost is found. `on_warning` receives the warnings of the API server about the job; by default
+    they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`. `credentials` are written to a
+    Secret that the job owns and refers to where the request names none.
     Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
     TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """
@@ -100,7 +110,7 @@ def submit_or_adopt(
     retrying = RetryingCluster(client, stop=stop)
     runtime, choice = choose_runtime(retrying, request, namespace, bundled=client.uses_bundled_runtimes)
     submission = _Submission(
-        request, identity, namespace, previous_identities, latest_checkpoint, stop, on_warning, code, runtime, choice, credentials
+        request, identity, namespace, latest_checkpoint, stop, on_warning, code, runtime, choice, credentials
     )
     submitted = submission.run(client)
     retrying = RetryingCluster(submitted.cluster or client, stop=stop)
@@ -113,7 +123,7 @@ def submit_or_adopt(
     if workflow is not None:
         tie_to_workflow(JobsClient.of(submitted.cluster or client), submitted.trainjob, workflow)
     if request.previous_jobs == "delete":
-        delete_previous_attempts(retrying, submitted.trainjob, (identity, *previous_identities))
+        delete_previous_attempts(retrying, submitted.trainjob, identity)
     return submitted
 
 
@@ -124,7 +134,6 @@ class _Submission:
     request: TrainRequest
     identity: Identity
     namespace: str
-    previous_identities: Sequence[Identity]
     latest_checkpoint: LatestCheckpoint | None
     stop: threading.Event | None
     on_warning: OnWarning | None
@@ -140,7 +149,7 @@ class _Submission:
         cluster = RetryingCluster(client, stop=self.stop)
         for attempt in range(first, MAX_ATTEMPTS + 1):
             name = self.identity.name(attempt)
-            existing = next((job for job in existing_jobs if name_of(job) == name), None)
+            existing = next((job for job in existing_jobs if attempt_of(job) == attempt), None)
             if existing is None:
                 plan = self._plan(attempt, self._previous(cluster, previous), self._export())
                 form = self._form(plan, client, cluster)
@@ -149,15 +158,24 @@ class _Submission:
                     return self._submitted(created, attempt, form, client, adopted=False)
                 existing = cluster.get(TRAINJOB, name, self.namespace)  # NotFound: created and deleted in the meantime
             check_owner(existing, self.identity)
+            if self._is_of_earlier_execution(existing):
+                supersede(cluster, existing, self.request.on_cancel, "it was submitted by an earlier execution of the step")
+                previous = None
+                continue
             if needs_new_attempt(existing):
                 log.info("event=attempt_ended name=%s attempt=%d", name, attempt)
                 previous = mark_if_preempted(cluster, existing)  # a killed client may not have recorded it
                 continue
+            if not self.identity.submitter.is_certain and (existing := self._without_waiter(cluster, existing)) is None:
+                previous = None
+                continue
             plan = self._plan(attempt)
             form = self._form(plan, client, cluster)
-            check_digest(existing, plan.trainjob)
+            if not has_same_request(existing, plan.trainjob) and not self._is_adopted_changed(cluster, existing, plan.trainjob):
+                previous = existing
+                continue
             if not is_finished(existing):  # a client killed right after creating the job has not checked
-                resolve_holder_conflict(cluster, existing, self._owners)
+                resolve_holder_conflict(cluster, existing, self.identity)
                 self._ensure_credentials(cluster)
             adopted = release_lease(cluster, resume_if_suspended_by_us(cluster, existing))
             return self._submitted(adopted, attempt, form, client, adopted=True)
@@ -167,9 +185,38 @@ class _Submission:
         if self.credentials:
             ensure_credentials(cluster, self.identity, self.namespace, self.credentials)
 
-    @property
-    def _owners(self) -> list[str]:
-        return [str(one) for one in (self.identity, *self.previous_identities)]
+    def _is_of_earlier_execution(self, existing: Obj) -> bool:
+        """Whether the job was submitted before the step was cleared, or by another run of the same id whose job is not taken."""
+        submitter = self.identity.submitter
+        relation = submitter.relation_to(existing)
+        if relation is Relation.rerun:
+            return not (submitter.adopts_reruns or (self.request.adopt_finished and is_finished(existing)))
+        return relation is Relation.cleared
+
+    def _without_waiter(self, cluster: RetryingCluster, existing: Obj) -> Obj | None:
+        """Return the job once its waiting client is gone; None if it has ended, so that it may be another step's result."""
+        unwatched = wait_until_unwatched(cluster, existing, self.stop)
+        return None if unwatched is None or is_finished(unwatched) else unwatched
+
+    def _is_adopted_changed(self, cluster: Cluster, existing: Obj, desired: Obj) -> bool:
+        """Decide on the job of an earlier try that asked for something else. Returns whether to adopt it; if not, it is stopped.
+
+        Raises TrainJobNameTaken if it is not known that this is a retry.
+        """
+        changes = request_changes(existing, desired) or "its code"
+        if self.identity.submitter.relation_to(existing) is not Relation.retry:
+            raise TrainJobNameTaken(
+                f"the TrainJob {name_of(existing)!r} was created from another request and has not failed; "
+                f"delete it, or use another run id; changed: {changes}"
+            )
+        if is_finished(existing):
+            log.warning("event=request_changed name=%s outcome=submitted_again changed=%r", name_of(existing), changes)
+            return False
+        if self.request.on_changed_request == "replace":
+            supersede(cluster, existing, self.request.on_cancel, f"the request has changed: {changes}")
+            return False
+        log.warning("event=request_changed name=%s outcome=adopted_as_it_is changed=%r", name_of(existing), changes)
+        return True
 
     def _plan(self, attempt: int, previous: PreviousAttempt = NO_PREVIOUS, export: str = "") -> SubmissionPlan:
         return plan_submission(
@@ -205,7 +252,7 @@ class _Submission:
         if built.jobset is not None:
             check_capacity(cluster, built.jobset, client.cluster_in_mode)
         if self.request.workspace_volume is not None:
-            check_holder(cluster, plan.trainjob, self._owners)
+            check_holder(cluster, plan.trainjob, self.identity)
             ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, plan.nodes)
         if self.code is not None:
             ensure_code(cluster, plan.trainjob, self.code)
@@ -228,7 +275,7 @@ class _Submission:
         check_owner(created, self.identity)  # it may be an existing job, if a create response was lost
         _check_nothing_dropped(cluster, form.trainjob, created, client)
         check_digest(created, plan.trainjob)
-        resolve_holder_conflict(cluster, created, self._owners)
+        resolve_holder_conflict(cluster, created, self.identity)
         return created
 
     def _submitted(self, job: Obj, attempt: int, form: ServedForm, client: JobsClient, *, adopted: bool) -> Submitted:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -59,7 +58,6 @@ def submit_step(
     namespace: str,
     *,
     latest_checkpoint: LatestCheckpoint | None = None,
-    previous_identities: Sequence[Identity] = (),
     workflow: Workflow | None = None,
 ) -> JobHandle:
     """Submit or adopt the TrainJob of this step; returns its handle. The lease of the step that is to wait for it begins.
@@ -72,7 +70,6 @@ def submit_step(
         identity,
         namespace,
         latest_checkpoint=latest_checkpoint,
-        previous_identities=previous_identities,
         workflow=workflow,
     )
     trainjob = submitted.trainjob

@@ -14,7 +14,7 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, n
 from trainwright.api.phase import phase_of
 from trainwright.api.suspension import MARKS, is_queued
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.wait.cancel import versions_of
+from trainwright.jobs.state.cancel import versions_of
 
 
 class ResumeOutcome(enum.StrEnum):

@@ -6,7 +6,7 @@ When the wait ends early, because of a signal, a deadline or an error, the job i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,12 +25,12 @@ from trainwright.jobs.diagnosis.errors import (
 from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.cancel import cancel_by_suspending
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
-from trainwright.jobs.wait.cancel import cancel_by_suspending
 from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
@@ -52,7 +52,6 @@ def run_to_end(
     namespace: str,
     *,
     latest_checkpoint: LatestCheckpoint | None = None,
-    previous_identities: Sequence[Identity] = (),
     preemption_budget: int = BUDGET,
     deadlines: Deadlines = _NO_DEADLINES,
     settings: WaitSettings = _SETTINGS,
@@ -86,7 +85,6 @@ def run_to_end(
                 identity,
                 namespace,
                 latest_checkpoint=latest_checkpoint,
-                previous_identities=previous_identities,
                 stop=stop,
                 workflow=workflow,
                 credentials=credentials,

@@ -11,13 +11,13 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
-from trainwright.jobs.wait.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -71,7 +71,6 @@ def run_step(
     namespace: str,
     *,
     latest_checkpoint: LatestCheckpoint | None = None,
-    previous_identities: Sequence[Identity] = (),
     event_printer: EventPrinter | None = None,
     on_signal: CancelHandler | None = None,
     workflow: Workflow | None = None,
@@ -98,7 +97,6 @@ def run_step(
         identity,
         namespace,
         latest_checkpoint=latest_checkpoint,
-        previous_identities=previous_identities,
         preemption_budget=request.preemption_budget,
         workflow=workflow,
         credentials=credentials,

@@ -12,7 +12,7 @@ from trainwright.api.phase import phase_of
 from trainwright.api.suspension import early_stop_reason, suspension_mark
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import StoppedEarly
-from trainwright.jobs.wait.cancel import versions_of
+from trainwright.jobs.state.cancel import versions_of
 
 
 def stop_early(cluster: Cluster, trainjob: Obj, reason: str) -> bool:

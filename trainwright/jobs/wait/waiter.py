@@ -18,7 +18,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET, TRAINJOB, Kind
 from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
 from trainwright.api.suspension import suspension_mark
-from trainwright.api.waiter_lease import is_active, lease_seconds, renewal_patch, was_abandoned
+from trainwright.api.waiter_lease import RENEWALS, is_active, lease_seconds, renewal_patch, was_abandoned
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.submission.jobs_client import JobsClient
@@ -27,8 +27,6 @@ from trainwright.submission.mode import Mode
 _REQUEST_SECONDS = 10.0
 _WARM_SECONDS = 30.0
 """An idle connection is used at least that often: servers and load balancers close it after a minute or more."""
-RENEWALS = 4
-"""How often a lease is renewed before it expires."""
 log = logging.getLogger(__name__)
 
 

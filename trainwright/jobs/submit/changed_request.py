@@ -1,0 +1,54 @@
+"""Says in which fields a TrainJob differs from what its step would submit now: a DAG was edited, a template renders differently.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trainwright.api.objects import Obj
+
+_MOST, _LONGEST = 8, 60
+_OF_OTHERS = ("suspend", "managedBy", "time")
+"""Fields that a queue, Kueue or the API server may have set."""
+_ABSENT = object()
+
+
+def request_changes(existing: Obj, desired: Obj) -> str:
+    """Return the differing fields of the spec, as `trainer.numNodes: 1 -> 2`; empty if only the code or its digest differs."""
+    found = list(_changes(existing.get("spec") or {}, desired.get("spec") or {}, ""))
+    more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
+    return "; ".join(found[:_MOST]) + more
+
+
+def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
+    before, after = _by_name(before), _by_name(after)
+    if isinstance(before, dict) and isinstance(after, dict):
+        for key in dict.fromkeys((*before, *after)):
+            if key not in _OF_OTHERS:
+                yield from _changes(before.get(key, _ABSENT), after.get(key, _ABSENT), f"{path}.{key}" if path else str(key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _changes(old, new, f"{path}[{index}]")
+    elif before != after:
+        yield f"{path}: {_shown(before)} -> {_shown(after)}"
+
+
+def _by_name(value: Any) -> Any:
+    """Return a list whose entries have unique names as an object, so that an entry that is added changes no other."""
+    if not (isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value)):
+        return value
+    for key in ("name", "manager"):
+        found = [entry.get(key) for entry in value]
+        if all(isinstance(name, str) for name in found) and len(set(found)) == len(found):
+            return dict(zip(found, value, strict=True))
+    return value
+
+
+def _shown(value: Any) -> str:
+    if value is _ABSENT:
+        return "nothing"
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

@@ -1,0 +1,157 @@
+"""Finds out who a step of Kubeflow Pipelines is: its place in the pipeline, which all its tries share and no other step has.
+
+Nothing that a pipeline can pass to a step is that on every backend: placeholders are the same in all iterations of a loop, or new in
+each try. So the step looks at its own pod, else at where its outputs go.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.kinds import POD
+from trainwright.api.objects import Obj, annotations_of, labels_of, uid_of
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.run_folder import step_subfolder
+from trainwright.jobs.state.submitter import Submitter
+from trainwright.jobs.state.workflow import Workflow
+from trainwright.submission.jobs_client import JobsClient
+
+log = logging.getLogger(__name__)
+NODE_NAME, RUN, WORKFLOW = "workflows.argoproj.io/node-name", "pipeline/runid", "workflows.argoproj.io/workflow"
+_TRY = re.compile(r"\(\d+\)")
+_ITERATION = re.compile(r"\((\d+):\d+\)$")
+_WITHOUT_MEANING = ("root", "iteration-item", "executor")
+_GROUP = re.compile(r"(condition|condition-branches|exit-handler)-\d+")
+"""What kfp makes of a condition or an exit handler: a task has a name of its own in spite of them."""
+_LOCAL_RUN = re.compile(r"(?P<pipeline>.+)-\d{4}(-\d\d){5}-\d+")
+_LOCAL_ITERATION = re.compile(r"(for-loop-\d+)-iteration-(\d+)")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ALONE = "train"
+"""The step of a pipeline with one training: it has the run's folder."""
+
+
+@dataclass(frozen=True)
+class OwnStep:
+    """`path` is the place in the pipeline, as `for-loop-2[0]/train`; empty if it is not known.
+
+    `run_instance` is the run of the backend, or of the local runner.
+    """
+
+    path: str = ""
+    pipeline: str = ""
+    run_instance: str = ""
+    workflow: Workflow | None = None
+    is_certain: bool = True
+    """Whether no other step of the run takes itself for this one."""
+
+    def identity(self, run_id: str, step: str, map_index: int = -1) -> Identity:
+        """Return the identity of this step, which does the work of `step`, in the run."""
+        place = [part for part in self.path.split("/") if part and not _GROUP.fullmatch(part)]
+        is_alone = place in ([], [_ALONE]) or map_index >= 0  # trials have folders with their indices
+        subfolder = "" if is_alone else step_subfolder("/".join(place))
+        return Identity("kfp", run_id, self.path or step, map_index, subfolder, self.submitter())
+
+    def submitter(self) -> Submitter:
+        """Return what the step's jobs tell about it."""
+        labels = {
+            names.PIPELINE_LABEL: self.pipeline,
+            names.PIPELINE_RUN_LABEL: self.run_instance,
+            names.PIPELINE_TASK_LABEL: self.path,
+        }
+        return Submitter(self.run_instance, pipeline=self.pipeline, labels=labels, is_certain=self.is_certain)
+
+
+def own_step(client: JobsClient, environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = sys.argv) -> OwnStep:
+    """Return who this step is.
+
+    Its pod's annotation tells it; where the pod may not be read, or is in another cluster than `client`, the addresses of its outputs;
+    and in a local run the folder of its outputs. Raises ApiError if the pod cannot be read for another reason: as somebody else the
+    step would submit a second job.
+    """
+    outputs = _executor_input(arguments).get("outputs") or {}
+    name = environ.get("KFP_POD_NAME", "")
+    if not name:
+        return _of_folder(str(outputs.get("outputFile") or ""))
+    pod = _own_pod(client, name, environ.get("KFP_POD_UID", ""))
+    if pod is None:
+        return _of_addresses(outputs.get("artifacts") or {})
+    workflow = _workflow_of(pod, client.default_namespace)
+    node, name = annotations_of(pod).get(NODE_NAME, ""), labels_of(pod).get(WORKFLOW, "") or (workflow.name if workflow else "")
+    pipeline = name.rpartition("-")[0] or name
+    path = path_of_node(node, name) or _of_addresses(outputs.get("artifacts") or {}).path
+    return OwnStep(path, pipeline, labels_of(pod).get(RUN, ""), workflow, is_certain=bool(path))
+
+
+def path_of_node(node: str, workflow: str) -> str:
+    """Return the place in the pipeline that the name of a node of Argo tells: without the tries, which differ.
+
+    `flow(0).root(0).for-loop-2(0).iteration-iterations(1:1)(0).iteration-item(0).train(0)` of `flow` is `for-loop-2[1]/train`.
+    """
+    path: list[str] = []
+    for part in _TRY.sub("", node.removeprefix(workflow)).split("."):
+        if (iteration := _ITERATION.search(part)) is not None and path:
+            path[-1] += f"[{iteration[1]}]"
+        elif part and part not in _WITHOUT_MEANING:
+            path.append(part)
+    return "/".join(path)
+
+
+def _of_folder(output_file: str) -> OwnStep:
+    """Who a step of kfp's local runner is: ROOT/PIPELINE-TIME/PATH/executor_output.json."""
+    parts = PurePosixPath(output_file).parts[:-1]
+    for index in range(len(parts) - 1, -1, -1):
+        if (run := _LOCAL_RUN.fullmatch(parts[index])) is not None:
+            path = "/".join(_LOCAL_ITERATION.sub(r"\1[\2]", part) for part in parts[index + 1 :])
+            return OwnStep(path, run["pipeline"], parts[index])
+    return OwnStep()
+
+
+def _of_addresses(artifacts: Mapping[str, Any]) -> OwnStep:
+    """Who a step of a backend is by the addresses of its outputs: .../RUN/TASK/UUID/NAME. A new run has other ones."""
+    for artifact in artifacts.values():
+        for one in artifact.get("artifacts") or []:
+            *_, run, task, unique = ("", "", *str(one.get("uri") or "").split("/")[:-1])
+            if _UUID.fullmatch(unique):
+                return OwnStep(f"{task}/{unique}", run_instance=run if _UUID.fullmatch(run) else "")
+    return OwnStep(is_certain=False)
+
+
+def _executor_input(arguments: Sequence[str]) -> dict[str, Any]:
+    """What the executor of kfp was told; empty outside of it."""
+    for option, text in itertools.pairwise(arguments):
+        if option == "--executor_input":
+            try:
+                told = json.loads(text)
+            except ValueError:
+                return {}
+            return told if isinstance(told, dict) else {}
+    return {}
+
+
+def _own_pod(client: JobsClient, name: str, uid: str) -> Obj | None:
+    try:
+        pod = RetryingCluster(client.base).get(POD, name, client.default_namespace)
+    except (Forbidden, NotFound) as error:
+        log.warning("event=own_pod_not_read name=%s error=%s", name, error.message)
+        return None
+    return pod if uid in ("", uid_of(pod)) else None  # another one is of another cluster than this step runs on
+
+
+def _workflow_of(pod: Obj, namespace: str) -> Workflow | None:
+    for owner in pod["metadata"].get("ownerReferences") or []:
+        if owner.get("kind") == "Workflow":
+            reference = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
+            return Workflow(owner["name"], namespace, reference)
+    return None
