@@ -10,7 +10,7 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +75,16 @@ class PipelineRun:
         """A run that is terminated starts no further try."""
 
     def start(
-        self, component: Any, arguments: dict[str, Any], *, retry_policy: RetryPolicy = RetryPolicy.on_error
+        self,
+        component: Any,
+        arguments: dict[str, Any],
+        *,
+        retry_policy: RetryPolicy = RetryPolicy.on_error,
+        place: str = "",
     ) -> RunningStep:
-        """Start a step; returns when its first process runs."""
-        return self._start(step_program(component, arguments, self._outputs()), retry_policy)
+        """Start a step, at another `place` in the pipeline than at its top; returns when its first process runs."""
+        program = replace(step_program(component, arguments, self._outputs()), place=place)
+        return self._start(program, retry_policy)
 
     def start_command(self, command: tuple[str, ...], *, retry_policy: RetryPolicy = RetryPolicy.on_error) -> RunningStep:
         """As `start`, for a step that is no component."""
@@ -125,6 +131,7 @@ class RunningStep:
 
     def __init__(self, run: PipelineRun, next_pod: Callable[[int], StepPod], retry_policy: RetryPolicy):
         self._run, self._next_pod, self._retry_policy = run, next_pod, retry_policy
+        self.run_id = run.id
         self.pods: list[StepPod] = [next_pod(0)]
         self._end: StepEnd | None = None
         self._thread = threading.Thread(target=self._follow, name=f"step-{self.pod.name}", daemon=True)

@@ -144,9 +144,10 @@ class StepPod:
             self._launcher = int(pipe.readline())
 
     def _create_pod(self, number: int) -> Obj:
+        place = self._program.place or self._program.name
         labels = {"pipeline/runid": self._workflow.run, "workflows.argoproj.io/workflow": self._workflow.name}
         metadata = {
-            "annotations": {"workflows.argoproj.io/node-name": f"{self._workflow.name}.root.{self._program.name}({number})"},
+            "annotations": {"workflows.argoproj.io/node-name": f"{self._workflow.name}.root.{place}({number})"},
             "ownerReferences": [self._workflow.owner_reference],
         }
         made = pod(self.name, namespace=self._workflow.namespace, labels=labels, metadata=metadata, nodeName=NODE)

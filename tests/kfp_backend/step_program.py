@@ -23,6 +23,8 @@ class StepProgram:
     name: str
     command: tuple[str, ...]
     folder: Path
+    place: str = ""
+    """Where it is in the pipeline, in the names of Argo's nodes; its name by default."""
 
     @property
     def executor_output(self) -> Path:

@@ -55,7 +55,7 @@ class Scene:
         self.plane, self.airflow, self.go, self.outage = plane, airflow, go, outage
 
     def jobs(self, run: str) -> list[dict[str, Any]]:
-        return self.plane.cluster.list(TRAINJOB, label_selector=f"{names.RUN_LABEL}={label_value(run)}").items
+        return self.plane.cluster.list(TRAINJOB, label_selector=f"{names.AIRFLOW_RUN_LABEL}={label_value(run)}").items
 
     def the_job(self, run: str) -> dict[str, Any]:
         (job,) = self.jobs(run)

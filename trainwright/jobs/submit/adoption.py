@@ -19,7 +19,7 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspen
 from trainwright.jobs.state.identity import Identity
 
 log = logging.getLogger(__name__)
-_POLL_SECONDS = 5.0
+_POLL_SECONDS = 1.0
 
 
 def check_owner(existing: Obj, identity: Identity) -> None:

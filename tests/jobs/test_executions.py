@@ -1,0 +1,142 @@
+"""Whose job a later execution of a step takes: a retry that of the try before; a clear, or a run that was triggered again, none."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from factories import train_request
+
+from trainwright.api import names
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import annotations_of, name_of
+from trainwright.api.waiter_lease import renewal_patch
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, TrainJobNameTaken, submit_or_adopt
+from trainwright.jobs.state.submitter import Submitter
+from trainwright.jobs.submit.submit_or_adopt import Submitted
+
+STEP = Identity("airflow/dag", "dag/run", "train", submitter=Submitter("monday", "2", adopts_reruns=False))
+SetStatus = Callable[..., Any]
+
+
+def by(**changed: Any) -> Identity:
+    """The same step in another execution."""
+    return replace(STEP, submitter=replace(STEP.submitter, **changed))
+
+
+def submitted(cluster: EmbeddedCluster, identity: Identity = STEP, **request: Any) -> Submitted:
+    return submit_or_adopt(cluster, train_request(**request), identity, "default")
+
+
+def active(cluster: EmbeddedCluster) -> list[str]:
+    return [name_of(job) for job in cluster.list(TRAINJOB).items if not job["spec"].get("suspend")]
+
+
+@pytest.mark.parametrize("state", [None, "Complete"])
+def test_a_retry_adopts_the_job_of_the_try_before(cluster: EmbeddedCluster, set_status: SetStatus, state: str | None) -> None:
+    first = submitted(cluster)
+    if state:
+        set_status(first.trainjob, state)
+    again = submitted(cluster, by(task_instance="another"))
+    assert (again.adopted, again.name) == (True, first.name)
+
+
+@pytest.mark.parametrize("execution", [{"clears": "3"}, {"run_instance": "tuesday"}])
+@pytest.mark.parametrize("state", [None, "Complete", "Failed"])
+def test_a_clear_and_a_run_that_was_triggered_again_train_again(
+    cluster: EmbeddedCluster, set_status: SetStatus, execution: dict[str, str], state: str | None
+) -> None:
+    first = submitted(cluster)
+    if state:
+        set_status(first.trainjob, state)
+    second = submitted(cluster, by(**execution))
+    assert (second.adopted, second.attempt) == (False, 2)
+    running = active(cluster)
+    assert second.name in running
+    assert (first.name in running) == bool(state), "two jobs never run at once"
+    retry = submitted(cluster, by(**execution))
+    assert (retry.adopted, retry.name) == (True, second.name)
+
+
+def test_a_job_that_is_stopped_by_a_clear_is_not_resumed(cluster: EmbeddedCluster) -> None:
+    first = submitted(cluster)
+    submitted(cluster, by(clears="3"))
+    stopped = cluster.get(TRAINJOB, first.name, "default")
+    assert names.SUPERSEDED_ANNOTATION in annotations_of(stopped)
+
+
+@pytest.mark.parametrize(
+    ("identity", "request_"),
+    [(by(run_instance="tuesday", adopts_reruns=True), {}), (by(run_instance="tuesday"), {"adopt_finished": True})],
+    ids=["named run", "adopt_finished"],
+)
+def test_a_rerun_that_says_so_takes_the_finished_job(
+    cluster: EmbeddedCluster, set_status: SetStatus, identity: Identity, request_: dict[str, Any]
+) -> None:
+    first = submitted(cluster)
+    set_status(first.trainjob, "Complete")
+    assert submitted(cluster, identity, **request_).name == first.name
+    assert not submitted(cluster, by(clears="9"), **request_).adopted, "a clear asks for another training"
+
+
+def test_a_retry_whose_request_has_changed_adopts_the_running_job_and_says_what_differs(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = submitted(cluster, num_nodes=1, env={"TRY": "1"})
+    again = submitted(cluster, by(task_instance="2"), num_nodes=2, env={"TRY": "2"})
+    assert (again.adopted, again.name, active(cluster)) == (True, first.name, [first.name])
+    (warning,) = (record.getMessage() for record in caplog.records if "request_changed" in record.getMessage())
+    assert "trainer.numNodes: 1 -> 2" in warning
+    assert "trainer.env.TRY.value: '1' -> '2'" in warning
+
+
+def test_a_retry_whose_request_has_changed_replaces_the_running_job_if_told(cluster: EmbeddedCluster) -> None:
+    first = submitted(cluster, num_nodes=1)
+    second = submitted(cluster, num_nodes=2, on_changed_request="replace")
+    assert (second.adopted, second.attempt) == (False, 2)
+    assert active(cluster) == [second.name]
+    assert cluster.get(TRAINJOB, first.name, "default")["spec"]["suspend"] is True
+
+
+def test_a_finished_job_is_never_the_result_of_another_request(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
+    set_status(submitted(cluster, num_nodes=1).trainjob, "Complete")
+    second = submitted(cluster, num_nodes=2)
+    assert (second.adopted, second.attempt, second.trainjob["spec"]["trainer"]["numNodes"]) == (False, 2, 2)
+
+
+@pytest.mark.parametrize("identity", [Identity("ann", "run", "train"), by(adopts_reruns=True)], ids=["a person", "a named run"])
+def test_who_is_not_known_to_retry_gets_no_job_of_another_request(cluster: EmbeddedCluster, identity: Identity) -> None:
+    first = submitted(cluster, identity, num_nodes=1)
+    later = identity if identity.owner == "ann" else by(run_instance="tuesday", adopts_reruns=True)
+    with pytest.raises(TrainJobNameTaken, match=r"created from another request .*; changed: trainer\.numNodes: 1 -> 2"):
+        submitted(cluster, later, num_nodes=2)
+    assert active(cluster) == [first.name]
+
+
+def test_a_step_that_cannot_know_who_it_is_waits_while_another_one_renews_the_lease(cluster: EmbeddedCluster) -> None:
+    unsure = Identity("kfp", "run", "train", submitter=Submitter(is_certain=False))
+    first = submitted(cluster, unsure)
+    cluster.patch(TRAINJOB, first.name, renewal_patch(first.trainjob, 1, datetime.now(UTC)), "default")
+    stop = threading.Event()
+    found: list[Submitted] = []
+    waiting = threading.Thread(
+        target=lambda: found.append(submit_or_adopt(cluster, train_request(), unsure, "default", stop=stop)), daemon=True
+    )
+    waiting.start()
+    waiting.join(0.5)
+    assert waiting.is_alive()
+    assert not found
+    cluster.patch(TRAINJOB, first.name, {"metadata": {"annotations": {names.WAITER_RENEWED_ANNOTATION: None}}}, "default")
+    waiting.join(20)
+    assert [(one.adopted, one.name) for one in found] == [(True, first.name)]
+
+
+def test_a_step_that_cannot_know_who_it_is_takes_no_finished_job(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
+    unsure = Identity("kfp", "run", "train", submitter=Submitter(is_certain=False))
+    set_status(submitted(cluster, unsure).trainjob, "Complete")
+    assert not submitted(cluster, unsure).adopted
