@@ -17,6 +17,7 @@ from trainwright.checkpoints.resume_point import resume_point
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.jobs import Identity
 from trainwright.jobs.state.run_folder import run_folder
+from trainwright.steps.own_step import OwnStep
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 
@@ -232,3 +233,39 @@ class TestJobRecord:
         monkeypatch.setattr(os, "replace", full)
         with pytest.raises(StorageError, match="the disk is full"):
             record_writer(output, Writer("a"))
+
+
+def test_trainings_of_one_run_are_exported_from_their_own_folders_to_folders_of_their_own(
+    workspace: Path, exports: str, train: Callable[..., Path]
+) -> None:
+    identities = [OwnStep(path).identity("a", "train") for path in ("train", "train-2", "for-loop-1[0]/train")]
+    for number, identity in enumerate(identities):
+        train(identity.folder, weights=str(number).encode(), jobs=(f"job-{number}",))
+    made = [export(workspace, exports, trainjob=f"job-{number}", owner="kfp") for number in range(3)]
+    assert [one.uri for one in made] == [f"{exports}/{identity.exports}/checkpoint-5" for identity in identities]
+    assert len({one.digest for one in made}) == 3
+    assert [latest_export_lookup(identity, exports)() for identity in identities] == [one.uri for one in made]
+    assert export(workspace, exports, owner="kfp").uri == made[0].uri, "without a job it is the run's folder"
+
+
+def test_the_only_training_of_a_run_is_found_wherever_it_is(workspace: Path, exports: str, train: Callable[..., Path]) -> None:
+    train("runs/a/fit-0a1b2c3d")
+    assert export(workspace, exports).manifest.step == 5
+    train("runs/a/other-0a1b2c3d")
+    with pytest.raises(CheckpointError, match=r"has the outputs of several trainings: .*fit-0a1b2c3d.*other-0a1b2c3d"):
+        export(workspace, exports)
+    assert export(workspace, exports, "a/other-0a1b2c3d").manifest.step == 5
+
+
+def test_an_export_of_another_dag_is_neither_resumed_from_nor_added_to(
+    workspace: Path, exports: str, train: Callable[..., Path]
+) -> None:
+    train("runs/a")
+    made = export(workspace, exports, owner="airflow/one")
+    one, other = (Identity(f"airflow/{dag}", "a", "train") for dag in ("one", "other"))
+    assert latest_export_lookup(one, exports)() == made.uri
+    assert latest_export_lookup(other, exports)() == ""
+    train("runs/a", step=6)
+    with pytest.raises(CheckpointError, match="has exports of airflow/one, and this is airflow/other"):
+        export(workspace, exports, owner="airflow/other")
+    assert export(workspace, exports, owner="airflow/one").manifest.step == 6
