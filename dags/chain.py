@@ -76,7 +76,7 @@ PARAMETERS = {
     "workspace_path": Param("", type="string", description="where the claim is mounted in the workers; empty if it is not"),
     "runs_on": Param("auto", enum=["auto", "worker", "cluster"], description="where data is prepared, exported and restored"),
     "job": Param({}, type="object", description="settings of the pods in which that is done on the cluster"),
-    "run_id": Param("", type="string", description="id of the run; defaults to the DAG run's id"),
+    "run_id": Param("", type="string", description="id of the run; defaults to DAG/RUN_ID of the DAG run"),
     "layout": Param("", type="string", description="layout of the dataset: alpaca, prompt-completion, messages, text ..."),
     "test_fraction": Param(0.1, type="number", minimum=0, maximum=1),
     "max_rows": Param(0, type="integer", minimum=0),

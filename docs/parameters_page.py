@@ -39,7 +39,7 @@ placement, deadlines, logs, resuming and cancellation.
 
 | parameter | type | meaning |
 |---|---|---|
-| `run_id` | text | Id of the run; reusing it adopts or resumes its job. Airflow: defaults to the DAG run's id. |
+| `run_id` | text | Id of the run; reusing it adopts or resumes its job. Airflow: defaults to DAG/RUN_ID of the DAG run. |
 | `namespace` | text | Namespace of the TrainJob. Empty: the manifest's, else that of the credentials. |
 | `submission_mode` | text | `auto`, `trainjob` or `jobset`, see [submission](../submission.md). |
 """

@@ -23,7 +23,7 @@ class CleanUpOperator(BaseOperator):
     upstream, or with `as_teardown()`, it runs after failures too. What is set must all hold for a job. Only jobs that Trainwright
     has created are changed, and none that has ended. Running its task again resumes a suspended job.
 
-    :param run_id: id of a run of this DAG, as in TrainJobOperator; defaults to the DAG run's id, unless older_than_days or
+    :param run_id: id of a run of this DAG, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run, unless older_than_days or
         abandoned is set.
     :param on_failure: suspend, delete or keep: what to do with the jobs.
     :param older_than_days: jobs created more than so many days ago, of any DAG and pipeline unless run_id is set. 0: of any age.

@@ -32,7 +32,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         auto: the worker if workspace_path is set, else the cluster. Without both it is the worker, at /workspace.
     :param job: settings of the pods on the cluster, as in TrainJobOperator: runtime (default: workspace-step), image, env,
         resources_per_node, node_selector, tolerations, queue_name, run_timeout_seconds, on_cancel ...
-    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param run_id: id of the run, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of these pods; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.

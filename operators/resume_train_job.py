@@ -13,7 +13,7 @@ class ResumeTrainJobOperator(ChangeJobsOperator):
     The task does not wait for the job, and the job may run without a task that waits for it.
 
     :param trainjob: name of the TrainJob, as TrainJobOperator returns it.
-    :param run_id: without trainjob, the id of a run of this DAG, as in TrainJobOperator; defaults to the DAG run's id.
+    :param run_id: without trainjob, the id of a run of this DAG, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the TrainJobs; defaults to the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.

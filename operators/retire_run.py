@@ -20,7 +20,7 @@ class RetireRunOperator(WorkspaceOperator):
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster or auto, as in InitializeDatasetOperator.
     :param job: settings of the pods on the cluster, as there.
-    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param run_id: id of the run, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the run's jobs and of these pods; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: not used.

@@ -22,7 +22,7 @@ class RollBackModelOperator(BaseOperator):
     :param alias: champion, challenger, or another name.
     :param expected_digest: digest of the manifest that the alias must name now; empty: whatever it names.
     :param reason: recorded with the change.
-    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param run_id: id of the run, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
     :return: URI of the export that the alias names now.
     """

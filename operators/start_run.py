@@ -18,7 +18,7 @@ class StartRunOperator(BaseOperator):
     :param workspace: pvc://CLAIM[/FOLDER], the name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.
     :param workspace_path: where the claim is mounted in the workers; empty if it is not.
     :param num_nodes: number of nodes that share a new claim.
-    :param run_id: id of the run; defaults to the DAG run's id.
+    :param run_id: id of the run; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the claim; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :return: run_id, claim, workspace (for the other operators), path (of the workspace in the workers, empty if they do not mount it).

@@ -106,7 +106,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param dataset_secret: Secret whose keys become environment variables of the dataset initializer.
     :param model_secret: Secret whose keys become environment variables of the model initializer.
     :param resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
-    :param run_id: id of the run, which names its workspace folder, its export and its TrainJobs; defaults to the DAG run's id.
+    :param run_id: id of the run, which names its folder, its exports and its TrainJobs; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the TrainJob; defaults to the manifest's, else the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.

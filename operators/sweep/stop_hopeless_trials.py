@@ -32,7 +32,7 @@ class StopHopelessTrialsOperator(BaseOperator):
     :param poll_interval: seconds between two looks at the TrainJobs.
     :param idle_timeout_seconds: seconds without a TrainJob that trains or waits to do so, after which this ends: it does not block an
         executor that runs one task after another.
-    :param run_id: id of the run, as in TrainJobOperator; defaults to the DAG run's id.
+    :param run_id: id of the run, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the TrainJobs; defaults to the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
