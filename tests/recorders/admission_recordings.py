@@ -93,6 +93,10 @@ def documents(path: Path) -> list[Obj]:
     return load_documents(path.read_text("utf-8"), str(path))
 
 
+_BY_US_ALONE = ("takes no effect", "numNodes is 0", "names no GPU")
+"""Warnings that Trainer's webhook does not give."""
+
+
 def refusal_difference(expected: Obj, error: Invalid) -> str:
     got = (error.code, error.reason)
     if got != (expected["code"], expected["reason"] or ""):
@@ -143,7 +147,8 @@ def flat(value: Any, path: str = "") -> dict[str, Any]:
 def warnings_difference(case: Path, replay: Replay) -> str:
     path = case / "warnings.txt"
     expected = path.read_text("utf-8").splitlines() if path.exists() else []
-    return "" if replay.warnings == expected else f"warned {replay.warnings}, recorded {expected}"
+    said = [text for text in replay.warnings if not any(mark in text for mark in _BY_US_ALONE)]
+    return "" if said == expected else f"warned {replay.warnings}, recorded {expected}"
 
 
 def cases(root: Path, *sets: str) -> Iterator[Path]:

@@ -12,6 +12,7 @@ from typing import Any
 from trainwright.api import names
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.rules.idle_settings import idle_settings
 from trainwright.api.rules.metadata import NOT_SUBDOMAIN, is_subdomain
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.round_trip import rewrite
@@ -51,12 +52,16 @@ def trainjob_defaults(job: Obj, old: Obj | None, now: str) -> None:
 
 
 def trainjob_warnings(case: AdmissionRequest) -> Iterator[str]:
-    """Warns about a deprecated runtime, which still works."""
+    """Warns about a deprecated runtime, which still works, and about settings without effect, which Trainer itself does not."""
     reference = _reference(case.new)
-    if reference.get("kind") != _CLUSTER or case.lookup is None:
+    kind, name = reference.get("kind"), str(reference.get("name"))
+    if kind not in (_NAMESPACED, _CLUSTER) or case.lookup is None:
         return
-    runtime = case.lookup(_CLUSTER, "", str(reference.get("name")))
-    if runtime is not None and is_deprecated(runtime):
+    runtime = case.lookup(kind, "" if kind == _CLUSTER else namespace_of(case.new), name)
+    if runtime is None:
+        return
+    yield from idle_settings(case.new, runtime)
+    if kind == _CLUSTER and is_deprecated(runtime):
         yield "Referenced " + DEPRECATED.format(kind=_CLUSTER, name=name_of(runtime))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj, name_of
+from trainwright.api.rules.idle_settings import idle_settings
 from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt, trainjob_manifest
 from trainwright.jobs.request.resume import has_resume_point, prefers_own_checkpoint, resume_warnings
@@ -48,6 +49,7 @@ def plan_submission(
         warnings.append(f"without resume_secret or store_secret the pods cannot read the export {export}")
         export = ""
     trainjob = trainjob_manifest(request, identity, namespace, runtime, attempt, code, previous=previous, export=export)
+    warnings += idle_settings(trainjob, runtime)
     return SubmissionPlan(trainjob, nodes_of(request, runtime), tuple(warnings))
 
 

@@ -247,7 +247,7 @@ class _Submission:
     def _create(self, plan: SubmissionPlan, form: ServedForm, client: JobsClient, cluster: RetryingCluster) -> Obj | None:
         """Create the job and the objects that it needs; None if a job of this name exists already."""
         for warning in plan.warnings:
-            log.warning("event=resume_warning name=%s warning=%s", plan.name, warning)
+            log.warning("event=submission_warning name=%s warning=%s", plan.name, warning)
         built = client.build(plan.trainjob, form.trainjob, self.runtime)
         if built.jobset is not None:
             check_capacity(cluster, built.jobset, client.cluster_in_mode)
