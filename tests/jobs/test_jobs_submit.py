@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
+from trainwright.jobs import Identity, TrainJobNameTaken, TrainRequest, delete_job, submit_or_adopt, suspend_job
 from trainwright.runtimes import RuntimeNotFound
 
 STEP = Identity("kfp", "run one", "train")
@@ -254,3 +255,28 @@ def test_a_submission_costs_three_requests_once_the_cluster_is_known(cluster: Em
         asked.clear()
         submit_or_adopt(hosted, train_request(), Identity("o", f"run-{number}", "s"), "default")
     assert asked == ["get", "list", "create"], "the runtime, the jobs of this step, and its job"
+
+
+def saving() -> None:
+    open("/workspace/output/model.pt", "wb").close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"func": saving}, "func names /workspace"),
+        ({"command": ["python", "train.py", "--out=/workspace/output"]}, "command names /workspace"),
+        ({"code": "CODE", "command": ["train.py"]}, "code names /workspace"),
+        ({"func": saving, "workspace": "pvc://w"}, ""),
+        ({"command": ["true"]}, ""),
+    ],
+)
+def test_a_program_whose_output_would_be_lost_is_warned_of(
+    cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, tmp_path: Path, fields: dict[str, Any], said: str
+) -> None:
+    (tmp_path / "train.py").write_text("open('/workspace/output/model.pt', 'wb')")
+    given = {name: str(tmp_path) if value == "CODE" else value for name, value in fields.items()}
+    submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", **given), Identity("kfp", "run", "train"), "default")
+    warnings = [record.getMessage() for record in caplog.records if "is lost with its pod" in record.getMessage()]
+    assert len(warnings) == bool(said)
+    assert all(said in warning for warning in warnings)

@@ -52,6 +52,9 @@ class BadCode(ValueError):
     """The code cannot be packed; the message states the cause and a fix."""
 
 
+_WORKSPACE = "/workspace"
+
+
 @dataclass(frozen=True)
 class PackedCode:
     """`digest` is the SHA-256 of the uncompressed archive in hexadecimal; `parts` are its compressed bytes."""
@@ -60,6 +63,8 @@ class PackedCode:
     parts: tuple[bytes, ...]
     source: str
     """The folder, or the repository with its commit."""
+    names_workspace: bool = False
+    """Whether a file of it names the place where a workspace is mounted."""
 
 
 def pack_code(code: str) -> PackedCode:
@@ -125,7 +130,7 @@ def _pack(folder: Path, source: str) -> PackedCode:
             "workspace"
         )
     parts = tuple(packed[at : at + PART_BYTES] for at in range(0, len(packed), PART_BYTES))
-    return PackedCode(hashlib.sha256(content).hexdigest(), parts, source)
+    return PackedCode(hashlib.sha256(content).hexdigest(), parts, source, _WORKSPACE.encode() in content)
 
 
 def _archive_of(folder: Path, source: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj, name_of
@@ -11,6 +12,8 @@ from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt, trai
 from trainwright.jobs.request.resume import has_resume_point, prefers_own_checkpoint, resume_warnings
 from trainwright.jobs.request.store_variables import has_store_variables
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.training_steps import pod_spec_of, trainer_container, training_jobs
+from trainwright.jobs.request.workspace_mounts import MOUNT
 from trainwright.jobs.state.identity import Identity
 
 
@@ -49,8 +52,34 @@ def plan_submission(
         warnings.append(f"without resume_secret or store_secret the pods cannot read the export {export}")
         export = ""
     trainjob = trainjob_manifest(request, identity, namespace, runtime, attempt, code, previous=previous, export=export)
-    warnings += idle_settings(trainjob, runtime)
+    warnings += [*idle_settings(trainjob, runtime), *_lost_output(request, runtime, code)]
     return SubmissionPlan(trainjob, nodes_of(request, runtime), tuple(warnings))
+
+
+def _lost_output(request: TrainRequest, runtime: Obj, code: PackedCode | None) -> Iterator[str]:
+    """Warn of a program that names the workspace where none is mounted: what it saves there ends with its pod."""
+    if request.workspace or request.manifest is not None or _keeps_workspace(request, runtime):
+        return
+    texts = {
+        "func": request.func.source if request.func is not None else "",
+        "command": " ".join((*request.command, *request.args)),
+    }
+    named = [field for field, text in texts.items() if MOUNT in text]
+    named += ["code"] if code is not None and code.names_workspace else []
+    if named:
+        yield (
+            f"{named[0]} names {MOUNT}, and the job has no workspace: what it saves there is lost with its pod; set "
+            "workspace=pvc://CLAIM"
+        )
+
+
+def _keeps_workspace(request: TrainRequest, runtime: Obj) -> bool:
+    """Whether a volume that outlives the pod is mounted there."""
+    pods = [pod_spec_of(job) for job in training_jobs(runtime)]
+    volumes = [*request.volumes, *(volume for pod in pods for volume in pod.get("volumes") or [])]
+    kept = {volume.get("name") for volume in volumes if not {"emptyDir", "configMap", "secret", "projected"} & volume.keys()}
+    mounts = [*request.volume_mounts, *((trainer_container(runtime) or {}).get("volumeMounts") or [])]
+    return any(mount.get("name") in kept and str(mount.get("mountPath")).startswith(MOUNT) for mount in mounts)
 
 
 def can_resume_from_export(request: TrainRequest, runtime: Obj) -> bool:
