@@ -226,6 +226,17 @@ def test_clearing_a_task_that_succeeded_starts_a_new_job(scene: Scene, number: i
     scene.finish(SYNC, run, tries=2)
 
 
+def test_a_run_that_is_deleted_and_triggered_again_under_its_id_trains_again(scene: Scene, number: int) -> None:
+    run = f"triggered-again-{number}"
+    scene.begin(SYNC, run)
+    scene.finish(SYNC, run, tries=1)
+    eventually(lambda: scene.airflow.run_state(SYNC, run) == "success", 60, "the run to end")
+    scene.airflow.call("DELETE", f"dags/{SYNC}/dagRuns/{run}")
+    scene.airflow.trigger(SYNC, run)
+    eventually(lambda: len(scene.jobs(run)) == 2, 90, "a second job")
+    scene.finish(SYNC, run, tries=1)
+
+
 def test_limits_of_time_stop_the_job(scene: Scene, number: int) -> None:
     """The execution timeout of a task that runs, and the time in a queue of one that does not."""
     hurried, queued = both("hurried", "hurried", number), both("queued", "queued", number)

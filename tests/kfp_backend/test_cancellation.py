@@ -28,7 +28,7 @@ from trainwright.checkpoints import verify_export
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.run_export import exports_of_run
 from trainwright.components import export_checkpoint, train
-from trainwright.jobs import Identity
+from trainwright.steps.own_step import OwnStep
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri
 
@@ -83,7 +83,7 @@ class Scene:
     @property
     def trainjob(self) -> str:
         """The name of the job of the first attempt."""
-        return Identity("kfp", self.run_id, "train").name()
+        return OwnStep("train", "pipeline").identity(self.run_id, "train").name()
 
     @property
     def jobs(self) -> list[Obj]:
