@@ -14,7 +14,7 @@ import pytest
 from checkpoint_files import checkpoint_files, stored_files, stored_path
 
 from trainwright.checkpoints import ExportOptions, ExportResult, Manifest, Metric, NoCheckpoint, export_checkpoint, verify_export
-from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri
@@ -450,3 +450,26 @@ def test_a_final_model_is_exported_without_our_own_records(output: Path, target:
         "adapter_config.json",
         "trainer_state.json",
     }
+
+
+@pytest.mark.parametrize(
+    ("last", "is_refused"),
+    [
+        ({"loss": float("nan")}, True),
+        ({"loss": 0.0, "grad_norm": float("nan")}, True),
+        ({"loss": 1.5, "grad_norm": float("inf")}, False),
+        ({"loss": 1.5, "grad_norm": 2.0}, False),
+    ],
+)
+def test_checkpoint_of_a_diverged_training_is_refused(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path], last: dict[str, float], is_refused: bool
+) -> None:
+    folder = write_checkpoint(5)
+    history = [{"step": 1, "loss": 2.0, "grad_norm": 1.0}, {"step": 5, **last}]
+    (folder / "trainer_state.json").write_text(json.dumps({"global_step": 5, "log_history": history}))
+    if not is_refused:
+        assert export(output, target).manifest.step == 5
+        return
+    with pytest.raises(DivergedCheckpoint, match=r"checkpoint-5 is of a training that has diverged: \w+ is nan since step 5"):
+        export(output, target)
+    assert not target.exists()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.export_fixtures import Export
 
-from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint, PromotionConflict
+from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.promotion import Alias
 from trainwright.steps import promote
 from trainwright.steps.promote import Gate, promote_if_better
@@ -75,7 +75,7 @@ def test_figures_of_an_earlier_champion_do_not_count(root: str, export: Callable
     assert not promoted(root, third, 2.0, champion_evaluation=stale, champion_digest=first[1])
 
 
-@pytest.mark.parametrize("evaluation", [{}, {"loss": "low"}, {"loss": float("nan")}, {"loss": True}, {"perplexity": 2.0}])
+@pytest.mark.parametrize("evaluation", [{}, {"loss": "low"}, {"loss": True}, {"perplexity": 2.0}])
 def test_a_missing_figure_is_an_error(root: str, export: Callable[[str], Export], evaluation: dict[str, Any]) -> None:
     with pytest.raises(CheckpointError, match="has no number 'loss'; its numbers: "):
         promote_if_better(root, *export("first"), evaluation=evaluation)
@@ -123,3 +123,14 @@ def test_an_alias_that_changes_at_every_try_is_an_error(
 def test_a_gate_that_means_nothing_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(fields))):
         Gate(**fields)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+@pytest.mark.parametrize("rule", ["better", "always"])
+def test_figure_that_is_not_finite_promotes_nothing(root: str, export: Callable[[str], Export], value: float, rule: str) -> None:
+    candidate = export("first")
+    with pytest.raises(FigureNotFinite, match="the figure loss of its evaluation is"):
+        promoted(root, candidate, value, gate=Gate(rule))
+    with pytest.raises(FigureNotFinite):
+        Alias(root).promote(*candidate[:1], evaluation={"accuracy": value})
+    assert Alias(root).read() is None

@@ -13,3 +13,11 @@ class NoCheckpoint(CheckpointError):
 
 class PromotionConflict(CheckpointError):
     """Another export was promoted meanwhile. The decision has to be made again, against that one."""
+
+
+class DivergedCheckpoint(CheckpointError, ValueError):
+    """The training of a checkpoint had diverged when it was written: its weights are of no use. Every retry would find the same."""
+
+
+class FigureNotFinite(CheckpointError, ValueError):
+    """A figure that is to justify a promotion is NaN or infinite. Every retry would find the same."""

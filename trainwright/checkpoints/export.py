@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trainwright.checkpoints import quiet
 from trainwright.checkpoints.attempts import attempt_time
-from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint, NoCheckpoint
 from trainwright.checkpoints.exported import Export, find_export_in
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
@@ -24,6 +24,7 @@ from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
 from trainwright.checkpoints.quiet import QuietCheck
 from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload
+from trainwright.jobs.state.divergence import divergence_in
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
 from trainwright.storage.errors import AlreadyExists, NoAccess
 from trainwright.storage.open import open_store
@@ -90,11 +91,13 @@ def export_checkpoint(
     callback, which threads call. If the run has an export of this step with the same files, that is checked, and repaired if
     files are missing or corrupt. One that lacks files that have been written since is superseded; one with other files only if
     the options say so. Concurrent exports of a run wait for each other.
-    Raises NoCheckpoint, CheckpointError (another export of this step, the checkpoint changed), LockLost, StorageError.
+    Raises NoCheckpoint, DivergedCheckpoint, CheckpointError (another export of this step, the checkpoint changed), LockLost,
+    StorageError.
     """
     options = options or ExportOptions()
     parent = open_store(target)
     checkpoint = _select_checkpoint(folder, step)
+    _refuse_diverged(checkpoint)
     origin = recorded_origin(folder)
     metadata = {**({} if origin is None else {"origin": origin}), **(metadata or {})}
     with disk_errors(checkpoint.path), parent.lock(EXPORTS_LOCK) as lock:
@@ -243,6 +246,15 @@ def _select_checkpoint(folder: Path, step: int | None) -> Checkpoint:
     raise NoCheckpoint(f"{folder} has no checkpoint of step {step}; available steps: {steps}")
 
 
+def _refuse_diverged(checkpoint: Checkpoint) -> None:
+    """Raise DivergedCheckpoint if the last figures that the training had logged are not finite."""
+    diverged = divergence_in(_log_history(checkpoint.path))
+    if diverged is not None:
+        raise DivergedCheckpoint(
+            f"{checkpoint.path} is of a training that has diverged: {diverged.describe()}; export a checkpoint from before that"
+        )
+
+
 def _next_name(name: str) -> str:
     stem, dot, number = name.partition(".")
     return f"{stem}.{int(number) + 1 if dot else 2}"
@@ -268,9 +280,13 @@ def _is_intact(export: Export, file: ManifestFile) -> bool:
 
 def _metrics(folder: Path, step: int) -> Iterator[tuple[str, float]]:
     """Yield the finite numbers that training had logged for this step."""
-    history = training_state(folder).get("log_history")
-    for entry in history if isinstance(history, list) else []:
-        if isinstance(entry, dict) and entry.get("step") == step:
+    for entry in _log_history(folder):
+        if entry.get("step") == step:
             for name, value in entry.items():
                 if name != "step" and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
                     yield name, float(value)
+
+
+def _log_history(folder: Path) -> list[dict[str, object]]:
+    history = training_state(folder).get("log_history")
+    return [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []

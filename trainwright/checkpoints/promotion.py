@@ -7,7 +7,9 @@ earlier champion is refused. A promoted export is pinned before it is named, so 
 from __future__ import annotations
 
 import json
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -15,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainwright.api.times import now
 from trainwright.checkpoints.catalog import pin_export, unpin_export
-from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint, PromotionConflict
+from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.exported import open_export
 from trainwright.storage.open import open_store
 from trainwright.storage.shared_file import read_if_present
@@ -91,8 +93,10 @@ class Alias:
 
         `expected` is the digest of the manifest that the alias must name now, or an empty string if it must name none; None
         accepts any. Promoting what is named already changes nothing.
-        Raises NoCheckpoint, PromotionConflict if another export is named or was promoted meanwhile, CheckpointError, StorageError.
+        Raises NoCheckpoint, PromotionConflict if another export is named or was promoted meanwhile, FigureNotFinite,
+        CheckpointError, StorageError.
         """
+        check_figures(uri, evaluation or {})
         export = open_export(uri, digest)
         manifest = export.manifest
         entry = Promotion(
@@ -160,6 +164,16 @@ class Alias:
             raise CheckpointError(
                 f"{store.uri.join(self.key)} is not the record of an alias: {error.errors()[0]['msg']}"
             ) from error
+
+
+def check_figures(uri: str, evaluation: Mapping[str, Any]) -> None:
+    """Check that no figure of an evaluation is NaN or infinite. Raises FigureNotFinite."""
+    for name, value in evaluation.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            raise FigureNotFinite(
+                f"{uri} is not promoted: the figure {name} of its evaluation is {value}; its training has diverged, or the evaluation "
+                "has failed: evaluate it again, or promote another export"
+            )
 
 
 def _run_and_name(uri: str) -> tuple[Store, str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
 from trainwright.checkpoints.export import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, fingerprint
 from trainwright.checkpoints.prune import Retention, prune_exports
@@ -70,6 +70,10 @@ class Watch:
                 prune_exports(self.target, self.retention, dry_run=False)
         except BadUri:
             raise
+        except DivergedCheckpoint as error:
+            self._seen[checkpoint.path] = shown
+            self._fail(checkpoint.path, error)
+            return
         except (StorageError, CheckpointError) as error:
             if not checkpoint.path.exists():
                 log.warning("event=checkpoint_removed path=%s reason=%r", checkpoint.path, "rotated away before it was exported")

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainwright.checkpoints.errors import FigureNotFinite
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
 from trainwright.jobs.state.submitter import NOBODY, Submitter
@@ -60,7 +62,8 @@ def evaluate_export(
     existing evaluation of the same export with the same parameters is returned.
     The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
     file named by what was asked, so that an earlier result is never taken for that of this evaluation.
-    Raises ValueError, CheckpointError, StorageError, WorkspaceError (a link in place of a folder), and the errors of `run_step`.
+    Raises ValueError, FigureNotFinite, CheckpointError, StorageError, WorkspaceError (a link in place of a folder), and the errors of
+    `run_step`.
     """
     short = short_digest(digest)
     within = f"{FOLDER}/{short}"
@@ -78,6 +81,7 @@ def evaluate_export(
         arguments += ["--few-shot", str(few_shot), "--task-limit", str(task_limit)]
     request = TrainRequest.from_parameters(
         {**(settings or {}), **inputs, "runtime": runtime, "workspace": workspace, "args": arguments, "previous_jobs": "keep"}
+        | {"fail_on_divergence": False}
     )
     on_data = f"-{dataset_digest.removeprefix('sha256:')[:12]}" if dataset_digest else ""
     identity = Identity(owner, run_id, f"evaluate-{short}{on_data}", map_index, within, submitter)
@@ -93,13 +97,24 @@ def evaluate_export(
     )
     about = {"run": run_id, "folder": identity.folder, "checkpoint_uri": checkpoint_uri, "checkpoint_digest": digest}
     about["dataset_digest"] = inputs["dataset_digest"]
-    return steps("collect-evaluation", {**place, "written": written, "about": about, "with_curve": with_curve})
+    result = steps("collect-evaluation", {**place, "written": written, "about": about, "with_curve": with_curve})
+    _check_losses(checkpoint_uri, result)
+    return result
 
 
 def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of an evaluation by which models are compared: flat, and with the digest of the data."""
-    after = {name: value for name, value in result["after"].items() if isinstance(value, int | float)}
+    """Return the figures of an evaluation by which models are compared: flat, finite, and with the digest of the data."""
+    after = {name: value for name, value in result["after"].items() if isinstance(value, int | float) and math.isfinite(value)}
     return {**after, "rows": result["rows"], "held_out": result["held_out"], "dataset_digest": result["dataset_digest"]}
+
+
+def _check_losses(uri: str, result: Mapping[str, Any]) -> None:
+    for when in ("before", "after"):
+        loss = (result.get(when) or {}).get("loss")
+        if isinstance(loss, float) and not math.isfinite(loss):
+            raise FigureNotFinite(
+                f"the evaluation of {uri} has the loss {loss} {when} training: the weights are not finite; evaluate another checkpoint"
+            )
 
 
 def _short_digest(asked: list[Any]) -> str:

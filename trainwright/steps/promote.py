@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
-from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion
+from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion, check_figures
 
 DATA = "dataset_digest"
 """The figure that names the data of an evaluation: figures of other data are not compared."""
@@ -65,9 +65,10 @@ def promote_if_better(
 
     `evaluation` are the candidate's figures. `champion_evaluation` are those of the export with the digest `champion_digest`, measured
     on the same data; without them, the figures that were recorded at its promotion count, if they are of the same data.
-    Promoting what is named already changes nothing. Raises CheckpointError if the figures are missing or cannot be compared,
-    PromotionConflict if the alias changes at every try, ValueError, StorageError.
+    Promoting what is named already changes nothing. Raises FigureNotFinite, whatever the rule, CheckpointError if the figures are
+    missing or cannot be compared, PromotionConflict if the alias changes at every try, ValueError, StorageError.
     """
+    check_figures(uri, evaluation)
     named = Alias(export_uri, alias)
     for attempt in range(1, _TRIES + 1):
         record = named.read()
@@ -112,6 +113,8 @@ def _decide(
             "on the same held-out data, and pass champion_evaluation"
         )
     champion = _figure(champions, gate.metric, f"the evaluation of {current.uri}")
+    if not math.isfinite(champion):
+        return True, f"better: {gate.metric} {own:.6g} against {champion}, which is not finite"
     gain = own - champion if gate.greater_is_better else champion - own
     compared = f"{gate.metric} {own:.6g} against {champion:.6g}"
     if gain <= 0 or (gain < gate.margin and not math.isclose(gain, gate.margin)):
@@ -122,7 +125,7 @@ def _decide(
 
 def _figure(evaluation: Mapping[str, Any], metric: str, where: str) -> float:
     value = evaluation.get(metric)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         known = ", ".join(sorted(name for name, each in evaluation.items() if isinstance(each, int | float))) or "none"
         raise CheckpointError(f"{where} has no number {metric!r}; its numbers: {known}")
     return float(value)
