@@ -1,8 +1,8 @@
 """Finds the checkpoint to resume from, the last complete one of the same dataset and model, and writes it to a config for TRL.
 
 Runs as an init container of a training step, so that every start of a pod decides by the current contents of the volume.
-It also copies `orderly_exit.py` beside the config, for training images without this package, and `load_weights.py` with its
-instructions if a new training starts from the weights of an export.
+It also copies `orderly_exit.py` and `report_progress.py` beside the config, for training images without this package, and
+`load_weights.py` with its instructions if a new training starts from the weights of an export.
 Usage: `python -m trainwright.checkpoints.resume_point --workspace DIR --config FILE --launcher FILE [--dataset DIR] [--model DIR]`.
 """
 
@@ -57,6 +57,7 @@ from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.prepared import check_prepared
 from trainwright.workspace.umask import apply_umask
 
+REPORTER = "report_progress.py"
 log = logging.getLogger(__name__)
 
 
@@ -240,7 +241,7 @@ def main() -> int:
 
 
 def _write_programs(launcher: Path, weights: Weights | None) -> None:
-    """Write the launcher, and the program that it runs to load weights; what an earlier start has left is replaced."""
+    """Write the launcher, and the programs that it runs to report progress and load weights; what was left is replaced."""
     programs = resources.files("trainwright.runtimes")
     instructions = launcher.with_name(INSTRUCTIONS)
     if weights is None:
@@ -249,6 +250,7 @@ def _write_programs(launcher: Path, weights: Weights | None) -> None:
     else:
         write_bytes(launcher.with_name(PROGRAM), programs.joinpath(PROGRAM).read_bytes())
         write_bytes(instructions, json.dumps(asdict(weights)).encode() + b"\n")
+    write_bytes(launcher.with_name(REPORTER), programs.joinpath(REPORTER).read_bytes())
     write_bytes(launcher, programs.joinpath("orderly_exit.py").read_bytes())
 
 

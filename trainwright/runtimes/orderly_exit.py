@@ -4,7 +4,7 @@ A thread of torch's gloo needs the interpreter to release its last collective. D
 the process, so that a training that has finished and saved exits with 134 ("terminate called without an active exception";
 torch 2.13, 15 of 40 exits right after a collective). Destroying the process group at that point can deadlock instead.
 Pods of different users share a workspace, so TRAINWRIGHT_UMASK sets the umask, also for model weights. With `load_weights.json`
-beside it, `load_weights.py` prepares the module to start from the weights of an export.
+beside it, `load_weights.py` prepares the module to start from the weights of an export; `report_progress.py` completes its reports.
 It imports nothing from the package, because it runs in the image of the training program.
 Usage: `torchrun orderly_exit.py MODULE [ARGUMENT ...]`.
 """
@@ -33,6 +33,8 @@ def main() -> None:
             _share_files(os.environ[UMASK])
         if os.path.exists(os.path.join(_FOLDER, "load_weights.json")):
             runpy.run_path(os.path.join(_FOLDER, "load_weights.py"))["install"](os.path.join(_FOLDER, "load_weights.json"))
+        if os.path.exists(os.path.join(_FOLDER, "report_progress.py")):
+            runpy.run_path(os.path.join(_FOLDER, "report_progress.py"))["install"](sys.argv[0])
         runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
         ended[0] = 0
     except SystemExit as exit_request:
