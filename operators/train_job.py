@@ -79,9 +79,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
         week. 0: no limit.
     :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a
-    :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one
-            after another. Checkpoints stay.
         command that the image does not have, a Job that the API server refuses.
+    :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
+        another. Checkpoints stay.
     :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel
         says. 0: no limit.
     :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
@@ -250,7 +250,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             with tracked(self, context, event.get("metrics")):
                 result = super().execute_complete(context, event)
         except Exception:
-            if event["outcome"] in ("failed", "deleted"):
+            if event["outcome"] in ("failed", "deleted", "succeeded"):
                 self._forget_credentials(context, event)
             raise
         self._forget_credentials(context, event)
@@ -280,6 +280,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         submitted = self._submit_unless_ended(context, cluster, stop)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
         if phase_of(trainjob) is Phase.Succeeded:
+            self._judge_end(cluster, trainjob)
             return self._result(context, cluster, trainjob)
         self._defer(context, trainjob, until, submitted.mode)
 
@@ -374,6 +375,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _has_results(self) -> bool:
         request = self.request()
         return request.func is not None or bool(request.code)
+
+    def _fails_on_divergence(self) -> bool:
+        return bool(self.request().fail_on_divergence)
 
     def _folder(self, context: Any) -> str:
         return task_identity(context, self.run_id).folder if self.workspace else ""

@@ -36,7 +36,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     :param submission_mode: auto, trainjob or jobset; defaults to that in the XCom, else the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param queue_timeout_seconds: as in TrainJobOperator, like start_timeout_seconds, run_timeout_seconds, fail_if_stuck,
-        lost_node_timeout_seconds, logs and log_bytes. All time is counted from the start of the sensor.
+        fail_on_divergence, lost_node_timeout_seconds, logs and log_bytes. All time is counted from the start of the sensor.
     :param on_cancel: what to do with the job when the sensor is cancelled or exceeds a deadline: keep, suspend or delete it.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
     :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
@@ -59,6 +59,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         start_timeout_seconds: int | str = 21600,
         run_timeout_seconds: int | str = 604800,
         fail_if_stuck: bool | str = True,
+        fail_on_divergence: bool | str = True,
         lost_node_timeout_seconds: int | str | None = None,
         logs: str = "0",
         log_bytes: int | str = 16777216,
@@ -73,6 +74,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         self.submission_mode, self.conn_id, self.on_cancel = submission_mode, conn_id, on_cancel
         self.queue_timeout_seconds, self.start_timeout_seconds = queue_timeout_seconds, start_timeout_seconds
         self.run_timeout_seconds, self.fail_if_stuck = run_timeout_seconds, fail_if_stuck
+        self.fail_on_divergence = fail_on_divergence
         self.lost_node_timeout_seconds, self.logs, self.log_bytes = lost_node_timeout_seconds, logs, log_bytes
         self.deferrable, self.log_poll_interval, self.min_defer_seconds = deferrable, log_poll_interval, min_defer_seconds
         if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
@@ -115,6 +117,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             if phase is Phase.Failed:
                 raise failure_of(cluster, trainjob)
             raise_if_stopped_early(trainjob)
+            self._judge_poke(cluster, trainjob, phase)
         self.log.info("TrainJob %s: %s", trainjob["metadata"]["name"], phase)
         return PokeReturnValue(phase is Phase.Succeeded, self._result(context, cluster, trainjob) if phase.is_final else None)
 
@@ -127,11 +130,31 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         phase = phase_of(trainjob)
         seconds = min(self.timeout, self.execution_timeout.total_seconds() if self.execution_timeout else self.timeout)
         if phase is Phase.Succeeded:
+            self._judge_end(cluster, trainjob)
             return self._result(context, cluster, trainjob)
         if phase is Phase.Failed:
             raise failure_of(cluster, trainjob)
         mode = str(JobsClient.of(cluster).mode)
         self._wait_in_triggerer(context, trainjob, self._options(), until=time.time() + seconds, mode=mode)
+
+    def _judge_poke(self, cluster: Any, trainjob: dict[str, Any], phase: Any) -> None:
+        """Raise Diverged for a job that has ended so, or that reports so itself: between two pokes nothing is remembered."""
+        from trainwright.jobs import Phase
+        from trainwright.jobs.diagnosis.errors import Diverged
+        from trainwright.jobs.state.divergence import DivergenceDetector
+        from trainwright.jobs.state.progress import reported_values
+        from trainwright.jobs.wait.run import cancel_unwatched_job
+
+        if phase is Phase.Succeeded:
+            self._judge_end(cluster, trainjob)
+        if phase is not Phase.Running or not self._fails_on_divergence():
+            return
+        detector = DivergenceDetector()
+        detector.observe(reported_values(trainjob))
+        if diverged := detector.running():
+            error = Diverged(trainjob, diverged)
+            error.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)))
+            raise error
 
     def _wait_in_worker(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs import LogStreamOptions, TrainJobDeadline
@@ -217,6 +240,9 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def _has_results(self) -> bool:
         reference = JobReference.parse(self.trainjob)
         return reference.folder is None or reference.has_results is not False
+
+    def _fails_on_divergence(self) -> bool:
+        return bool(self._options().fail_on_divergence)
 
     def _folder(self, context: Any) -> str:
         return JobReference.parse(self.trainjob).folder or ""

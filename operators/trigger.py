@@ -47,12 +47,13 @@ class TrainJobTrigger(BaseTrigger):
     :param log_bytes: maximum bytes of log that are shown.
     :param log_poll_interval: seconds between two polls of the log.
     :param fail_if_stuck: whether the wait ends as soon as the job can never start.
+    :param fail_on_divergence: whether the wait ends as soon as the loss or the gradients are not finite in several reports.
     :param lost_node_timeout_seconds: maximum seconds for which pods may not end on a lost node.
     :param lease_seconds: seconds after which the job may be suspended by others if no triggerer waits for it; 0: never.
 
-    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, stopped-early, deleted, deadline, stuck,
-    error), `message`, `what` (the exceeded deadline, or the error's class), the `metrics` last reported, what was `observed` of
-    failed pods, `submission_mode`, and `until` as given.
+    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, diverged, stopped-early, deleted, deadline,
+    stuck, error), `message`, the `divergence`, `what` (the exceeded deadline, or the error's class), the `metrics` last
+    reported, what was `observed` of failed pods, `submission_mode`, and `until` as given.
     """
 
     lease_retry_seconds = 15.0
@@ -75,6 +76,7 @@ class TrainJobTrigger(BaseTrigger):
         log_bytes: int = LOG_BYTES,
         log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
         fail_if_stuck: bool = True,
+        fail_on_divergence: bool = True,
         lost_node_timeout_seconds: float | None = None,
         lease_seconds: int = 0,
         **renamed: Any,
@@ -91,6 +93,7 @@ class TrainJobTrigger(BaseTrigger):
         self.submission_mode = submission_mode
         self.logs, self.log_bytes, self.log_poll_interval = logs, log_bytes, log_poll_interval
         self.fail_if_stuck, self.lost_node_timeout_seconds = fail_if_stuck, lost_node_timeout_seconds
+        self.fail_on_divergence = fail_on_divergence
         self.lease_seconds = lease_seconds
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -109,6 +112,7 @@ class TrainJobTrigger(BaseTrigger):
             "log_bytes": self.log_bytes,
             "log_poll_interval": self.log_poll_interval,
             "fail_if_stuck": self.fail_if_stuck,
+            "fail_on_divergence": self.fail_on_divergence,
             "lost_node_timeout_seconds": self.lost_node_timeout_seconds,
             "lease_seconds": self.lease_seconds,
         }
@@ -197,6 +201,8 @@ class TrainJobTrigger(BaseTrigger):
                     observed = log.observed if outcome == "failed" else {}
                     facts = {"metrics": dict(progress.metrics), "observed": observed, "seconds": log.seconds}
                     return {"outcome": outcome, "message": "", **facts}
+                if self.fail_on_divergence and (diverged := log.divergence):
+                    return {"outcome": "diverged", "message": diverged.describe(), "divergence": diverged.as_dict()}
                 if reason := early_stop_reason(waited.trainjob):
                     return {"outcome": "stopped-early", "message": stopped_early_message(waited.trainjob, reason)}
                 if progress is not None:

@@ -56,6 +56,11 @@ class TriggerLog:
         return found
 
     @property
+    def divergence(self) -> Any:
+        """How the running training has diverged, as far as its reports and its log show; None if it has not."""
+        return self._tracker.divergence.running()
+
+    @property
     def seconds(self) -> dict[str, float]:
         """How long the job was queued, starting and running, as far as this trigger has seen it."""
         return {phase: round(seconds, 3) for phase, seconds in self._show.seconds.items()}

@@ -34,7 +34,7 @@ BACKSTOP_SECONDS = 120
 
 class WaitsForTrainJob(_Operator):
     """The second half of a task that waits for a TrainJob. The first half, `execute`, is the subclass's, and so are `_find_job`,
-    `_wait_in_worker`, `_result`, `_has_results` and `_folder`."""
+    `_wait_in_worker`, `_result`, `_has_results`, `_fails_on_divergence` and `_folder`."""
 
     conn_id: str | None
     submission_mode: str
@@ -53,9 +53,10 @@ class WaitsForTrainJob(_Operator):
     def _after_wait(self, context: Any, event: dict[str, Any]) -> Any:
         from trainwright.api.errors import NotFound
         from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs import TrainJobDeleted, TrainJobError
-        from trainwright.jobs.diagnosis.errors import StoppedEarly, stuck_error
+        from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError
+        from trainwright.jobs.diagnosis.errors import Diverged, StoppedEarly, stuck_error
         from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
+        from trainwright.jobs.state.divergence import Divergence
         from trainwright.jobs.state.pod_history import PodHistory
         from trainwright.jobs.wait.run import cancel_unwatched_job
 
@@ -74,12 +75,13 @@ class WaitsForTrainJob(_Operator):
         if outcome == "failed":
             history = PodHistory.from_dict(event.get("observed") or {})
             return self._after_failure(context, cluster, failure_of(cluster, trainjob, history), event.get("until"))
+        stuck: TrainJobDeadline | Diverged | None = None
         if outcome == "deadline":
             stuck = deadline_of(cluster, trainjob, event["message"], event.get("what") or "run")
+        elif outcome == "diverged":
+            stuck = Diverged(trainjob, Divergence.from_dict(event["divergence"]))
         elif outcome == "stuck":
             stuck = stuck_error(event["what"], event["message"])
-        else:
-            stuck = None
         result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
         if stuck is not None:
             stuck.add_outcome(result)
@@ -119,19 +121,55 @@ class WaitsForTrainJob(_Operator):
         return self.xcom_value(result)
 
     def _after_success(self, context: Any, event: dict[str, Any]) -> Any:
-        """Read the job's results from its log. If the job was deleted in the meantime, the task still succeeds."""
+        """Read the job's log: what it has logged, and its results. If the job was deleted in the meantime, the task still succeeds.
+
+        Raises Diverged if its last figures are not finite.
+        """
         from trainwright.api.errors import NotFound
         from trainwright.api.kinds import TRAINJOB
         from trainwright.jobs import StepResult
 
         name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
-        if self._has_results():
+        if self._has_results() or self._fails_on_divergence() or metrics:
             cluster = self._cluster(event.get("submission_mode") or "")
             try:
-                return self._result(context, cluster, cluster.get(TRAINJOB, name, namespace), metrics)
+                trainjob = cluster.get(TRAINJOB, name, namespace)
             except NotFound:
-                self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
+                trainjob = {"metadata": {"name": name, "namespace": namespace}}
+                self._judge_end(cluster, trainjob, metrics, is_gone=True)
+                if self._has_results():
+                    self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
+            else:
+                self._judge_end(cluster, trainjob, metrics)
+                if self._has_results():
+                    return self._result(context, cluster, trainjob, metrics)
         return self._done(context, StepResult(name, namespace, metrics, None, self._folder(context)))
+
+    def _judge_end(
+        self, cluster: Any, trainjob: dict[str, Any], metrics: dict[str, str] | None = None, *, is_gone: bool = False
+    ) -> None:
+        """Pass on what a job that has succeeded has logged. Raises Diverged if its last figures are not finite.
+
+        `metrics` are those that it was seen to report last; of a job that `is_gone`, there is nothing else.
+        """
+        from trainwright.jobs.diagnosis.errors import Diverged
+        from trainwright.jobs.logs.training_log import TrainingLog, read_training_log
+        from trainwright.jobs.state.divergence import DivergenceDetector
+        from trainwright.jobs.state.progress import reported_values
+
+        found = TrainingLog() if is_gone else read_training_log(cluster, trainjob)
+        self._observe_logged(found.entries)
+        detector = DivergenceDetector()
+        detector.observe({**(metrics or {}), **reported_values(trainjob)})
+        if self._fails_on_divergence() and (diverged := found.divergence_with(detector)):
+            raise Diverged(trainjob, diverged)
+
+    def _observe_logged(self, entries: Any) -> None:
+        """What a training has logged, each entry with its step; for trackers, which a deferred task has not fed."""
+
+    def _fails_on_divergence(self) -> bool:
+        """Whether a training whose figures are not finite fails the task."""
+        raise NotImplementedError
 
     def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> Any:
         raise failure
@@ -182,6 +220,7 @@ class WaitsForTrainJob(_Operator):
                 log_bytes=request.log_bytes,
                 log_poll_interval=self.log_poll_interval,
                 fail_if_stuck=request.fail_if_stuck,
+                fail_on_divergence=request.fail_on_divergence,
                 lost_node_timeout_seconds=request.lost_node_timeout_seconds,
                 lease_seconds=lease_seconds,
             ),

@@ -13,6 +13,7 @@ WAITING = (
     "start_timeout_seconds",
     "run_timeout_seconds",
     "fail_if_stuck",
+    "fail_on_divergence",
     "lost_node_timeout_seconds",
     "logs",
     "log_bytes",
@@ -88,6 +89,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         options = TrainRequest.from_parameters({name: self._given.get(name) for name in WAITING})
         self.deadlines, self.logs, self.log_bytes = asdict(deadlines_of(options)), options.logs, options.log_bytes
         self.fail_if_stuck, self.lost_node_timeout_seconds = options.fail_if_stuck, options.lost_node_timeout_seconds
+        self.fail_on_divergence = options.fail_on_divergence
         cluster = TrainwrightHook(self.conn_id, self.submission_mode).get_conn()
         self.namespace = self.namespace or cluster.default_namespace
         found = job_named(cluster, self.name, self.namespace)

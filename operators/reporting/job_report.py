@@ -30,16 +30,16 @@ def report_result(operator: Any, context: Any, result: Any) -> None:
 def report_end(operator: Any, seconds: Mapping[str, float] | None = None) -> Iterator[None]:
     """Count the job whose end is awaited in the block, and record its times: `seconds` (see `stats`), else those of the printer.
 
-    A block that raises anything but the failure, the deletion or the deadline of a job (a deferral, a cancellation, an early stop,
-    an error of the task) counts nothing.
+    A block that raises anything but the failure, the divergence, the deletion or the deadline of a job (a deferral, a cancellation,
+    an early stop, an error of the task) counts nothing.
     """
-    from trainwright.jobs.diagnosis.errors import ImagePullFailed, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
+    from trainwright.jobs.diagnosis.errors import Diverged, ImagePullFailed, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
 
     outcome = ""
     try:
         yield
         outcome = "succeeded"
-    except (ImagePullFailed, TrainJobDeadline, TrainJobDeleted, TrainJobFailed):
+    except (Diverged, ImagePullFailed, TrainJobDeadline, TrainJobDeleted, TrainJobFailed):
         outcome = "failed"
         raise
     finally:

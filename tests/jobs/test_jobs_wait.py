@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
@@ -15,6 +16,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import (
     Deadlines,
+    Identity,
     JobEvent,
     Phase,
     TrainJobDeadline,
@@ -22,10 +24,13 @@ from trainwright.jobs import (
     TrainJobFailed,
     wait_for,
 )
+from trainwright.jobs.diagnosis.errors import Diverged
+from trainwright.jobs.diagnosis.exit_codes import exit_code_of, is_permanent
 from trainwright.jobs.state.deadline_timer import DeadlineTimer
 from trainwright.jobs.wait import watching
 from trainwright.jobs.wait.job_events import PhaseChanged
 from trainwright.jobs.wait.job_observer import WaitSettings
+from trainwright.jobs.wait.run import follow_to_end, run_to_end
 
 Started = Callable[..., "Waiting"]
 QUICK = WaitSettings(poll_seconds=0.05)
@@ -188,3 +193,63 @@ def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_no
     monkeypatch.setattr(watching, "CLUSTER_LOST_SECONDS", 0.1)
     with pytest.raises(ServiceUnavailable, match="down"):
         wait_for(Refusing(ServiceUnavailable("down")), job, settings=QUICK)  # type: ignore[arg-type]
+
+
+def report(step: int, loss: str) -> dict[str, Any]:
+    figures = {"loss": loss, "step": str(step)}
+    metrics = [{"name": name, "value": value} for name, value in figures.items()]
+    running = {"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+    return {"jobsStatus": [running], "trainerStatus": {"lastUpdatedTime": f"2026-01-01T00:00:{step:02}Z", "metrics": metrics}}
+
+
+def test_training_that_diverges_is_stopped_and_the_wait_names_the_figure(
+    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any
+) -> None:
+    seen: list[JobEvent] = []
+    outcome: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            follow_to_end(cluster, job, settings=QUICK, on_event=seen.extend)
+        except Exception as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    for step, loss in enumerate(("1.5", "nan", "nan", "nan"), start=1):
+        count = len(seen)
+        eventually(lambda: seen)
+        set_status(job, **report(step, loss))
+        eventually(lambda known=count: len(seen) > known)
+    thread.join(20)
+    (error,) = outcome
+    assert isinstance(error, Diverged)
+    assert "diverged: loss is nan since step 2 (3 reports in a row); the last finite value was 1.5 at step 1" in str(error)
+    assert "it is suspended" in str(error)
+    assert cluster.get(TRAINJOB, job["metadata"]["name"], "default")["spec"]["suspend"] is True
+    assert (exit_code_of(error), is_permanent(error)) == (14, True)
+
+
+def test_training_that_ends_with_a_loss_that_is_not_finite_has_diverged(
+    cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any
+) -> None:
+    set_status(job, "Complete", **report(9, "nan"))
+    for _ in range(2):  # a retry adopts the finished job
+        with pytest.raises(Diverged, match="loss is nan since step 9 \\(in its last report\\); it had already ended"):
+            run_to_end(cluster, train_request(), Identity("o", "r", "s"), "default", settings=QUICK)
+    with pytest.raises(Diverged):
+        wait_for(cluster, job, settings=QUICK)
+
+
+def test_divergence_is_ignored_where_the_settings_say_so(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
+    set_status(job, "Complete", **report(9, "nan"))
+    assert wait_for(cluster, job, settings=WaitSettings(poll_seconds=0.05, fail_on_divergence=False))
+
+
+def test_last_report_before_a_resumption_is_no_divergence(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
+    stale = report(9, "nan")
+    stale["trainerStatus"]["metrics"].append({"name": "loss_not_finite_reports", "value": "5"})
+    set_status(job, **stale)
+    waiting = Waiting(cluster, job).begun()
+    set_status(job, "Complete", **report(10, "1.5"))
+    assert waiting.end()["metadata"]["name"] == job["metadata"]["name"]

@@ -11,7 +11,7 @@ from factories import train_request
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobDeleted, submit_or_adopt, wait_for
@@ -32,9 +32,10 @@ class Counting:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
 
-    def list(self, *arguments: Any, **more: Any) -> Listing:
-        self._note("list", more)
-        return self._cluster.list(*arguments, **more)
+    def list(self, kind: Kind, *arguments: Any, **more: Any) -> Listing:
+        if kind == TRAINJOB:
+            self._note("list", more)
+        return self._cluster.list(kind, *arguments, **more)
 
     def watch(self, *arguments: Any, **more: Any) -> Iterator[Any]:
         self._note("watch", more)

@@ -13,7 +13,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 from support.waiting import eventually
-from test_trigger import context, event_of, in_state, operator, the_job
+from test_trigger import context, event_of, in_state, loss_report, operator, the_job
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
@@ -29,6 +29,7 @@ from trainwright.jobs import (
     TrainRequest,
     submit_or_adopt,
 )
+from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators import TrainJobOperator, TrainJobSensor
 from trainwright.operators.errors import NonRetryableError
@@ -339,3 +340,35 @@ def test_settings_have_the_names_and_defaults_of_the_operator() -> None:
     assert set(WAITING) <= shared
     assert {name for name in shared if str(operators[name]) != str(sensors[name])} == {"on_cancel"}
     assert inspect.getdoc(TrainJobSensor).count(":param ") == len(sensors) - len(WAITING)  # they are described in one paragraph
+
+
+@pytest.mark.parametrize("options", [{}, {"deferrable": False}, {"deferrable": False, "mode": "reschedule"}])
+def test_training_that_has_diverged_fails_the_sensor(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], options: dict[str, Any]
+) -> None:
+    set_status(the_job(connected), "Complete", **loss_report(9, "nan"))
+    task, lenient = sensor(handle, **options), sensor(handle, fail_on_divergence=False, **options)
+
+    def wait(one: TrainJobSensor) -> Any:
+        return one.poke(context()) if options.get("mode") else one.execute(context())
+
+    with pytest.raises((NonRetryableError, Diverged), match="loss is nan since step 9"):
+        wait(task)
+    assert wait(lenient)
+
+
+def test_poke_sees_what_the_running_training_counts(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any]
+) -> None:
+    running = loss_report(9, "nan")
+    task = sensor(handle, deferrable=False, mode="reschedule", on_cancel="suspend")
+    set_status(the_job(connected), **running)
+    assert not task.poke(context())
+    running["trainerStatus"]["metrics"] += [
+        {"name": "loss_not_finite_since", "value": "7"},
+        {"name": "loss_not_finite_reports", "value": "3"},
+    ]
+    set_status(the_job(connected), **running)
+    with pytest.raises(Diverged, match="since step 7"):
+        task.poke(context())
+    assert the_job(connected)["spec"]["suspend"] is True

@@ -581,3 +581,52 @@ def test_a_task_that_is_ended_while_it_waits_to_resume_leaves_nothing(
     with pytest.raises(Cancelled, match="was ended while it waited to resume"):
         task.execute_complete(context(), event_of(trigger))
     assert len(jobs(connected)) == 1
+
+
+def loss_report(step: int, loss: str) -> dict[str, Any]:
+    metrics = [{"name": "loss", "value": loss}, {"name": "step", "value": str(step)}]
+    running = {"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+    return {"jobsStatus": [running], "trainerStatus": {"lastUpdatedTime": f"2026-01-01T00:00:{step:02}Z", "metrics": metrics}}
+
+
+def test_training_that_diverges_fails_for_good_and_its_job_is_suspended(
+    connected: EmbeddedCluster, set_status: SetStatus
+) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+
+    async def first() -> dict[str, Any]:
+        waiting = asyncio.ensure_future(anext(aiter(trigger.run())))
+        step = 0
+        while not waiting.done():  # reports go on until one is enough
+            step += 1
+            await asyncio.to_thread(set_status, the_job(connected), **loss_report(step % 60, "nan" if step > 1 else "1.5"))
+            await asyncio.wait([waiting], timeout=0.05)
+        return dict((await waiting).payload)
+
+    event = json.loads(json.dumps(asyncio.run(asyncio.wait_for(first(), 30))))
+    assert event["outcome"] == "diverged"
+    with pytest.raises(NonRetryableError, match="loss is nan since step ") as raised:
+        task.execute_complete(context(), event)
+    assert raised.value.report.name == "loss"
+    assert the_job(connected)["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+def test_training_that_ended_with_a_loss_that_is_not_finite_is_not_green(
+    connected: EmbeddedCluster, set_status: SetStatus, is_deleted: bool
+) -> None:
+    task, lenient = operator(), operator(fail_on_divergence="false")
+    trigger = deferred(task).trigger
+    set_status(the_job(connected), "Complete", **loss_report(9, "nan"))
+    event = event_of(trigger)
+    if is_deleted:
+        connected.delete(TRAINJOB, event["name"], "default")
+    else:
+        with pytest.raises(NonRetryableError, match="loss is nan"):
+            operator(deferrable=False).execute(context())
+        with pytest.raises(NonRetryableError, match="loss is nan"):
+            operator().execute(context())
+    with pytest.raises(NonRetryableError, match="loss is nan since step 9"):
+        task.execute_complete(context(), event)
+    assert lenient.execute_complete(context(), event)["metrics"]["loss"] == "nan"

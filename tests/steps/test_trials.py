@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.diagnosis.errors import DeadlineExceeded, QueueTimeout, RunTimeout, StepFailed
+from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, QueueTimeout, RunTimeout, StepFailed
+from trainwright.jobs.state.divergence import Divergence
 from trainwright.jobs.wait.step import StepResult
 from trainwright.steps.trials import (
     MOST_TRIALS,
@@ -108,7 +109,15 @@ def test_the_outcome_has_the_numbers_that_were_reported() -> None:
     assert outcome == TrialOutcome(index=2, settings={"a": 1}, trainjob="run-1234", metrics={"eval_loss": 0.25, "accuracy": 0.5})
 
 
-@pytest.mark.parametrize("error", [StepFailed("exited 1", JOB), DeadlineExceeded("too long", JOB), RunTimeout("too long", "run")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        StepFailed("exited 1", JOB),
+        DeadlineExceeded("too long", JOB),
+        RunTimeout("too long", "run"),
+        Diverged(JOB, Divergence("loss", "nan", "step 2", 3)),
+    ],
+)
 def test_a_training_that_fails_is_an_outcome(error: Exception) -> None:
     def fail() -> StepResult:
         raise error

@@ -14,6 +14,7 @@ from trainwright.api.times import is_moment, rfc3339
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
 from trainwright.cli.output import log_text
+from trainwright.jobs.logs.history_lines import is_history_line
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.read_logs import LogSelector, follow_logs, read_logs
 
@@ -58,7 +59,8 @@ def logs(
         for line in lines:
             stamp = f"{line.stamp} " if timestamps and line.stamp else ""
             source = f"[{line.source}] " if all_ranks and line.source else ""
-            print(log_text(f"{source}{stamp}{line.text}"), flush=True)
+            if not is_history_line(line.text):
+                print(log_text(f"{source}{stamp}{line.text}"), flush=True)
 
 
 def _since_time(since: str) -> str:

@@ -6,9 +6,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from trainwright.cli.output import log_text
-from trainwright.jobs.logs.result_lines import is_result_line
 from trainwright.jobs.state.progress_line import progress_line
-from trainwright.jobs.wait.event_printer import EventPrinter, format_log_line
+from trainwright.jobs.wait.event_printer import EventPrinter, format_log_line, is_shown
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput
 
 
@@ -33,7 +32,7 @@ class ProgressDisplay:
 
     def __call__(self, events: JobEvents) -> None:
         for event in events:
-            if isinstance(event, LogOutput) and not is_result_line(event.line.text):
+            if isinstance(event, LogOutput) and is_shown(event.line):
                 print(log_text(format_log_line(event.line)), flush=True)
         self._event_printer(tuple(event for event in events if not isinstance(event, LogOutput)))
 

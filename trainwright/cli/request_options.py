@@ -21,6 +21,7 @@ from trainwright.jobs.request.train_request import groups
 
 _WAIT_SETTINGS = {
     "fail_if_stuck",
+    "fail_on_divergence",
     "log_bytes",
     "logs",
     "lost_node_timeout_seconds",

@@ -31,6 +31,7 @@ from trainwright.cli.waiting import (
     RANK_0,
     START_LIMIT,
     FailIfStuck,
+    FailOnDivergence,
     LogBytes,
     Logs,
     LogsOf,
@@ -93,6 +94,7 @@ def submit(
     start_timeout: StartTimeout = START_LIMIT,
     run_timeout: RunTimeout = NO_LIMIT,
     fail_if_stuck: FailIfStuck = True,
+    fail_on_divergence: FailOnDivergence = True,
     lost_node_timeout: LostNodeTimeout = NO_LIMIT,
     on_interrupt: OnInterruptOption = OnInterrupt.keep,
     namespace: Namespace = "",
@@ -119,6 +121,7 @@ def submit(
         on_interrupt,
         fail_if_stuck,
         lost_node_timeout,
+        fail_on_divergence,
     )
     if settings or run_id or not filename:
         with bad_input_exits():
@@ -138,6 +141,7 @@ def submit(
                 "start_timeout_seconds": int(start_timeout),
                 "run_timeout_seconds": int(run_timeout),
                 "fail_if_stuck": fail_if_stuck,
+                "fail_on_divergence": fail_on_divergence,
                 "lost_node_timeout_seconds": int(lost_node_timeout),
                 "on_cancel": on_interrupt.value,
             }

@@ -69,6 +69,13 @@ FailIfStuck = Annotated[
         help="Fail as soon as the job can never start (an invalid image name, a Job that the API server refuses).",
     ),
 ]
+FailOnDivergence = Annotated[
+    bool,
+    typer.Option(
+        "--fail-on-divergence/--no-fail-on-divergence",
+        help="Fail as soon as the loss or the gradient norm is not finite in several reports, or in the last one.",
+    ),
+]
 LostNodeTimeout = Annotated[
     float,
     typer.Option(
@@ -129,6 +136,7 @@ class Wait:
         on_interrupt: OnInterrupt,
         fail_if_stuck: bool = True,
         lost_node: float = NO_LIMIT,
+        fail_on_divergence: bool = True,
     ) -> Wait:
         """Create the options from the command line. Raises ValueError."""
         log_options = LogStreamOptions.parse(logs_of, log_bytes)
@@ -136,7 +144,7 @@ class Wait:
             Deadlines(queue or None, start or None, run or None, timeout or None),
             log_options if logs else None,
             on_interrupt,
-            WaitSettings(fail_if_stuck, lost_node or None),
+            WaitSettings(fail_if_stuck, lost_node or None, fail_on_divergence=fail_on_divergence),
         )
 
 
@@ -151,6 +159,7 @@ def wait(
     start_timeout: StartTimeout = START_LIMIT,
     run_timeout: RunTimeout = NO_LIMIT,
     fail_if_stuck: FailIfStuck = True,
+    fail_on_divergence: FailOnDivergence = True,
     lost_node_timeout: LostNodeTimeout = NO_LIMIT,
     logs: Logs = False,
     logs_of: LogsOf = RANK_0,
@@ -175,6 +184,7 @@ def wait(
             on_interrupt,
             fail_if_stuck,
             lost_node_timeout,
+            fail_on_divergence,
         )
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)

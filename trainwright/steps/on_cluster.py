@@ -105,6 +105,7 @@ class ClusterSteps:
                 "volumes": [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.workspace.claim}}],
                 "volume_mounts": [mount],
                 "logs": "0",
+                "fail_on_divergence": False,
             }
         )
 

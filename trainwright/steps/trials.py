@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trainwright.api.markdown_text import code, escaped, table
 from trainwright.api.objects import name_of
-from trainwright.jobs.diagnosis.errors import DeadlineExceeded, RunTimeout, StepFailed, StoppedEarly, TrainJobError
+from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, RunTimeout, StepFailed, StoppedEarly, TrainJobError
 from trainwright.jobs.wait.metric_changes import finite
 from trainwright.jobs.wait.step import StepResult
 from trainwright.steps.retire import retire_run
@@ -172,12 +172,12 @@ def _combination(lists: dict[str, list[Any]], number: int) -> dict[str, Any]:
 def run_trial(trial: Trial, train: Callable[[], StepResult], *, fails: bool = False) -> tuple[TrialOutcome, StepResult]:
     """Train; a training that fails is an outcome of the sweep like any other, unless the trial `fails`.
 
-    That is also one that takes longer than it may, or is stopped early.
+    That is also one that diverges, takes longer than it may, or is stopped early.
     Raises the other errors of `run_step`: those in which the trial itself had no part.
     """
     try:
         result = train()
-    except (StepFailed, RunTimeout, StoppedEarly) as error:
+    except (StepFailed, Diverged, RunTimeout, StoppedEarly) as error:
         if fails:
             raise
         outcome = failed_outcome(trial, error)
@@ -194,7 +194,7 @@ def outcome_of(trial: Trial, result: StepResult) -> TrialOutcome:
 
 def failed_outcome(trial: Trial, error: BaseException) -> TrialOutcome:
     """Return the outcome of a trial whose training failed or was stopped."""
-    trainjob = error.trainjob if isinstance(error, StepFailed | DeadlineExceeded | StoppedEarly) else None
+    trainjob = error.trainjob if isinstance(error, StepFailed | Diverged | DeadlineExceeded | StoppedEarly) else None
     name = name_of(trainjob) if trainjob is not None else ""
     return TrialOutcome(index=trial.index, settings=trial.settings, trainjob=name, error=str(error) or type(error).__name__)
 

@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.jobs.state.divergence import Divergence
 
 if TYPE_CHECKING:
     from trainwright.jobs.diagnosis.report import FailureReport
+
+
+_AFTER_DIVERGENCE = (
+    "Its checkpoints stay; those from before can be used. A retry would diverge again: train as another run, with a lower learning "
+    "rate, gradient clipping or other data. With fail_on_divergence=false, such a training goes on"
+)
 
 
 class TrainJobError(Exception):
@@ -63,6 +70,24 @@ class StoppedEarly(TrainJobError):
     def __init__(self, message: str, trainjob: Obj):
         super().__init__(message)
         self.trainjob = trainjob
+
+
+class Diverged(TrainJobError):
+    """The training has diverged: its loss or its gradients are not finite. `report` says which figure, its value, and since when.
+
+    A retry of the same request would diverge again.
+    """
+
+    def __init__(self, trainjob: Obj, report: Divergence):
+        super().__init__(f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} diverged: {report.describe()}")
+        self.trainjob, self.report = trainjob, report
+
+    def add_outcome(self, text: str) -> None:
+        """Add what was done with the job to the message."""
+        self.args = (f"{self.args[0]}; {text}",)
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}\n{_AFTER_DIVERGENCE}"
 
 
 class TrainJobDeleted(TrainJobError):

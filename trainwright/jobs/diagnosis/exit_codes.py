@@ -11,6 +11,7 @@ from trainwright.cluster.permissions import AccessDenied, is_admission_denial, i
 from trainwright.jobs.diagnosis.errors import (
     CannotStart,
     CommandNotFound,
+    Diverged,
     ImagePullFailed,
     NodeLost,
     OutOfMemory,
@@ -39,6 +40,7 @@ class ExitCode(enum.IntEnum):
     out_of_memory = 11
     preempted = 12
     image_pull_failed = 13
+    diverged = 14
     queue_timeout = 20
     start_timeout = 21
     run_timeout = 22
@@ -52,6 +54,7 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (Preempted, ExitCode.preempted),
     (NodeLost, ExitCode.preempted),
     (ImagePullFailed, ExitCode.image_pull_failed),
+    (Diverged, ExitCode.diverged),
     (QueueTimeout, ExitCode.queue_timeout),
     (CommandNotFound, ExitCode.failed),
     (StartTimeout, ExitCode.start_timeout),
@@ -70,6 +73,7 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
 _PERMANENT_ERRORS = (
     OutOfMemory,
     CannotStart,
+    Diverged,
     ImagePullFailed,
     StoppedEarly,
     TrainJobNameTaken,

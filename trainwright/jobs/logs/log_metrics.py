@@ -14,7 +14,7 @@ MAX_CHARACTERS = 4096
 _MAX_STATES = 4
 """Number of the last states of a progress bar that are parsed when one line contains several."""
 _MAX_METRICS = 32
-_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?inf|nan"
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?i:inf(?:inity)?|nan)"
 _NAME = r"[A-Za-z_][\w./-]{0,63}"
 
 

@@ -8,6 +8,7 @@ from trainwright.api import names
 from trainwright.api.conditions import condition, is_finished
 from trainwright.api.objects import Obj
 from trainwright.api.phase import Phase, phase_of
+from trainwright.jobs.state.divergence import without_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +26,15 @@ class Progress:
 def progress_of(trainjob: Obj) -> Progress:
     """Return the phase and the progress in the object's status."""
     reported = (trainjob.get("status") or {}).get("trainerStatus") or {}
-    metrics = tuple((metric["name"], metric["value"]) for metric in reported.get("metrics") or [])
+    metrics = without_counts(reported_values(trainjob).items())
     percent, left = reported.get("progressPercentage"), reported.get("estimatedRemainingSeconds")
     return Progress(phase_of(trainjob), percent, left, metrics, _note(trainjob))
+
+
+def reported_values(trainjob: Obj) -> dict[str, str]:
+    """Return all that the training reports in the object's status, under its names."""
+    reported = (trainjob.get("status") or {}).get("trainerStatus") or {}
+    return {metric["name"]: metric["value"] for metric in reported.get("metrics") or []}
 
 
 def _note(trainjob: Obj) -> str:

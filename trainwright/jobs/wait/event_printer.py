@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from trainwright.api.phase import Phase
 from trainwright.api.terminal_text import plain
+from trainwright.jobs.logs.history_lines import is_history_line
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.result_lines import is_result_line
 from trainwright.jobs.state.progress import Progress
@@ -34,7 +35,7 @@ class EventPrinter:
     def __call__(self, events: JobEvents) -> None:
         for event in events:
             self.progress = apply_event(self.progress, event)
-            if isinstance(event, LogOutput) and not is_result_line(event.line.text):
+            if isinstance(event, LogOutput) and is_shown(event.line):
                 self._write(format_log_line(event.line))
             elif isinstance(event, Restarted):
                 self._write(format_restart(event))
@@ -57,6 +58,11 @@ class EventPrinter:
             return False
         self._shown, self._next_progress = state, now + self._progress_seconds
         return True
+
+
+def is_shown(line: LogLine) -> bool:
+    """Whether a log line is for people: encoded results and histories are not."""
+    return not (is_result_line(line.text) or is_history_line(line.text))
 
 
 def format_restart(restarted: Restarted) -> str:

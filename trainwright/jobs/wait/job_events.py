@@ -6,14 +6,15 @@ Derived from the job's status, from the log of rank 0 if the training reports no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from trainwright.api.objects import Obj
 from trainwright.api.phase import Phase
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.log_metrics import ParsedProgress, parse_progress
-from trainwright.jobs.state.progress import Progress, progress_of
+from trainwright.jobs.state.divergence import DivergenceDetector
+from trainwright.jobs.state.progress import Progress, progress_of, reported_values
 from trainwright.jobs.state.restarts import RestartCounts
 from trainwright.jobs.wait.job_observer import Observation
 
@@ -41,6 +42,13 @@ class Metrics:
     """All current metrics, under the names and values that the training reports."""
 
     values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Logged:
+    """All that the training itself has logged, each entry with its `step`: it comes once, when the job has succeeded."""
+
+    entries: tuple[Mapping[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -73,7 +81,7 @@ class LogOutput:
     line: LogLine
 
 
-JobEvent = PhaseChanged | Progressed | Metrics | Restarted | PodFailed | StatusMessage | LogOutput
+JobEvent = PhaseChanged | Progressed | Metrics | Logged | Restarted | PodFailed | StatusMessage | LogOutput
 JobEvents = tuple[JobEvent, ...]
 """The events between two observations, in order."""
 OnJobEvents = Callable[[JobEvents], None]
@@ -101,10 +109,22 @@ def apply_event(progress: Progress | None, event: JobEvent) -> Progress:
 class EventTracker:
     """Turns observations of one job into the events since the previous observation."""
 
-    __slots__ = ("_has_trainer_status", "_is_running", "_largest_total", "_reason", "_restarts", "progress")
+    __slots__ = (
+        "_first_report",
+        "_has_trainer_status",
+        "_is_running",
+        "_largest_total",
+        "_reason",
+        "_restarts",
+        "divergence",
+        "progress",
+    )
 
     def __init__(self) -> None:
         self.progress: Progress | None = None
+        self.divergence = DivergenceDetector()
+        """What the reports so far say about a divergence."""
+        self._first_report: str | None = None
         self._has_trainer_status = self._is_running = False
         self._reason = ""
         self._restarts = RestartCounts()
@@ -125,6 +145,7 @@ class EventTracker:
     def _observe_status(self, trainjob: Obj) -> Iterator[JobEvent]:
         current, known = progress_of(trainjob), self.progress
         self._has_trainer_status = bool((trainjob.get("status") or {}).get("trainerStatus"))
+        self._detect(trainjob, is_final=current.phase.is_final)
         if known is not None and not self._has_trainer_status:
             current = _keep_log_progress(current, known)
         if self._is_running and current.phase is Phase.Starting:
@@ -160,7 +181,16 @@ class EventTracker:
         if self._has_trainer_status or self.progress is None or not _is_of_rank_0(line):
             return
         if (parsed := parse_progress(line.text)) is not None:
+            self.divergence.observe(dict(parsed.metrics))
             yield from self._update(self._merge_progress(self.progress, parsed))
+
+    def _detect(self, trainjob: Obj, *, is_final: bool) -> None:
+        """Note a report for the detector, unless it was there before the wait: a job that is resumed still has its last one."""
+        report = str(((trainjob.get("status") or {}).get("trainerStatus") or {}).get("lastUpdatedTime") or "")
+        if self._first_report is None:
+            self._first_report = report
+        if is_final or report != self._first_report:
+            self.divergence.observe(reported_values(trainjob), report)
 
     def _record_restarts(self, restarts: RestartCounts) -> Iterator[Restarted]:
         known, self._restarts = self._restarts, restarts

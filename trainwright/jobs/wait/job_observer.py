@@ -50,6 +50,8 @@ class WaitSettings:
     lost_node_seconds: float | None = None
     """Maximum seconds for which pods may not end on a lost node; None waits until the node returns or is deleted."""
     interval: Callable[[Phase], float] = interval_for
+    fail_on_divergence: bool = True
+    """Whether the wait fails as soon as the loss or the gradients are not finite in several reports, or in the last one."""
     poll_seconds: float = 1.0
     """Seconds between two checks of deadlines and of the watch, at first; they grow while nothing happens."""
     connection_seconds: int = 30

@@ -16,6 +16,7 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import (
     Cancelled,
+    Diverged,
     Preempted,
     StoppedEarly,
     TrainJobDeadline,
@@ -73,7 +74,7 @@ def run_to_end(
     `credentials` are those of `submit_or_adopt`, deleted when the job has ended; `on_submitted` is called with each submitted or
     adopted attempt, and must not raise.
     After a preemption the next attempt is submitted and awaited, up to `preemption_budget` times for the step; the
-    deadlines apply to each attempt separately. Raises Cancelled, TrainJobFailed with a report, TrainJobDeadline,
+    deadlines apply to each attempt separately. Raises Cancelled, TrainJobFailed with a report, Diverged, TrainJobDeadline,
     TrainJobDeleted, StoppedEarly, and the errors of `submit_or_adopt`.
     """
     with stop_on_signals() as stop, credentials_until_end(cluster, identity, namespace, credentials):
@@ -194,7 +195,7 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
     except BaseException as error:
         waiter.settle()
         outcome = cancel_unwatched_job(cluster, trainjob, options.on_error)
-        if isinstance(error, TrainJobDeadline):
+        if isinstance(error, TrainJobDeadline | Diverged):
             error.add_outcome(outcome)
         raise
     if phase_of(seen) is Phase.Succeeded:

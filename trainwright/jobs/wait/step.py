@@ -142,7 +142,7 @@ def deadlines_of(request: TrainRequest) -> Deadlines:
 
 
 def wait_settings_of(request: TrainRequest) -> WaitSettings:
-    return WaitSettings(request.fail_if_stuck, request.lost_node_timeout_seconds)
+    return WaitSettings(request.fail_if_stuck, request.lost_node_timeout_seconds, fail_on_divergence=request.fail_on_divergence)
 
 
 def waiter_options_of(request: TrainRequest, *, suspends_at_once: bool) -> WaiterOptions:

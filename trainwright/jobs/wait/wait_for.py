@@ -14,13 +14,15 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.errors import TrainJobDeadline, TrainJobDeleted, deadline_error
+from trainwright.jobs.diagnosis.errors import Diverged, TrainJobDeadline, TrainJobDeleted, deadline_error
 from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
 from trainwright.jobs.logs.live_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.training_log import read_training_log
 from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_initializing
+from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.pod_history import PodHistory
-from trainwright.jobs.wait.job_events import EventTracker, JobEvents, OnJobEvents, ignore_events
+from trainwright.jobs.wait.job_events import EventTracker, JobEvents, Logged, OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
 from trainwright.jobs.wait.stop_early import raise_if_stopped_early
 from trainwright.jobs.wait.watching import JobWatch
@@ -49,15 +51,15 @@ def wait_for(
     `on_event` is called in this thread with the events of every change, with `logs` also with all lines of the job's log;
     `on_change` with every state of the job itself.
     Setting `stop` ends the wait; the job is then returned in its last observed state. Raises TrainJobFailed with a
-    report, StoppedEarly, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes: CannotStart and NodeLost depend on
-    `settings`), and ApiError if the job may not be read or the API server has been unreachable for half an hour.
+    report, StoppedEarly, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes), Diverged (it, CannotStart and NodeLost
+    depend on `settings`), and ApiError if the job may not be read or the API server has been unreachable for half an hour.
     """
     observer = JobObserver(cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
     job_watch = JobWatch(cluster, trainjob, settings.connection_seconds)
     with _counted(), job_watch as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
         state = JobState(trainjob, deadlines, on_change)
         publisher = EventPublisher(on_event, logs_reader, observer, settings.poll_seconds)
-        return _follow(cluster, state, watch, publisher, stop)
+        return _follow(cluster, state, watch, publisher, stop, settings)
 
 
 @contextmanager
@@ -77,17 +79,27 @@ def _interval(settings: WaitSettings, phase: Phase) -> float:
     return max(settings.interval(phase), _waits / _MAX_LOOKS_PER_SECOND)
 
 
-def _follow(cluster: Cluster, state: JobState, watch: JobWatch, publisher: EventPublisher, stop: threading.Event | None) -> Obj:
+def _follow(
+    cluster: Cluster,
+    state: JobState,
+    watch: JobWatch,
+    publisher: EventPublisher,
+    stop: threading.Event | None,
+    settings: WaitSettings,
+) -> Obj:
     poll_seconds = publisher.poll_seconds
     while stop is None or not stop.is_set():
         phase = state.phase = publisher.observe_status(state.trainjob)
         if phase.is_final:
             publisher.end(state.trainjob)
         if phase is Phase.Succeeded:
+            _judge_end(cluster, state.trainjob, publisher, settings)
             return state.trainjob
         if phase is Phase.Failed:
             raise failure_of(cluster, state.trainjob, publisher.history)
         raise_if_stopped_early(state.trainjob)
+        if settings.fail_on_divergence and (diverged := publisher.divergence.running()):
+            raise Diverged(state.trainjob, diverged)
         if expired := state.expired_deadline():
             raise deadline_of(cluster, state.trainjob, str(expired), expired.what)
         change = watch.next_change(min(poll_seconds, max(state.seconds_left(), 0.01), max(publisher.seconds_left(), 0.01)))
@@ -98,6 +110,16 @@ def _follow(cluster: Cluster, state: JobState, watch: JobWatch, publisher: Event
         elif watch.is_absent():
             state.observe_status("MODIFIED", _read_current(cluster, state))
     return state.trainjob
+
+
+def _judge_end(cluster: Cluster, trainjob: Obj, publisher: EventPublisher, settings: WaitSettings) -> None:
+    """Publish what the training has logged. Raises Diverged for one that has ended with figures that are not finite."""
+    if not (settings.fail_on_divergence or publisher.has_metrics):
+        return
+    found = read_training_log(cluster, trainjob)
+    publisher.publish_logged(Logged(found.entries))
+    if settings.fail_on_divergence and (diverged := found.divergence_with(publisher.divergence)):
+        raise Diverged(trainjob, diverged)
 
 
 class EventPublisher:
@@ -113,6 +135,20 @@ class EventPublisher:
     def history(self) -> PodHistory:
         """What was observed of the job's pods."""
         return self._observer.history
+
+    @property
+    def divergence(self) -> DivergenceDetector:
+        """What the reports so far say about a divergence."""
+        return self._tracker.divergence
+
+    @property
+    def has_metrics(self) -> bool:
+        return self._tracker.progress is not None and bool(self._tracker.progress.metrics)
+
+    def publish_logged(self, logged: Logged) -> None:
+        """Publish what the training itself has logged, if anything."""
+        if logged.entries:
+            self._on_event((logged,))
 
     def seconds_left(self) -> float:
         """Return the seconds until the job's pods are to be observed."""
