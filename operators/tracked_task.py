@@ -13,10 +13,11 @@ from trainwright.operators.values.task_identity import task_identity
 
 
 @contextmanager
-def tracked(task: Any, context: Any, metrics: Mapping[str, str] | None = None) -> Iterator[Any]:
+def tracked(task: Any, context: Any, uid: str = "", metrics: Mapping[str, str] | None = None) -> Iterator[Any]:
     """Yield an observer of job events for the trackers of a TrainJobOperator; their runs end with the block.
 
-    `metrics` are values that are already known: the triggerer feeds no trackers, so of a deferred task these are the last ones.
+    `uid` is that of the job, if it is known, and `metrics` are values that are: the triggerer feeds no trackers, so of a deferred
+    task these are the last ones, and what the training has logged comes at the end.
     Raises ValueError for trackers that are unknown, or have neither an address nor a folder.
     """
     from trainwright.jobs.wait.job_events import Metrics
@@ -25,6 +26,8 @@ def tracked(task: Any, context: Any, metrics: Mapping[str, str] | None = None) -
     targets, folder = tracking_targets(task)
     run = tracked_run(task_identity(context, task.run_id), task.request())
     with tracking(run, targets, folder=folder, write=lambda line: task.log.info("%s", line)) as observer:
+        if uid:
+            observer.begin(uid)
         if metrics:
             observer((Metrics(tuple(metrics.items())),))
         yield observer

@@ -114,7 +114,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         instead of store_secret.
     :param hub_conn_id: connection with the token of the hub, likewise instead of hub_secret.
     :param tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address; see
-        docs/tracking.md. Of a deferred task, the last values go there at the end.
+        docs/tracking.md. What a deferred task has logged goes there at its end.
     :param workspace_path: where the worker mounts the workspace, if it does: trackers without a server write to tracking/ in it.
     :param wait_for_completion: False submits the job and returns at once; a TrainJobSensor can wait for it. Nothing stops it then.
     :param durable: whether a retry adopts the job of the previous try; else it stops that job and submits a new one.
@@ -235,8 +235,14 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             cancellation.stop_previous_try(cluster, identity, namespace, self.on_cancel)
         if self.wait_for_completion and not self.deferrable:
             more = {"event_printer": self._event_printer(), "on_signal": self._on_signal(context)}
-            more |= {"on_submitted": partial(report_submitted, self, context), **self._submission_arguments(identity)}
+            more |= self._submission_arguments(identity)
             with tracked(self, context) as tracker, report_end(self):
+
+                def on_submitted(submitted: Any) -> None:
+                    report_submitted(self, context, submitted)
+                    tracker.begin(submitted.trainjob["metadata"]["uid"])
+
+                more["on_submitted"] = on_submitted
                 return self._done(context, run_step(cluster, request, identity, namespace, observers=(tracker,), **more))
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with stop_on_signals() as stop:
@@ -247,7 +253,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
         try:
-            with tracked(self, context, event.get("metrics")):
+            with tracked(self, context, event.get("uid") or "", event.get("metrics")) as self._tracker:
                 result = super().execute_complete(context, event)
         except Exception:
             if event["outcome"] in ("failed", "deleted", "succeeded"):
@@ -375,6 +381,12 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _has_results(self) -> bool:
         request = self.request()
         return request.func is not None or bool(request.code)
+
+    def _observe_logged(self, entries: Any) -> None:
+        from trainwright.jobs.wait.job_events import Logged
+
+        if entries and (tracker := vars(self).get("_tracker")) is not None:
+            tracker((Logged(tuple(entries)),))
 
     def _fails_on_divergence(self) -> bool:
         return bool(self.request().fail_on_divergence)

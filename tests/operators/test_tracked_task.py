@@ -14,12 +14,24 @@ from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.wait.job_events import JobEvents, Metrics, OnJobEvents
+from trainwright.jobs.logs.training_log import TrainingLog
+from trainwright.jobs.wait.job_events import JobEvents, Logged, Metrics, OnJobEvents
 from trainwright.operators import TrainJobOperator
 from trainwright.operators.errors import NonRetryableError
 
 pytestmark = pytest.mark.medium
 STATUS = {"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.5"}]}
+
+
+class _Observer:
+    def __init__(self, observe: OnJobEvents, tracker: Tracker):
+        self._observe, self._tracker = observe, tracker
+
+    def __call__(self, events: JobEvents) -> None:
+        self._observe(events)
+
+    def begin(self, uid: str) -> None:
+        self._tracker.uid = uid
 
 
 class Tracker:
@@ -29,16 +41,19 @@ class Tracker:
         self.targets: list[str] = []
         self.folder: Path | None = None
         self.metrics: list[dict[str, str]] = []
+        self.logged: list[Any] = []
+        self.uid = ""
         self.end = ""
 
     @contextmanager
-    def tracking(self, _run: Any, targets: Any, *, folder: Path | None, write: Any) -> Iterator[OnJobEvents]:
+    def tracking(self, _run: Any, targets: Any, *, folder: Path | None, write: Any) -> Iterator[_Observer]:
         self.targets, self.folder, self.end = [str(target) for target in targets], folder, "FAILED"
 
         def observe(events: JobEvents) -> None:
             self.metrics += [dict(event.values) for event in events if isinstance(event, Metrics)]
+            self.logged += [entry for event in events if isinstance(event, Logged) for entry in event.entries]
 
-        yield observe
+        yield _Observer(observe, self)
         self.end = "FINISHED"
 
 
@@ -73,10 +88,15 @@ def test_metrics_go_to_the_trackers_while_the_task_waits(
     assert (tracker.metrics, tracker.end) == ([{"loss": "0.5"}], "FAILED")
     set_status(job, "Complete", trainerStatus=STATUS)
     thread.join(20)
+    assert tracker.uid == job["metadata"]["uid"]
     assert (tracker.targets, tracker.folder, tracker.end) == (["mlflow:http://m"], tmp_path / "tracking", "FINISHED")
 
 
-def test_a_deferred_task_reports_the_last_values_at_its_end(connected: EmbeddedCluster, tracker: Tracker) -> None:
+def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(
+    connected: EmbeddedCluster, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = {"loss": 0.5, "step": 10}
+    monkeypatch.setattr("trainwright.jobs.logs.training_log.read_training_log", lambda *_: TrainingLog((logged,)))
     task = operator(deferrable=True)
     with pytest.raises(TaskDeferred):
         task.execute(context())
@@ -85,6 +105,7 @@ def test_a_deferred_task_reports_the_last_values_at_its_end(connected: EmbeddedC
     place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
     task.execute_complete(context(), {**place, "outcome": "succeeded", "metrics": {"loss": "0.25"}})
     assert (tracker.metrics, tracker.end) == ([{"loss": "0.25"}], "FINISHED")
+    assert (tracker.logged, tracker.uid) == ([logged], place["uid"])
 
 
 def test_a_tracker_without_an_address_is_refused_before_a_job_is_submitted(connected: EmbeddedCluster) -> None:

@@ -12,7 +12,7 @@ import pytest
 from support.waiting import eventually
 
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.wait.job_events import Metrics
+from trainwright.jobs.wait.job_events import Logged, Metrics
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolUnavailable
 from trainwright.tracking import TrackedRun, parse_targets, tracking
@@ -73,6 +73,7 @@ def test_mlflow_gets_them_live_and_continues_an_interrupted_run(python: Callable
 
     def interrupted() -> None:
         with tracking(RUN, targets, write=said.append) as observe:
+            observe.begin("uid-1")
             observe(metrics(loss="2.5", epoch="0.5", step="10", note="x"))
             eventually(lambda: said, seconds=60)
             eventually(lambda: runs() and runs()[0]["metrics"].get("loss") == [[10, 2.5]], seconds=60)
@@ -83,25 +84,40 @@ def test_mlflow_gets_them_live_and_continues_an_interrupted_run(python: Callable
     (killed,) = runs()
     assert killed["status"] == "KILLED"
     with tracking(RUN, targets, write=said.append) as observe:
-        observe(metrics(loss="2.5", epoch="0.5", step="10"))
+        observe.begin("uid-1")
         observe(metrics(loss="1.5", epoch="0.5", step="20"))
         observe(metrics(loss="nan", epoch="0.5", step="30"))
+        observe((Logged(tuple({"loss": value, "step": step} for step, value in ((5, 3.0), (10, 2.5), (20, 1.5), (40, 0.5)))),))
     (run,) = runs()
     assert run["status"] == "FINISHED"
     assert run["name"] == "my-run-1234"
     assert run["params"] == {"learning_rate": "0.1"}
-    assert run["metrics"]["loss"][-1] == [20, 1.5]
+    assert sorted(run["metrics"]["loss"]) == [[5, 3.0], [10, 2.5], [20, 1.5], [40, 0.5]]
     assert said[0].startswith("tracking: mlflow: run ")
+    with tracking(RUN, targets, write=said.append) as observe:
+        observe.begin("uid-2")
+        observe(metrics(loss="9", step="10"))
+    other, same = runs()
+    assert (other["name"], other["metrics"]["loss"], same) == (run["name"], [[10, 9.0]], run)
 
 
 def test_tensorboard_and_wandb_write_files(python: Callable[[str], Path], tmp_path: Path) -> None:
     tensorboard, _ = python("tensorboard"), python("wandb")
     said: list[str] = []
     with tracking(RUN, parse_targets(["tensorboard", "wandb"], {}, tmp_path), folder=tmp_path, write=said.append) as observe:
+        observe.begin("uid-1")
         for step in range(1, 6):
             observe(metrics(loss=str(1 / step), step=str(step)))
     scalars = read(tensorboard, READ_TENSORBOARD, str(tmp_path / "tensorboard/my-run-1234"))
     assert [step for step, _ in scalars["loss"]] == [1, 2, 3, 4, 5]
+    for uid in ("uid-1", "uid-2"):
+        with tracking(RUN, parse_targets(["tensorboard"], {}, tmp_path), folder=tmp_path) as observe:
+            observe.begin(uid)
+            observe(metrics(loss="7", step="6"))
+    folders = (tmp_path / "tensorboard" / name for name in ("my-run-1234", "my-run-1234-2"))
+    same, other = (read(tensorboard, READ_TENSORBOARD, str(folder)) for folder in folders)
+    assert [step for step, _ in same["loss"]] == [1, 2, 3, 4, 5, 6]
+    assert other["loss"] == [[6, 7.0]]
     assert list(tmp_path.glob("wandb/wandb/offline-run-*/run-*.wandb")), said
     assert any("offline" in line for line in said)
 

@@ -81,8 +81,11 @@ def draw_loss_curve(log_history: LogHistory, out: Path, *, before: float | None,
     figure.savefig(out, format="png", facecolor="white")
 
 
-def loss_curve_svg(log_history: LogHistory, before: float | None, after: float | None) -> str:
-    """Return the curve as an SVG element. Arguments are those of `draw_loss_curve`. Raises ValueError without a training loss."""
+def loss_curve_svg(log_history: LogHistory, before: float | None, after: float | None, *, axis: str = "training step") -> str:
+    """Return the curve as an SVG element. Arguments are those of `draw_loss_curve`; `axis` says what is counted.
+
+    Raises ValueError without a training loss.
+    """
     points = _losses(log_history)
     top, last = _top(points, before, after), max(points[-1][0], 1)
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
@@ -106,7 +109,7 @@ def loss_curve_svg(log_history: LogHistory, before: float | None, after: float |
         x, _ = at(step, 0)
         parts.append(_text(x, bottom + 18, f"{step:g}", MUTED, anchor="middle"))
     parts.append(f'<path d="M{LEFT} {TOP}V{bottom}H{right}" fill="none" stroke="{MUTED}"/>')
-    parts.append(_text((LEFT + right) / 2, HEIGHT - 12, "training step", INK, anchor="middle"))
+    parts.append(_text((LEFT + right) / 2, HEIGHT - 12, axis, INK, anchor="middle"))
     middle = (TOP + bottom) / 2
     parts.append(
         f'<text x="16" y="{middle:.1f}" fill="{INK}" text-anchor="middle" transform="rotate(-90 16 {middle:.1f})">'
@@ -127,11 +130,18 @@ def loss_curve_svg(log_history: LogHistory, before: float | None, after: float |
     return "\n".join([*parts, "</svg>"])
 
 
-def loss_curve_html(log_history: LogHistory, before: float | None, after: float | None, *, title: str = "Training loss") -> str:
-    """Return a self-contained HTML page with the SVG. Raises ValueError without a training loss."""
+def loss_curve_html(
+    log_history: LogHistory,
+    before: float | None,
+    after: float | None,
+    *,
+    title: str = "Training loss",
+    axis: str = "training step",
+) -> str:
+    """Return a self-contained HTML page with the SVG of `loss_curve_svg`. Raises ValueError without a training loss."""
     return (
         f'<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
-        f'<body style="margin:0;max-width:60em">\n{loss_curve_svg(log_history, before, after)}\n</body>\n</html>\n'
+        f'<body style="margin:0;max-width:60em">\n{loss_curve_svg(log_history, before, after, axis=axis)}\n</body>\n</html>\n'
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright import submission
+from trainwright.api.objects import uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.jobs.request.task_config import with_task_config
 from trainwright.jobs.request.train_request import TrainRequest
@@ -67,6 +68,7 @@ class TrainStep:
                 event_printer=EventPrinter(write_line),
                 workflow=self.workflow,
                 observers=(tracker, *observers),
+                on_submitted=lambda submitted: tracker.begin(uid_of(submitted.trainjob)),
             )
 
 

@@ -6,6 +6,7 @@ leaves SIGTERM and Ctrl-C to the process that feeds it: the end of its input end
 
 import contextlib
 import fcntl
+import itertools
 import json
 import os
 import signal
@@ -14,6 +15,8 @@ from collections.abc import Iterator
 from typing import Any
 
 KILLED = "KILLED"
+JOB_TAG, JOB_FILE = "trainwright.trainjob_uid", ".trainjob-uid"
+MOST_METRICS = 1000  # of one request to MLflow
 SQLITE = "sqlite:///"
 
 
@@ -23,7 +26,7 @@ def say(text: str) -> None:
 
 
 class Mlflow:
-    """A run of MLflow. One of the same step that has not finished is continued."""
+    """A run of MLflow. That of the same TrainJob is continued; one of another training is left alone, whatever its name."""
 
     def __init__(self, run: dict[str, Any]):
         import mlflow
@@ -35,7 +38,8 @@ class Mlflow:
             self.client = MlflowClient()
             found = self.client.get_experiment_by_name(experiment)
             experiment_id = found.experiment_id if found else self._created(experiment)
-        self.id = self._of_step(experiment_id, run)
+        self.known: dict[str, set[int]] = {}
+        self.id = self._of_job(experiment_id, run)
         for name, value in run["parameters"].items():
             self._set_parameter(name, value)
         say(f"run {self.id} of the experiment {experiment} at {run['address']}")
@@ -46,14 +50,15 @@ class Mlflow:
         except Exception:  # another step has created it at the same time
             return str(self.client.get_experiment_by_name(experiment).experiment_id)
 
-    def _of_step(self, experiment_id: str, run: dict[str, Any]) -> str:
-        tag = run["step"].replace("'", "_")
-        same = self.client.search_runs([experiment_id], f"tags.`trainwright.step` = '{tag}'", max_results=1)
-        if same and same[0].info.status != "FINISHED":
-            self.client.update_run(same[0].info.run_id, status="RUNNING")
-            return str(same[0].info.run_id)
-        tags = {**run["tags"], "trainwright.step": tag}
-        return str(self.client.create_run(experiment_id, run_name=run["name"], tags=tags).info.run_id)
+    def _of_job(self, experiment_id: str, run: dict[str, Any]) -> str:
+        tags = {**run["tags"], "trainwright.step": run["step"], JOB_TAG: run["job"]}
+        same = self.client.search_runs([experiment_id], f"tags.`{JOB_TAG}` = '{run['job']}'", max_results=1) if run["job"] else []
+        if not same:
+            return str(self.client.create_run(experiment_id, run_name=run["name"], tags=tags).info.run_id)
+        found = str(same[0].info.run_id)
+        self.client.update_run(found, status="RUNNING")
+        self.known = {name: {one.step for one in self.client.get_metric_history(found, name)} for name in same[0].data.metrics}
+        return found
 
     def _set_parameter(self, name: str, value: Any) -> None:
         try:
@@ -61,11 +66,20 @@ class Mlflow:
         except Exception as error:  # a run that is continued keeps its parameters
             say(f"parameter {name} was not set: {str(error).splitlines()[0]}")
 
-    def log(self, metrics: dict[str, float], step: int, seconds: float) -> None:
+    def job(self, uid: str) -> None:
+        self.client.set_tag(self.id, JOB_TAG, uid)
+
+    def log(self, points: list[Any], seconds: float) -> None:
         from mlflow.entities import Metric
 
-        entities = [Metric(name, value, int(seconds * 1000), step) for name, value in metrics.items()]
-        self.client.log_batch(self.id, metrics=entities)
+        entities = [
+            Metric(name, value, int(seconds * 1000), step)
+            for step, metrics in points
+            for name, value in metrics.items()
+            if step not in self.known.get(name, ())
+        ]
+        for at in range(0, len(entities), MOST_METRICS):
+            self.client.log_batch(self.id, metrics=entities[at : at + MOST_METRICS])
 
     def end(self, status: str) -> None:
         self.client.set_terminated(self.id, status=status)
@@ -98,33 +112,56 @@ class Wandb:
         self.run.define_metric("*", step_metric="step")
         say(f"run {run['id']} of the project {run['address']}, {os.environ['WANDB_MODE']}, in {self.run.dir}")
 
-    def log(self, metrics: dict[str, float], step: int, seconds: float) -> None:
-        self.run.log({**metrics, "step": step, "_timestamp": seconds})
+    def job(self, uid: str) -> None:
+        self.run.config.update({JOB_TAG: uid}, allow_val_change=True)
+
+    def log(self, points: list[Any], seconds: float) -> None:
+        for step, metrics in points:
+            self.run.log({**metrics, "step": step, "_timestamp": seconds})
 
     def end(self, status: str) -> None:
         self.run.finish(exit_code=0 if status == "FINISHED" else 1)
 
 
 class Tensorboard:
-    """Event files in a folder for each run."""
+    """Event files in a folder for each run. The folder of another training is left alone, whatever its name."""
 
     def __init__(self, run: dict[str, Any]):
         from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        folder = os.path.join(run["address"], run["name"])
-        os.makedirs(folder, exist_ok=True)
+        folder = self.folder = folder_of(os.path.join(run["address"], run["name"]), run["job"])
+        self.job(run["job"])
         self.writer = EventFileWriter(folder, flush_secs=5)
         say(f"events in {folder}")
 
-    def log(self, metrics: dict[str, float], step: int, seconds: float) -> None:
+    def job(self, uid: str) -> None:
+        with open(os.path.join(self.folder, JOB_FILE), "w", encoding="utf-8") as file:
+            file.write(uid)
+
+    def log(self, points: list[Any], seconds: float) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
 
-        values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
-        self.writer.add_event(Event(wall_time=seconds, step=step, summary=Summary(value=values)))
+        for step, metrics in points:
+            values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
+            self.writer.add_event(Event(wall_time=seconds, step=step, summary=Summary(value=values)))
 
     def end(self, status: str) -> None:
         self.writer.close()
+
+
+def folder_of(name: str, job: str) -> str:
+    """Return the folder of the job's events: the first of this name, with a number if need be, that is its own or new."""
+    for number in itertools.count(1):
+        folder = name if number == 1 else f"{name}-{number}"
+        try:
+            os.makedirs(folder)
+            return folder
+        except FileExistsError:
+            with contextlib.suppress(OSError), open(os.path.join(folder, JOB_FILE), encoding="utf-8") as file:
+                if job and file.read() == job:
+                    return folder
+    raise AssertionError("unreachable")
 
 
 @contextlib.contextmanager
@@ -148,7 +185,7 @@ def main(tool: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     lines = (json.loads(line) for line in sys.stdin)
     run = next(lines, None)
-    if run is None:
+    if run is None or "end" in run:  # no job was submitted
         return
     tracker, status = TOOLS[tool](run), KILLED
     for line in lines:
@@ -156,9 +193,13 @@ def main(tool: str) -> None:
             status = line["end"]
             break
         try:
-            tracker.log(line["metrics"], line["step"], line["seconds"])
+            if "job" in line:
+                tracker.job(line["job"])
+            else:
+                tracker.log(line["points"], line["seconds"])
         except Exception as error:  # a server that is away for a while loses these values, not the run
-            say(f"step {line['step']} was not written: {type(error).__name__}: {error}")
+            what = f"step {line['points'][0][0]}" if "points" in line else "the next job"
+            say(f"{what} was not written: {type(error).__name__}: {error}")
     tracker.end(status)
 
 

@@ -16,7 +16,7 @@ _TAGS = ("dataset_uri", "model_uri", "dataset_digest", "model_digest", "code")
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """`step` is the same for each try of a step, so that a run that was interrupted is continued; `id` is a short form of it."""
+    """`step` is the same for each try of a step; `id` is a short form of it."""
 
     name: str
     step: str

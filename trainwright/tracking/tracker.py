@@ -6,6 +6,7 @@ Each tool has a thread, which builds its environment and writes to its process; 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
@@ -17,10 +18,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
-from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents, ignore_events
+from trainwright.jobs.wait.job_events import JobEvents
 from trainwright.jobs.wait.metric_changes import MetricChanges
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolError
@@ -35,7 +36,17 @@ _MOST_WAITING = 10_000
 _END_SECONDS, _CANCELLED_SECONDS = 60.0, 2.0
 """How long a tool may take to write the end of the run. A cancelled step has hardly a second."""
 _LAST_LINES = 10
+_POINTS_A_LINE = 100
 _FOR_THE_LOG = "> "
+
+
+class JobTracker(Protocol):
+    """A callback for job events, which is told of the job that they are of."""
+
+    def __call__(self, events: JobEvents) -> None: ...
+
+    def begin(self, uid: str) -> None:
+        """Begin the runs of the tools for the TrainJob with this UID; a preempted step goes on with another one."""
 
 
 @contextmanager
@@ -47,8 +58,10 @@ def tracking(
     write: Callable[[str], object] = lambda _line: None,
     cache: Path | None = None,
     program: Path = PROGRAM,
-) -> Iterator[OnJobEvents]:
+) -> Iterator[JobTracker]:
     """Yield a callback for the events of a job, which sends its metrics to the targets; the run ends with the block.
+
+    The run begins with `begin`, else with the first metrics: a run of the same TrainJob is continued, and any other left alone.
 
     Args:
         run: What the tools show.
@@ -61,9 +74,6 @@ def tracking(
     A tool that cannot be installed or fails is reported, and no error. What `write` raises is raised by the callback, in the
     thread that waits.
     """
-    if not targets:
-        yield ignore_events
-        return
     feeds = [_Feed(target, run, folder, write, cache, program) for target in targets]
     status = "FAILED"
     try:
@@ -82,7 +92,7 @@ def tracking(
 
 
 class _Observer:
-    """Passes on the metrics that have changed, each with its step."""
+    """Passes on the metrics that have changed, each with its step, and at the end those that the reports have missed."""
 
     def __init__(self, feeds: Sequence[_Feed]):
         self._feeds, self._changes = feeds, MetricChanges()
@@ -90,9 +100,14 @@ class _Observer:
     def __call__(self, events: JobEvents) -> None:
         for feed in self._feeds:
             feed.raise_if_unread()
-        for step, metrics in self._changes.of(events):
+        points = list(self._changes.of(events))
+        for at in range(0, len(points), _POINTS_A_LINE):
             for feed in self._feeds:
-                feed.put({"metrics": metrics, "step": step, "seconds": time.time()})
+                feed.put({"points": points[at : at + _POINTS_A_LINE], "seconds": time.time()})
+
+    def begin(self, uid: str) -> None:
+        for feed in self._feeds:
+            feed.begin(uid)
 
 
 class _Feed:
@@ -114,14 +129,26 @@ class _Feed:
         self._process: subprocess.Popen[str] | None = None
         self._is_over = False
         self._unread: TrainJobError | None = None
-        about = {"name": run.name, "step": run.step, "id": run.id, "project": run.project, "address": target.address}
+        about = {"name": run.name, "step": run.step, "project": run.project, "address": target.address}
         offline = str(folder / target.tool) if folder is not None else ""
-        self.put({**about, "parameters": dict(run.parameters), "tags": dict(run.tags), "folder": offline})
+        self._about = {**about, "parameters": dict(run.parameters), "tags": dict(run.tags), "folder": offline}
+        self._id, self._has_begun = run.id, False
         self._thread = threading.Thread(target=self._run, name=f"tracking-{target.tool}", daemon=True)
         self._thread.start()
 
+    def begin(self, uid: str) -> None:
+        """Hand on the run, or that it goes on with another job."""
+        if self._has_begun:
+            self.put({"job": uid})
+            return
+        self._has_begun = True
+        unique = hashlib.sha256(f"{self._id} {uid}".encode()).hexdigest()[:16] if uid else self._id
+        self.put({**self._about, "job": uid, "id": unique})
+
     def put(self, line: dict[str, Any]) -> None:
         """Hand on a line; one that does not fit is dropped. After the tool's end there is nobody who takes it."""
+        if not self._has_begun and "points" in line:
+            self.begin("")
         if self._is_over:
             return
         try:

@@ -7,7 +7,7 @@ Derived from the job's status, from the log of rank 0 if the training reports no
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from trainwright.api.objects import Obj
 from trainwright.api.phase import Phase
@@ -39,9 +39,11 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Metrics:
-    """All current metrics, under the names and values that the training reports."""
+    """All current metrics, under the names and values that the training reports; `logged` names those that this report is of, if
+    the others are of earlier ones."""
 
     values: tuple[tuple[str, str], ...]
+    logged: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ class EventTracker:
             return
         if (parsed := parse_progress(line.text)) is not None:
             self.divergence.observe(dict(parsed.metrics))
-            yield from self._update(self._merge_progress(self.progress, parsed))
+            yield from self._update(self._merge_progress(self.progress, parsed), tuple(dict(parsed.metrics)))
 
     def _detect(self, trainjob: Obj, *, is_final: bool) -> None:
         """Note a report for the detector, unless it was there before the wait: a job that is resumed still has its last one."""
@@ -199,7 +201,7 @@ class EventTracker:
         elif restarts.containers > known.containers:
             yield Restarted(restarts.containers, container=True)
 
-    def _update(self, current: Progress) -> Iterator[JobEvent]:
+    def _update(self, current: Progress, logged: tuple[str, ...] = ()) -> Iterator[JobEvent]:
         """Yield the differences, the phase first, so that the other events refer to a known phase."""
         known, self.progress = self.progress, current
         if known is None or current.phase is not known.phase:
@@ -210,7 +212,7 @@ class EventTracker:
         if (current.percent, current.remaining_seconds) != (known.percent, known.remaining_seconds):
             yield Progressed(current.percent, current.remaining_seconds)
         if current.metrics != known.metrics:
-            yield Metrics(current.metrics)
+            yield Metrics(current.metrics, logged)
 
     def _merge_progress(self, known: Progress, parsed: ParsedProgress) -> Progress:
         """Merge progress from a log line. A bar with fewer steps than an earlier one is an evaluation within the training: ignored."""
