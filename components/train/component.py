@@ -87,7 +87,7 @@ def train(
     Args:
         run_id: Id of the run: it gives the job the same name in every try, and prevents cached results.
             dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
-        metrics: Last values reported by the training.
+        metrics: Last values reported by the training, and the numbers that it returned.
         loss_curve: Reported loss over steps, as HTML.
         runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code,
             else trl-sft.
@@ -202,6 +202,6 @@ def train(
         outcome, result = run_trial(one, lambda: job.run((history,), targets=targets, folder=folder), fails=not trial)
         if outcome.error:
             write_line(f"trial {one.index} failed: {outcome.error}")
-    log_metrics(metrics, result.metrics)
+    log_metrics(metrics, result.metrics, result.results)
     Path(loss_curve.path).write_text(history.loss_curve(), "utf-8")
     return result.trainjob, result.namespace, result.folder, result.results_as_object(), outcome.model_dump()

@@ -29,7 +29,7 @@ def wait_train_job(
 
     Args:
         trainjob: Handle of the job, from submit_train_job.
-        metrics: Last values reported by the training.
+        metrics: Last values reported by the training, and the numbers that it returned.
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
         start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
             limit.
@@ -67,5 +67,5 @@ def wait_train_job(
         options = TrainRequest.from_parameters(parameters)
         cluster = connect_for_jobs(mode=handle.mode)
         result = wait_step(cluster, handle, options, event_printer=EventPrinter(write_line))
-    log_metrics(metrics, result.metrics)
+    log_metrics(metrics, result.metrics, result.results)
     return result.trainjob, result.namespace, result.folder, result.results_as_object()

@@ -21,9 +21,12 @@ def report_submitted(operator: Any, context: Any, submitted: Any) -> None:
 
 def report_result(operator: Any, context: Any, result: Any) -> None:
     """Describe the result of a job (`trainwright.jobs.StepResult`) in the events of the task's outlets, and keep it for lineage."""
+    from trainwright.steps.reported_metrics import finite_metrics
+
     operator.__dict__["_result_of_job"] = result
     uri = workspace_uri(getattr(operator, "workspace", ""), result.folder)
-    describe_outlets(operator, context, uri=uri, trainjob=result.trainjob, namespace=result.namespace, metrics=result.metrics)
+    metrics = finite_metrics(result.metrics, result.results)
+    describe_outlets(operator, context, uri=uri, trainjob=result.trainjob, namespace=result.namespace, metrics=metrics)
 
 
 @contextmanager

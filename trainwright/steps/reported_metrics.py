@@ -1,28 +1,70 @@
-"""Metrics of a training as an artifact of Kubeflow Pipelines, whose backend keeps six decimals of a number and no more."""
+"""Metrics of a training as an artifact of Kubeflow Pipelines, whose backend keeps six decimals of a number and no more.
+
+A metric has the same name in every run, whatever its size, so that runs can be compared.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import logging
+import math
+import re
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainwright.jobs.state.divergence import is_not_finite
 from trainwright.jobs.wait.metric_changes import finite
 
-_SMALLEST = 1e-3
-"""A smaller number would lose digits that matter: a learning rate of 6.667e-06 becomes 7e-06."""
-_UNIT = "_e-6"
-"""Suffix of a metric in millionths."""
+EXACT = "exact"
+"""Key of the metadata with all numbers as they were reported, as JSON."""
+_RATE = re.compile(r"(?:^|[_./-])(?:learning_rate|lr)(?:$|[_./-])")
+"""Names of learning rates: six decimals of 6.667e-06 are 7e-06, so these are always in millionths."""
+_UNIT, _UNITS = "_e-6", 1e6
+log = logging.getLogger(__name__)
 
 
-def log_metrics(artifact: Any, metrics: Mapping[str, str | float]) -> None:
-    """Log metrics in a `dsl.Metrics` artifact: numbers as such, small ones in millionths under their name and `_e-6`, any other
-    value as metadata. The exact text of a small number is kept in the metadata too.
+def log_metrics(artifact: Any, metrics: Mapping[str, Any], results: Any = None) -> None:
+    """Log metrics, and the numbers in the result of a program, in a `dsl.Metrics` artifact.
+
+    Learning rates are logged in millionths, under their name and `_e-6`, other numbers as they are, and other texts as metadata.
+    What is not finite is left out, with a warning: KFP's launcher cannot read it.
     """
-    for name, value in metrics.items():
+    numbers: dict[str, float] = {}
+    for name, value in {**metrics, **result_numbers(results)}.items():
         number = finite(value)
-        if number is None:
-            artifact.metadata[name] = str(value)
-        elif 0 < abs(number) < _SMALLEST:
-            artifact.log_metric(f"{name}{_UNIT}", number * 1e6)
-            artifact.metadata[f"{name}_text"] = str(value)
+        if number is not None:
+            numbers[name] = number
+            is_rate = _RATE.search(name) is not None
+            artifact.log_metric(f"{name}{_UNIT}" if is_rate else name, number * _UNITS if is_rate else number)
+        elif is_not_finite(str(value)):
+            log.warning("event=metric_left_out name=%s value=%s reason=it is not finite", name, value)
         else:
-            artifact.log_metric(name, number)
+            artifact.metadata[name] = str(value)
+    if numbers:
+        artifact.metadata[EXACT] = json.dumps(numbers)
+
+
+def result_numbers(results: Any) -> dict[str, float]:
+    """Return the numbers in the result of a program; those of nested objects under names with dots, a single one as `value`."""
+    return dict(_numbers("", results if isinstance(results, dict) else {"value": results}))
+
+
+def finite_metrics(metrics: Mapping[str, Any], results: Any = None) -> dict[str, Any]:
+    """Return metrics and the numbers in the result of a program without those that are not finite, for JSON."""
+    reported = {**metrics, **result_numbers(results)}
+    return {name: value for name, value in reported.items() if not is_not_finite(str(value))}
+
+
+def _numbers(prefix: str, values: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _numbers(f"{prefix}{name}.", value)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield f"{prefix}{name}", _as_float(value)
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer beyond the largest number
+        return math.inf
