@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import QUEUE_LABEL
@@ -19,6 +19,7 @@ from trainwright.jobs.diagnosis.preemption import BUDGET
 from trainwright.jobs.logs.live_logs import TOTAL_BYTES
 from trainwright.jobs.logs.read_logs import LogSelector
 from trainwright.jobs.request.field_schemas import volume_problems
+from trainwright.jobs.request.function_arguments import check_names, checked_arguments, signature_of
 from trainwright.jobs.request.function_source import NamedSource, source_of
 from trainwright.jobs.request.manifest_source import checked_manifest
 from trainwright.jobs.request.resume import AUTO, validate_resume
@@ -241,6 +242,12 @@ class TrainRequest(BaseModel):
             reject_literals({name: _parse_for_detection(name, value) for name, value in fields.items()})
         return fields
 
+    @field_validator("func_args")
+    @classmethod
+    def _arguments_fit_function(cls, arguments: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        function = info.data.get("func")
+        return checked_arguments(function, arguments) if function is not None else arguments
+
     @field_validator("env", "dataset_env", "model_env")
     @classmethod
     def _variables_are_known(cls, variables: Variables) -> Variables:
@@ -328,6 +335,11 @@ class TrainRequest(BaseModel):
             raise ValueError("command: cannot be combined with func; pass its arguments with func_args")
         if self.func is None and self.func_args:
             raise ValueError("func_args: requires func")
+        if self.func is not None and not self.func_args:
+            try:
+                check_names(signature_of(self.func), ())
+            except ValueError as error:
+                raise ValueError(f"func_args: {error}") from None
         if self.func is None and not self.code and (unused := [name for name in _FUNCTION_SETTINGS if getattr(self, name)]):
             raise ValueError(f"{unused[0]}: requires func or code; otherwise packages must be part of the image")
         if self.code and not self.command:
