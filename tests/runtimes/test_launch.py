@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support.container_command import environment, launch, words_of
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.logs.result_lines import is_result_line, parse_results
+from trainwright.jobs.logs.result_lines import UnreportableResult, is_result_line, parse_results
 from trainwright.runtimes import launch as launcher
 from trainwright.runtimes.launch import CHUNK_BYTES, MAX_RESULT_BYTES
 
@@ -56,18 +56,33 @@ def test_nothing_is_reported_of_nothing(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
 
 
-@pytest.mark.parametrize("value", ["{1, 2}", "object()", "{(1, 2): 3}", "loop", "deep"])
-def test_what_json_does_not_have_is_a_warning(tmp_path: Path, value: str) -> None:
-    source = (
-        f"def f():\n    loop = []; loop.append(loop); deep = []\n    for _ in range(100000): deep = [deep]\n    return {value}"
-    )
-    done = run(source, tmp_path)
-    assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr.startswith("f: the return value is not JSON and is not reported: ")
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("{'seen': {1, 2}}", "f: the value of seen is of type set, which cannot be reported"),
+        (f"'x' * {MAX_RESULT_BYTES}", "f: the return value has more than 256 KiB of JSON"),
+    ],
+)
+def test_unreportable_return_value_is_an_error_of_the_step(tmp_path: Path, value: str, words: str) -> None:
+    done = run(f"def f(): return {value}", tmp_path)
+    assert done.returncode == 0, "the training has succeeded, and must not be run again"
+    assert done.stderr.startswith(words)
+    with pytest.raises(UnreportableResult, match=words):
+        parse_results(done.stdout.splitlines())
 
 
-def test_what_is_too_large_is_a_warning(tmp_path: Path) -> None:
-    done = run(f"def f(): return 'x' * {MAX_RESULT_BYTES}", tmp_path)
+def test_tensors_dates_and_nan_of_a_function_are_reported(tmp_path: Path) -> None:
+    source = """
+        def f():
+            import datetime
+            import numpy
+            return {"loss": numpy.float32(0.5), "nan": float("nan"), "day": datetime.date(2026, 1, 2)}
+    """
+    assert results(run(source, tmp_path)) == {"loss": 0.5, "nan": None, "day": "2026-01-02"}
+
+
+def test_results_file_that_is_too_large_is_a_warning(tmp_path: Path) -> None:
+    done = run(f"def f(): open('results.json', 'w').write('x' * {MAX_RESULT_BYTES + 1})", tmp_path)
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "results.json has more than 256 KiB and is not reported\n"
 

@@ -30,19 +30,16 @@ if __name__ == "__main__":
     import io as _io
     import json as _json
     import os as _os
-    import sys as _sys
+    import runpy as _runpy
 
     _value = {name}(**_json.loads(_os.environ["TRAINWRIGHT_FUNC_ARGS"]))
     _rank = _os.environ.get("RANK") or _os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
     if _rank == "0" and _value is not None:
-        try:
-            _text = _json.dumps(_value)
-        except (TypeError, ValueError, RecursionError) as _error:
-            _sys.stderr.write(f"{name}: the return value is not JSON and is not reported: {{_error}}\\n")
-        else:
-            with _io.open(_os.environ["TRAINWRIGHT_RESULTS"], "w", encoding="utf-8") as _file:
-                _file.write(_text)
+        _text = _runpy.run_path(_os.environ["TRAINWRIGHT_PLAIN_VALUES"])["json_text"](_value, "{name}", {max_bytes})
+        with _io.open(_os.environ["TRAINWRIGHT_RESULTS"], "w", encoding="utf-8") as _file:
+            _file.write(_text)
 """
+PLAIN_VALUES = ""  # the source of plain_values.py, which the client that submits the job writes here
 # A thread of torch's gloo needs the interpreter to release its last collective, and aborts a process during teardown.
 SCRIPT_RUNNER = """
 import atexit, os, runpy, sys, traceback
@@ -79,6 +76,7 @@ def main() -> int:
     if options.function:
         command = [*command, write_function(options, work)]
         env["TRAINWRIGHT_FUNC_ARGS"] = options.arguments
+        env["TRAINWRIGHT_PLAIN_VALUES"] = write_file(os.path.join(folder, "plain_values.py"), PLAIN_VALUES)
     else:
         unpack_code(options.code, options.digest, work)
     if options.packages != "[]":
@@ -108,8 +106,13 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
 def write_function(options: argparse.Namespace, folder: str) -> str:
     """Write the function and its call to a file. Returns its path, whose name does not conflict with importable modules."""
     path = os.path.join(folder, f"function_{options.function}.py")
+    call = CALL.format(name=options.function, max_bytes=MAX_RESULT_BYTES)
+    return write_file(path, "from __future__ import annotations\n\n" + options.source + call)
+
+
+def write_file(path: str, text: str) -> str:
     with open(path, "w", encoding="utf-8") as file:
-        file.write("from __future__ import annotations\n\n" + options.source + CALL.format(name=options.function))
+        file.write(text)
     return path
 
 

@@ -26,6 +26,7 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobFailed,
     TrainJobNameTaken,
 )
+from trainwright.jobs.logs.result_lines import UnreportableResult
 
 
 class ExitCode(enum.IntEnum):
@@ -61,6 +62,7 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (RunTimeout, ExitCode.run_timeout),
     (TrainJobDeadline, ExitCode.timeout),
     (TrainJobFailed, ExitCode.failed),
+    (UnreportableResult, ExitCode.failed),
     (TrainJobDeleted, ExitCode.deleted),
     (Invalid, ExitCode.bad_input),
     (Forbidden, ExitCode.forbidden),

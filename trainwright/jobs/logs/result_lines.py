@@ -10,12 +10,23 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from trainwright.api.finite_json import finite_json
+from trainwright.runtimes.plain_values import UNREPORTABLE
+
 _LINE = re.compile(r"trainwright-result (\d{1,4})/(\d{1,4}) ([A-Za-z0-9+/=]*)")
 log = logging.getLogger(__name__)
 
 
+class UnreportableResult(ValueError):
+    """The job succeeded, but its function returned a value that cannot be reported. A retry cannot succeed."""
+
+
 def parse_results(lines: Iterable[str]) -> Any:
-    """Return the value encoded in the launcher's lines; None if lines are missing or the value is not JSON."""
+    """Return the value encoded in the launcher's lines; None if lines are missing or the value is not JSON.
+
+    Raises UnreportableResult for the reason that a function reports in place of its result.
+    Values that not every reader of JSON accepts, such as NaN, are null, with a warning; one without a key is under `value`.
+    """
     chunks: dict[int, bytes] = {}
     count = 0
     for text in lines:
@@ -31,10 +42,16 @@ def parse_results(lines: Iterable[str]) -> Any:
     if not count or sorted(chunks) != list(range(1, count + 1)):
         return None
     try:
-        return json.loads(b"".join(chunks[number] for number in sorted(chunks)))
+        value = json.loads(b"".join(chunks[number] for number in sorted(chunks)))
     except (ValueError, RecursionError):
         log.warning("event=results_invalid error=results.json is not JSON")
         return None
+    if isinstance(value, dict) and set(value) == {UNREPORTABLE}:
+        raise UnreportableResult(f"the training succeeded, but {value[UNREPORTABLE]}")
+    found = finite_json(value)
+    for change in found.changed:
+        log.warning("event=result_changed %s", change)
+    return {"value": None} if found.value is None and value is not None else found.value
 
 
 def is_result_line(text: str) -> bool:

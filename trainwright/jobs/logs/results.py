@@ -18,7 +18,10 @@ log = logging.getLogger(__name__)
 
 
 def results_of(cluster: Cluster, trainjob: Obj) -> Any:
-    """Return the value of `results.json`, or of the training function; None if there is none or the log cannot be read."""
+    """Return the value of `results.json`, or of the training function; None if there is none or the log cannot be read.
+
+    Raises UnreportableResult if a function returned what cannot be reported.
+    """
     try:
         return parse_results(
             line.text for line in read_logs(RetryingCluster(cluster), trainjob, LogSelector(rank=0, tail=_TAIL_LINES))

@@ -14,6 +14,7 @@ from trainwright.jobs.request.code_patch import MOUNT
 from trainwright.jobs.request.train_request import TrainRequest
 
 TORCHRUN, PYTHON = "torchrun", "python3"
+_PLAIN_VALUES = 'PLAIN_VALUES = ""'
 _MPIRUN = ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
 
 
@@ -63,4 +64,8 @@ def _interpreter_for(runtime: Obj) -> str:
 
 @cache
 def _launcher() -> str:
-    return resources.files("trainwright.runtimes").joinpath("launch.py").read_text("utf-8")
+    """Return the source of the launcher with the source of the module that it runs after a function."""
+    folder = resources.files("trainwright.runtimes")
+    text = folder.joinpath("launch.py").read_text("utf-8")
+    plain_values = folder.joinpath("plain_values.py").read_text("utf-8")
+    return text.replace(_PLAIN_VALUES, f"PLAIN_VALUES = {plain_values!r}", 1)

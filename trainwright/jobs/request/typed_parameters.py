@@ -1,0 +1,125 @@
+"""Values of pipeline parameters inside objects and lists keep their types: Kubeflow Pipelines puts them in as text.
+
+When a pipeline is compiled, such a value is marked with its type; the step reads the text as that type. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from trainwright.jobs.request.function_arguments import ambiguous_arguments
+from trainwright.jobs.request.function_source import source_of
+from trainwright.jobs.request.setting_values import parse_structure
+
+MARK = "trainwright.dev/type"
+ValueType = Literal["int", "float", "bool", "str", "list", "dict"]
+_TEXTS = frozenset(
+    {
+        "annotations",
+        "args",
+        "command",
+        "dataset_env",
+        "env",
+        "labels",
+        "model_env",
+        "node_selector",
+        "packages_to_install",
+        "pip_index_urls",
+        "tracking",
+    }
+)
+"""Settings whose values are text: there, an integer is written as one, "7" and not "7.0"."""
+_MAX_DEPTH = 100
+
+
+def marked(value: Any, of_type: ValueType) -> dict[str, Any]:
+    """Return a value with its type."""
+    return {MARK: of_type, "value": value}
+
+
+def is_marked(value: Mapping[str, Any]) -> bool:
+    """Whether an object is a value with its type."""
+    return value.keys() == {MARK, "value"}
+
+
+def typed_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a step without marks, each marked value with its type.
+
+    Raises ValueError naming the parameter if a text is not of its type, and for an argument of a function whose text may be of
+    another type, where neither a mark nor an annotation says which.
+    """
+    read = {name: _structure(value, name) for name, value in parameters.items()}
+    if problem := _ambiguous(read):
+        raise ValueError(problem)
+    return {name: _unmarked(value, name, as_text=name in _TEXTS) for name, value in read.items()}
+
+
+def _structure(value: Any, name: str) -> Any:
+    """Return an object or list with the values of pipeline parameters, which kfp passes as text."""
+    if not isinstance(value, str) or not (MARK in value or (name == "func_args" and value.strip())):
+        return value
+    try:
+        return parse_structure(value)
+    except ValueError as error:
+        hint = ""
+        if MARK in value:
+            hint = ": a value with quotes inside it does not fit into an object here; pass the object as one pipeline parameter"
+        raise ValueError(f"{name}: {error}{hint}") from None
+
+
+def _unmarked(value: Any, path: str, *, as_text: bool, depth: int = 0) -> Any:
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"{path[:200]}: more than {_MAX_DEPTH} levels deep")
+    if isinstance(value, dict):
+        if is_marked(value):
+            return _read(value["value"], str(value[MARK]), path, as_text=as_text)
+        return {key: _unmarked(one, f"{path}.{key}", as_text=as_text, depth=depth + 1) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_unmarked(one, f"{path}[{at}]", as_text=as_text, depth=depth + 1) for at, one in enumerate(value)]
+    return value
+
+
+def _read(value: Any, of_type: str, path: str, *, as_text: bool) -> Any:
+    """Return a value as its type. An item of a loop has the type of the loop's first item: of an integer's, it may be any number."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    try:
+        if of_type in ("int", "float"):
+            number = _number(text, of_type)
+            return _number_text(number, text) if as_text else number
+        if of_type == "bool" and not as_text:
+            return {"true": True, "false": False}[text.strip().lower()]
+        if of_type in ("list", "dict") and isinstance(value, str):
+            return json.loads(value)
+    except (ValueError, KeyError, OverflowError):
+        raise ValueError(f"{path}: expected a value of type {of_type}, got {text[:80]!r}") from None
+    return text if as_text and not isinstance(value, list | dict) else value
+
+
+def _number(text: str, of_type: str) -> int | float:
+    try:
+        number: int | float = int(text)
+    except ValueError:
+        number = float(text)
+    if not math.isfinite(number):
+        raise ValueError
+    return int(number) if of_type == "int" and number == int(number) else number
+
+
+def _number_text(number: int | float, text: str) -> str:
+    return str(number) if isinstance(number, int) else text
+
+
+def _ambiguous(parameters: Mapping[str, Any]) -> str:
+    arguments = parameters.get("func_args")
+    try:
+        function = source_of(parameters.get("func"))
+        names = ambiguous_arguments(function, arguments) if function is not None and isinstance(arguments, dict) else []
+    except ValueError:  # the request says what is wrong with the function
+        return ""
+    if not names:
+        return ""
+    texts = ", ".join(f"{name}={arguments[name]!r}" for name in names)  # type: ignore[index]
+    return f"func_args.{names[0]}: {texts} may be text or another type; annotate the parameter in {function.name}()"  # type: ignore[union-attr]
