@@ -8,6 +8,7 @@ from typing import Any
 from kfp import dsl
 
 from trainwright.components.image import IMAGE
+from trainwright.components.pipeline_values import TypedComponent
 
 _STARTS_PYTHON = "_KFP_RUNTIME=true python3 "
 _BECOMES_PYTHON = "exec env _KFP_RUNTIME=true python3 "
@@ -15,6 +16,13 @@ _BECOMES_PYTHON = "exec env _KFP_RUNTIME=true python3 "
 period, and the step never hears of it.
 """
 
+
+_FINITE_OUTPUTS = """
+from trainwright.steps.finite_outputs import install as _install
+
+_install()
+"""
+"""End of each program: what kfp's launcher cannot read never gets into an output."""
 
 TASK_CONFIG = [
     dsl.TaskConfigField.RESOURCES,
@@ -29,13 +37,19 @@ placement are not for the pod that waits; variables and volumes are for both: th
 """
 
 
-def step(function: Callable[..., Any] | None = None, **options: Any) -> Any:
-    """Decorate a function as `dsl.component` does, with the image of the components. `options` are further ones of it."""
+def step(function: Callable[..., Any] | None = None, *, submits: bool = False, **options: Any) -> Any:
+    """Decorate a function as `dsl.component` does, with the image of the components. `options` are further ones of it.
+
+    A component that `submits` a TrainJob gets the settings of its task, and keeps the types of values inside objects and lists.
+    """
     if function is None:
-        return lambda decorated: step(decorated, **options)
+        return lambda decorated: step(decorated, submits=submits, **options)
+    if submits:
+        options["task_config_passthroughs"] = TASK_CONFIG
     component: Any = dsl.component(function, base_image=IMAGE, install_kfp_package=False, **options)
     command = component.component_spec.implementation.container.command
     if not any(_STARTS_PYTHON in word for word in command):
         raise RuntimeError(f"kfp starts the program of {component.name} in an unknown way: {command[:2]}")
     command[:] = [word.replace(_STARTS_PYTHON, _BECOMES_PYTHON) for word in command]
-    return component
+    command[-1] += _FINITE_OUTPUTS
+    return TypedComponent(component.component_spec, component.python_func) if submits else component

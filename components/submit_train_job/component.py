@@ -2,10 +2,10 @@
 
 from kfp import dsl
 
-from trainwright.components.step import TASK_CONFIG, step
+from trainwright.components.step import step
 
 
-@step(task_config_passthroughs=TASK_CONFIG)
+@step(submits=True)
 def submit_train_job(
     run_id: str,
     runtime: str = "",

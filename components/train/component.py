@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from kfp import dsl
 
-from trainwright.components.step import TASK_CONFIG, step
+from trainwright.components.step import step
 
 
-@step(task_config_passthroughs=TASK_CONFIG)
+@step(submits=True)
 def train(
     run_id: str,
     metrics: dsl.Output[dsl.Metrics],

@@ -26,6 +26,7 @@ from trainwright.pipeline_runs.program_run import REQUEST, RESULT
 
 _SHIPPED_PACKAGE = "trainwright.pipelines"
 """Imported by name, since it lies above this package: it is one of many that a user may name."""
+_COMPONENTS = ("kfp.", "trainwright.components.")
 _MAX_MESSAGE = 2000
 
 
@@ -149,12 +150,13 @@ def _explained(source: str, what: str) -> Iterator[None]:
 
 
 def _place(error: BaseException) -> str:
-    """Return the innermost line outside kfp and Python's own modules."""
+    """Return the innermost line outside kfp, the components and Python's own modules."""
     trace, place = error.__traceback__, ""
     library = (os.path.dirname(os.__file__), os.path.dirname(__file__))
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if not file.startswith((*library, "<")):
+        module = str(trace.tb_frame.f_globals.get("__name__"))
+        if not file.startswith((*library, "<")) and not module.startswith(_COMPONENTS):
             place = f" ({os.path.basename(file)}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return place

@@ -15,6 +15,7 @@ from trainwright.api.objects import uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.jobs.request.task_config import with_task_config
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.typed_parameters import typed_parameters
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
@@ -78,6 +79,7 @@ def train_step_of(parameters: Mapping[str, Any], task_config: Any = None, *, tri
     `task_config` is what its task in the pipeline was given, see `with_task_config`. A `trial` of a sweep is a job apart, and
     its settings replace those of the same names. Raises ValueError, NoCluster, ApiError.
     """
+    parameters = typed_parameters(parameters)
     if trial is not None:
         parameters = {**parameters, "settings": {**parameters["settings"], **trial.settings}}
     run_id, export_uri = parameters["run_id"], parameters["export_uri"]

@@ -1,0 +1,29 @@
+"""The decorator that makes a component of a training function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainwright.components.train_component.function_component import TrainFunction
+
+
+def train_function(**settings: Any) -> Callable[[Callable[..., Any]], TrainFunction]:
+    """Return a decorator that turns a training function into a component. `settings` are parameters of `train`.
+
+    The function must contain its own imports: its source is sent, nothing is pickled. In a pipeline it is called with its own
+    arguments, and with parameters of `train`: `fit(steps=steps, num_nodes=2)`. Without `run_id`, that is the id of the pipeline's
+    run. `func_args` is another way to pass the function's arguments.
+
+    Raises:
+        TypeError: for settings that are not parameters of `train`, and for an argument of the function with the name of one.
+        ValueError: for a function that uses names from outside.
+    """
+
+    def component_of(func: Callable[..., Any]) -> TrainFunction:
+        from trainwright.components.train_component.function_component import TrainFunction
+
+        return TrainFunction(func, settings)
+
+    return component_of
