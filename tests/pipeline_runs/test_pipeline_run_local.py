@@ -78,6 +78,26 @@ def test_pip_does_not_run(tiny_source: Path, tmp_path: Path) -> None:
     assert (tmp_path / "pip-ran").exists()
 
 
+def test_variables_of_a_training_task_reach_its_step_as_task_config(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "settings.py").write_text(
+        "from kfp import dsl, kubernetes\n"
+        "FIELDS = [dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.ENV, apply_to_task=True), dsl.TaskConfigField.RESOURCES]\n"
+        "@dsl.component(base_image='python:3.11', install_kfp_package=False, task_config_passthroughs=FIELDS)\n"
+        "def show(task_config: dsl.TaskConfig = None) -> dict:\n    return {'env': task_config.env, 'resources': task_config.resources}\n"
+        "@dsl.pipeline(name='settings')\ndef settings() -> dict:\n"
+        "    task = show().set_env_variable('TASKVAR', '2').set_cpu_limit('1')\n"
+        "    kubernetes.use_secret_as_env(task, secret_name='hub', secret_key_to_env={'token': 'HF_TOKEN'})\n"
+        "    return task.output\n",
+        "utf-8",
+    )
+    result = run("pipeline", "run", "settings.py", "--local", "-o", "json")
+    assert result.exit_code == 0, result.output
+    output = json.loads(result.stdout)["outputs"]["Output"]
+    assert output["env"][0] == {"name": "TASKVAR", "value": "2"}
+    assert output["resources"] == {"limits": {"cpu": "1"}}
+    assert "warning: show: HF_TOKEN of the Secret hub: set in the training, but not in the step" in result.stderr
+
+
 def test_a_failed_step_is_a_failed_run(run: Run, tiny_yaml: str) -> None:
     result = run("pipeline", "run", tiny_yaml, "--local", "--param", "a=3", "--param", 'options={"fail": true}', "-o", "json")
     assert result.exit_code == 10

@@ -14,6 +14,7 @@ from packaging.version import Version
 
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing
+from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.program_run import run_program
 
 _FLOOR = (2, 17)
@@ -43,7 +44,7 @@ def run_locally(
     timeout_seconds: float | None = None,
     on_line: Callable[[str], None],
 ) -> LocalRun:
-    """Run a pipeline with kfp's local runner, and wait for its end.
+    """Run a pipeline with kfp's local runner, and wait for its end. Settings of tasks that have no effect here are warnings.
 
     Args:
         pipeline: The compiled pipeline.
@@ -55,10 +56,13 @@ def run_locally(
     Raises BadPipeline if the local runner cannot run it, KfpMissing, RunTimeout.
     """
     _require_local_runner()
+    local, warnings = with_task_settings(runnable_here(pipeline), values)
+    for warning in warnings:
+        on_line(f"warning: {warning}")
     result = run_program(
         {
             "command": "run",
-            "text": runnable_here(pipeline).text,
+            "text": local.text,
             "parameters": values,
             "pipeline_root": str(folder.absolute()),
         },
