@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from trainwright.operators.train_job import TrainJobOperator
+from trainwright.operators.values.call_arguments import as_json
 
 
 class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):
-    """Sends the function's source and calls it with the task's arguments as JSON. Its return value becomes the task's XCom."""
+    """Sends the function's source and calls it with the task's arguments as JSON. Its return value becomes the task's XCom.
+
+    Arguments keep the types of XComs, and the rendered text of templates is converted by the function's annotations.
+    """
 
     custom_operator_name = "@task.trainjob"
     template_fields = ("op_args", "op_kwargs", *TrainJobOperator.template_fields)
@@ -21,9 +24,12 @@ class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):
     def __init__(self, *, python_callable: Callable[..., Any], **kwargs: Any):
         super().__init__(python_callable=python_callable, func=python_callable, **kwargs)
 
+    def _arguments_of_call(self, func_args: Any) -> Any:
+        return _named(self.python_callable, self.op_args, self.op_kwargs)
+
     def request(self) -> Any:
         """The request with the arguments of the call. Raises TypeError if they do not match the function or are not JSON."""
-        self.func_args = json.loads(json.dumps(_named(self.python_callable, self.op_args, self.op_kwargs)))
+        self.func_args = as_json(self._arguments_of_call(None))
         return super().request()
 
     def xcom_value(self, result: Any) -> Any:

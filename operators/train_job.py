@@ -20,6 +20,7 @@ from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.tracked_task import check_tracking, tracked
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.operators.values.airflow_api import conf
+from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
 from trainwright.operators.values.credentials import step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
@@ -216,6 +217,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.tracking, self.workspace_path = tracking, workspace_path
         self.wait_for_completion, self.durable = wait_for_completion, durable
         self.deferrable, self.log_poll_interval, self.min_defer_seconds = deferrable, log_poll_interval, min_defer_seconds
+        if func is not None and not kwargs.get("_airflow_mapped_validation_only"):
+            check_arguments(func, self._arguments_of_call(func_args))
+        self._templated_arguments = templated_arguments(self._arguments_of_call(func_args))
         if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
 
@@ -354,10 +358,15 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         lease_seconds = waiter_options_of(request, suspends_at_once=False).lease_seconds
         self._wait_in_triggerer(context, trainjob, request, until=until, mode=mode, lease_seconds=lease_seconds)
 
+    def _arguments_of_call(self, func_args: Any) -> Any:
+        """The arguments of the function, by name, as the DAG gives them; text for a template of all of them."""
+        return {} if func_args is None else func_args
+
     def request(self) -> Any:
         """The settings as a validated `trainwright.jobs.TrainRequest`. Raises pydantic's ValidationError, LiteralSecret."""
         from trainwright.jobs import TrainRequest
 
+        check_rendered(self.func, self.func_args, self._templated_arguments)  # type: ignore[attr-defined]
         return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
 
     def _namespace(self, cluster: Any, request: Any) -> str:

@@ -210,6 +210,68 @@ def test_arguments_of_a_decorated_function_travel_by_name() -> None:
     assert (request.func.name, request.num_nodes) == ("fit", 2)
 
 
+def decorated_task(*args: Any, **kwargs: Any) -> Any:
+    """A task of a function with annotated parameters, and one without."""
+    from trainwright.operators.decorator import trainjob_task
+
+    def fit(steps: int, rate: float = 0.1, flag: bool = True, note=""): ...  # type: ignore[no-untyped-def]
+
+    with DAG("decorated", schedule=None) as dag:
+        trainjob_task(fit)(*args, **kwargs)
+    return dag.get_task("fit")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({}, "missing a required argument: 'steps'"),
+        ({"stepz": 1}, "steps|stepz"),
+        ({"steps": "x"}, "func_args: steps: expected an integer, got 'x'"),
+        ({"steps": 1, "flag": "{{ x }}", "rate": False}, "rate: expected a number, got False"),
+    ],
+)
+def test_unfit_arguments_of_a_decorated_function_are_refused_when_the_dag_is_parsed(
+    arguments: dict[str, Any], words: str
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=words):
+        decorated_task(**arguments)
+
+
+def test_rendered_and_pulled_arguments_are_converted_by_annotations() -> None:
+    task = decorated_task("{{ params.steps }}", flag="{{ params.flag }}", note="{{ params.note }}")
+    task.op_args, task.op_kwargs = ["4.0"], {"flag": "False", "rate": 1, "note": "abc"}
+    assert repr(task.request().func_args) == "{'steps': 4, 'rate': 1.0, 'flag': False, 'note': 'abc'}"
+    task.op_kwargs = {"note": "False"}
+    with pytest.raises(
+        ValueError, match=r"func_args.note: the template rendered to 'False', .* annotate the parameter in fit\(\)"
+    ):
+        task.request()
+    task.op_args, task.op_kwargs = [{1, 2}], {}
+    with pytest.raises(TypeError, match=r"func_args.steps: .* not JSON serializable; pass numbers"):
+        task.request()
+    pulled = decorated_task(3)
+    pulled.op_args, pulled.op_kwargs = ["5"], {"note": "False"}
+    assert pulled.request().func_args == {"steps": 5, "note": "False"}, "text of an XCom is text"
+
+
+def test_arguments_of_the_operators_function_are_checked_when_the_dag_is_parsed() -> None:
+    def fit(steps: int, note=""): ...  # type: ignore[no-untyped-def]
+
+    for given, words in (
+        ({"stepz": 1}, r"func_args: fit\(\) has no argument 'stepz' \(did you mean steps\?\)"),
+        (None, "needs the argument 'steps'"),
+        ({"steps": "x"}, "steps: expected an integer"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            trainwright.operators.TrainJobOperator(task_id="train", func=fit, func_args=given)
+    for templated in ("{{ params.all }}", {"steps": "{{ params.steps }}"}):
+        trainwright.operators.TrainJobOperator(task_id="train", func=fit, func_args=templated)
+    task = trainwright.operators.TrainJobOperator(task_id="train", func=fit, func_args={"steps": 1, "note": "{{ x }}"})
+    task.func_args = {"steps": "1", "note": "4.0"}
+    with pytest.raises(ValueError, match=r"note: the template rendered to '4.0'"):
+        task.request()
+
+
 @pytest.mark.parametrize("arguments", ["*steps", "steps, /"])
 def test_an_argument_without_a_name_is_refused(arguments: str) -> None:
     from trainwright.operators.decorator import _named

@@ -74,8 +74,13 @@ def checked_arguments(function: NamedSource, arguments: Mapping[str, Any]) -> di
 
     Raises ValueError naming arguments that are unknown, missing, or not of their type.
     """
+    check_names(signature_of(function), arguments)
+    return converted_arguments(function, arguments)
+
+
+def converted_arguments(function: NamedSource, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return some of the arguments of a call, converted. Raises ValueError naming all that are not of their type."""
     signature = signature_of(function)
-    check_names(signature, arguments)
     converted, problems = {}, []
     for name, value in arguments.items():
         try:
