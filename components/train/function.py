@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from trainwright.components.train_component.function_component import TrainFunction
 
 
-def train_function(**settings: Any) -> Callable[[Callable[..., Any]], TrainFunction]:
-    """Return a decorator that turns a training function into a component. `settings` are parameters of `train`.
+def train_function(func: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
+    """Turn a training function into a component, or return a decorator that does. `settings` are parameters of `train`.
 
     The function must contain its own imports: its source is sent, nothing is pickled. In a pipeline it is called with its own
     arguments, and with parameters of `train`: `fit(steps=steps, num_nodes=2)`. Without `run_id`, that is the id of the pipeline's
@@ -21,9 +21,9 @@ def train_function(**settings: Any) -> Callable[[Callable[..., Any]], TrainFunct
         ValueError: for a function that uses names from outside.
     """
 
-    def component_of(func: Callable[..., Any]) -> TrainFunction:
+    def component_of(decorated: Callable[..., Any]) -> TrainFunction:
         from trainwright.components.train_component.function_component import TrainFunction
 
-        return TrainFunction(func, settings)
+        return TrainFunction(decorated, settings)
 
-    return component_of
+    return component_of if func is None else component_of(func)

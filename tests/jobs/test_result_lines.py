@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of, is_permanent
 from trainwright.jobs.logs.result_lines import UnreportableResult, parse_results
 from trainwright.runtimes.plain_values import UNREPORTABLE
 
@@ -33,5 +34,7 @@ def test_a_single_value_that_is_not_finite_differs_from_no_result() -> None:
 
 
 def test_an_unreportable_result_is_an_error_with_the_reason() -> None:
-    with pytest.raises(UnreportableResult, match="the training succeeded, but fit: the value of a is of type set"):
+    with pytest.raises(UnreportableResult, match="the training succeeded, but fit: the value of a is of type set") as caught:
         parse_results([result_line({UNREPORTABLE: "fit: the value of a is of type set"})])
+    assert exit_code_of(caught.value) is ExitCode.failed
+    assert is_permanent(caught.value), "a retry would find the same result"

@@ -198,20 +198,12 @@ def _resources(resources: Obj) -> Obj:
 def _volumes(task: str, settings: Obj, known: Mapping[str, Any], warnings: _Warnings) -> tuple[list[Obj], list[Obj]]:
     volumes: list[Obj] = []
     mounts: list[Obj] = []
-    for key, kind, source in (
-        (_VOLUMES_OF_CLAIMS, "pvc", lambda name, _one: {"persistentVolumeClaim": {"claimName": name}}),
-        (_SECRET_VOLUMES, "secret", lambda name, one: {"secret": {"secretName": name, "optional": bool(one.get("optional"))}}),
-        (
-            _CONFIG_MAP_VOLUMES,
-            "configMap",
-            lambda name, one: {"configMap": {"name": name, "optional": bool(one.get("optional"))}},
-        ),
-    ):
+    for key, kind in ((_VOLUMES_OF_CLAIMS, "pvc"), (_SECRET_VOLUMES, "secret"), (_CONFIG_MAP_VOLUMES, "configMap")):
         for one in settings.get(key, []):
             name = _name(one, f"{kind}Name", known)
             if name:
                 volume = f"{kind.lower()}-{name}"
-                volumes.append({"name": volume, **source(name, one)})
+                volumes.append({"name": volume, **_volume_source(kind, name, bool(one.get("optional")))})
                 sub_path = {"subPath": one["subPath"]} if one.get("subPath") else {}
                 mounts.append({"name": volume, "mountPath": one["mountPath"], **sub_path})
             elif name is None:
@@ -221,6 +213,12 @@ def _volumes(task: str, settings: Obj, known: Mapping[str, Any], warnings: _Warn
         volumes.append({"name": one["volumeName"], "emptyDir": about})
         mounts.append({"name": one["volumeName"], "mountPath": one["mountPath"]})
     return [one for at, one in enumerate(volumes) if one not in volumes[:at]], mounts
+
+
+def _volume_source(kind: str, name: str, optional: bool) -> Obj:
+    if kind == "pvc":
+        return {"persistentVolumeClaim": {"claimName": name}}
+    return {kind: {"secretName" if kind == "secret" else "name": name, "optional": optional}}
 
 
 def _warn_of_step(
