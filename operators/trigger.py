@@ -48,11 +48,12 @@ class TrainJobTrigger(BaseTrigger):
     :param log_poll_interval: seconds between two polls of the log.
     :param fail_if_stuck: whether the wait ends as soon as the job can never start.
     :param fail_on_divergence: whether the wait ends as soon as the loss or the gradients are not finite in several reports.
+    :param restarts: how often pods may fail and be started again; None: as often as the runtime says.
     :param lost_node_timeout_seconds: maximum seconds for which pods may not end on a lost node.
     :param lease_seconds: seconds after which the job may be suspended by others if no triggerer waits for it; 0: never.
 
-    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, diverged, stopped-early, deleted, deadline,
-    stuck, error), `message`, the `divergence`, `what` (the exceeded deadline, or the error's class), the `metrics` last
+    The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, failing, diverged, stopped-early, deleted,
+    deadline, stuck, error), `message`, the `divergence`, `what` (the exceeded deadline, or the error's class), the `metrics` last
     reported, what was `observed` of failed pods, `submission_mode`, and `until` as given.
     """
 
@@ -78,6 +79,7 @@ class TrainJobTrigger(BaseTrigger):
         fail_if_stuck: bool = True,
         fail_on_divergence: bool = True,
         lost_node_timeout_seconds: float | None = None,
+        restarts: int | None = None,
         lease_seconds: int = 0,
         **renamed: Any,
     ):
@@ -94,7 +96,7 @@ class TrainJobTrigger(BaseTrigger):
         self.logs, self.log_bytes, self.log_poll_interval = logs, log_bytes, log_poll_interval
         self.fail_if_stuck, self.lost_node_timeout_seconds = fail_if_stuck, lost_node_timeout_seconds
         self.fail_on_divergence = fail_on_divergence
-        self.lease_seconds = lease_seconds
+        self.lease_seconds, self.restarts = lease_seconds, restarts
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {
@@ -115,6 +117,7 @@ class TrainJobTrigger(BaseTrigger):
             "fail_on_divergence": self.fail_on_divergence,
             "lost_node_timeout_seconds": self.lost_node_timeout_seconds,
             "lease_seconds": self.lease_seconds,
+            "restarts": self.restarts,
         }
         return "trainwright.operators.trigger.TrainJobTrigger", arguments
 
@@ -186,7 +189,7 @@ class TrainJobTrigger(BaseTrigger):
     async def _follow(self, follower: Any, seen: _LatestValue) -> dict[str, Any]:
         from trainwright.api.suspension import early_stop_reason
         from trainwright.jobs import Deadlines, TrainJobDeleted
-        from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost
+        from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
         from trainwright.jobs.wait.stop_early import stopped_early_message
         from trainwright.jobs.wait.wait_for import JobState
         from trainwright.jobs.wait.watching import check_reachable
@@ -223,6 +226,8 @@ class TrainJobTrigger(BaseTrigger):
                     raise waited.deleted_error()
         except TrainJobDeleted as gone:
             return {"outcome": "deleted", "message": str(gone)}
+        except TooManyRestarts as failing:
+            return {"outcome": "failing", "message": str(failing), "observed": log.observed, "seconds": log.seconds}
         except (CannotStart, NodeLost) as stuck:
             return {"outcome": "stuck", "message": str(stuck), "what": type(stuck).__name__}
         finally:

@@ -66,7 +66,8 @@ class TriggerLog:
         return {phase: round(seconds, 3) for phase, seconds in self._show.seconds.items()}
 
     async def observe(self, trainjob: dict[str, Any]) -> Any:
-        """Log the events of the job; returns its progress, None if the job has not been read yet. Raises CannotStart, NodeLost."""
+        """Log the events of the job; returns its progress, None if the job has not been read yet. Raises the errors of
+        `JobObserver.observe`."""
         if "resourceVersion" not in trainjob["metadata"]:
             return None
         if trainjob is self._last_job and self._next_log_poll() > _SOON and not self._observer.is_due(trainjob):
@@ -92,7 +93,9 @@ class TriggerLog:
 
         trigger = self._trigger
         if self._observer is None:
-            settings = WaitSettings(trigger.fail_if_stuck, trigger.lost_node_timeout_seconds, _interval_for)
+            settings = WaitSettings(
+                trigger.fail_if_stuck, trigger.lost_node_timeout_seconds, _interval_for, restarts=trigger.restarts
+            )
             self._observer = JobObserver(self._follower.cluster, trainjob, settings)
         self._observer.observe_log(self._poller.restarts if self._poller is not None else 0)
         is_final = self._tracker.progress is not None and self._tracker.progress.phase.is_final

@@ -58,7 +58,7 @@ class WaitsForTrainJob(_Operator):
         from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
         from trainwright.jobs.state.divergence import Divergence
         from trainwright.jobs.state.pod_history import PodHistory
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run import cancel_unwatched_job, stop_failing_job
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
         if outcome == "succeeded":
@@ -75,6 +75,11 @@ class WaitsForTrainJob(_Operator):
         if outcome == "failed":
             history = PodHistory.from_dict(event.get("observed") or {})
             return self._after_failure(context, cluster, failure_of(cluster, trainjob, history), event.get("until"))
+        if outcome == "failing":
+            history = PodHistory.from_dict(event.get("observed") or {})
+            failure = failure_of(cluster, trainjob, history, stopped=event["message"])
+            stop_failing_job(cluster, trainjob)
+            return self._after_failure(context, cluster, failure, event.get("until"))
         stuck: TrainJobDeadline | Diverged | None = None
         if outcome == "deadline":
             stuck = deadline_of(cluster, trainjob, event["message"], event.get("what") or "run")
@@ -201,7 +206,7 @@ class WaitsForTrainJob(_Operator):
 
         Raises TaskDeferred.
         """
-        from trainwright.jobs.wait.step import deadlines_of
+        from trainwright.jobs.wait.step import deadlines_of, restarts_of_request
 
         left, metadata = until - time.time() if until is not None else None, trainjob["metadata"]
         self.defer(
@@ -221,6 +226,7 @@ class WaitsForTrainJob(_Operator):
                 log_poll_interval=self.log_poll_interval,
                 fail_if_stuck=request.fail_if_stuck,
                 fail_on_divergence=request.fail_on_divergence,
+                restarts=restarts_of_request(request),
                 lost_node_timeout_seconds=request.lost_node_timeout_seconds,
                 lease_seconds=lease_seconds,
             ),

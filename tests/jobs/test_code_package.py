@@ -186,3 +186,16 @@ def test_a_file_that_cannot_be_read_is_named(folder: Path, monkeypatch: pytest.M
     monkeypatch.setattr(Path, "read_bytes", refuse)
     with pytest.raises(BadCode, match=r"code: .*B.py cannot be read: Permission denied"):
         pack_code(str(folder))
+
+
+@pytest.mark.parametrize("command", [["trane.py"], ["python", "-u", "trane.py", "--steps", "3"], ["torchrun", "sub/train.py"]])
+def test_a_program_that_is_not_in_the_folder_is_refused_with_what_there_is(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "train.py").write_text("")
+    with pytest.raises(BadCode, match=r"command: '\S+' is not in \S+; Python files there: train\.py"):
+        pack_code(str(tmp_path), command)
+
+
+@pytest.mark.parametrize("command", [["train.py"], ["bash", "-c", "made.py"], ["/opt/tool.py"], ["python", "-m", "train"], []])
+def test_of_other_programs_nothing_is_required(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "train.py").write_text("")
+    assert pack_code(str(tmp_path), command) == pack_code(str(tmp_path))

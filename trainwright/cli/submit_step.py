@@ -135,7 +135,7 @@ def _server_dry_run(
     """Return the TrainJob as the cluster would store it."""
     runtime = find_runtime(RetryingCluster(cluster), request, namespace, bundled=cluster.uses_bundled_runtimes).runtime
     check_compatible(request, runtime)
-    code = pack_code(request.code) if request.code else None
+    code = pack_code(request.code, request.command) if request.code else None
     trainjob = trainjob_manifest(request, identity, namespace, runtime, code=code)
     return create_object(cluster, trainjob, dry_run=True, field_validation="Strict", on_warning=printer.of(trainjob))
 

@@ -30,6 +30,9 @@ class TrainJobError(Exception):
 class TrainJobFailed(TrainJobError):
     """The job failed. The message is the full report; `report` is the same as data, or None if it could not be created."""
 
+    is_unfinished = False
+    """Whether its pods would be started again: who waits for the job has to stop it."""
+
     def __init__(self, message: str, trainjob: Obj, report: FailureReport | None = None):
         super().__init__(message)
         self.trainjob = trainjob
@@ -56,6 +59,10 @@ class Preempted(TrainJobFailed):
     """A pod was preempted, evicted from its node, or lost with it. The request itself is fine."""
 
     retryable = True
+
+
+class TooManyRestarts(TrainJobError):
+    """A pod has failed more often than the step allows, and its runtime starts it again. Becomes a TrainJobFailed with a report."""
 
 
 class Cancelled(TrainJobError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
@@ -25,10 +26,21 @@ from trainwright.jobs.state.pod_history import PodHistory
 log = logging.getLogger(__name__)
 
 
-def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = None) -> TrainJobFailed:
-    """Return the error of a failed job, with its report; `history` is what was observed of its pods while it ran."""
+STOPPED = "FailedTooOften"
+"""Reason in the report of a job that the client stops."""
+
+
+def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = None, *, stopped: str = "") -> TrainJobFailed:
+    """Return the error of a failed job, with its report; `history` is what was observed of its pods while it ran.
+
+    `stopped` tells why a job that has not failed by itself is to be stopped.
+    """
     report = report_of(cluster, trainjob, history=history)
-    return error_class(report)(str(report), trainjob, report)
+    if stopped:
+        report = replace(report, reason=STOPPED, message=stopped)
+    error = error_class(report)(str(report), trainjob, report)
+    error.is_unfinished = bool(stopped)
+    return error
 
 
 def deadline_of(cluster: Cluster, trainjob: Obj, message: str, what: str) -> TrainJobDeadline:

@@ -13,7 +13,7 @@ import re
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +26,8 @@ _GIT = re.compile(
     r"git\+(?P<url>(?:https|ssh|file)://(?:[^@#\s/]+@)?[^@#\s/]*/[^@#\s]+)@(?P<revision>[^@#\s]+)(?:#subdirectory=(?P<folder>[^#]+))?"
 )
 _GIT_SECONDS = 300
+_PYTHON_PROGRAMS = ("python", "python3", "torchrun", "accelerate", "deepspeed")
+_MOST_NAMED = 10
 _GIT_HOOK_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_NAMESPACE")
 """Variables that git sets for its hooks; with them git would write to the caller's repository."""
 _EXCLUDED = frozenset(
@@ -67,13 +69,16 @@ class PackedCode:
     """Whether a file of it names the place where a workspace is mounted."""
 
 
-def pack_code(code: str) -> PackedCode:
-    """Pack a folder, or `git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]`. Raises BadCode."""
+def pack_code(code: str, command: Sequence[str] = ()) -> PackedCode:
+    """Pack a folder, or `git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]`.
+
+    Raises BadCode, also if `command` starts a Python file that is not in it: every node would fail, again and again.
+    """
     if not code.startswith("git+"):
         folder = Path(code.removeprefix("file://")).expanduser()
         if not folder.is_dir():
             raise BadCode(f"code: {code!r} is not a local folder; specify one, or git+https://HOST/PATH@REVISION")
-        return _pack(folder, str(folder))
+        return _pack(folder, str(folder), command)
     match = _GIT.fullmatch(code)
     if match is None or match["revision"].startswith("-"):
         raise BadCode(f"code: {code!r} is not of the form git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]")
@@ -82,7 +87,7 @@ def pack_code(code: str) -> PackedCode:
         folder = (Path(clone) / (match["folder"] or ".")).resolve()
         if not folder.is_relative_to(Path(clone).resolve()) or not folder.is_dir():
             raise BadCode(f"code: {match['url']} has no folder {match['folder']!r} at {match['revision']}")
-        return _pack(folder, f"{match['url']}@{commit}")
+        return _pack(folder, f"{match['url']}@{commit}", command)
 
 
 def _fetch(url: str, revision: str, clone: Path) -> str:
@@ -117,7 +122,18 @@ def _git(clone: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def _pack(folder: Path, source: str) -> PackedCode:
+def _require_program(folder: Path, source: str, command: Sequence[str]) -> None:
+    """Raise BadCode if the command starts a Python file that does not exist; of other programs nothing is known."""
+    starts_python = command and (command[0].endswith(".py") or Path(command[0]).name in _PYTHON_PROGRAMS)
+    script = next((word for word in command if word.endswith(".py")), "") if starts_python else ""
+    if not script or Path(script).is_absolute() or "$" in script or (folder / script).exists():
+        return
+    found = ", ".join(sorted(path.name for path in folder.glob("*.py"))[:_MOST_NAMED]) or "none"
+    raise BadCode(f"command: {script!r} is not in {source}; Python files there: {found}")
+
+
+def _pack(folder: Path, source: str, command: Sequence[str]) -> PackedCode:
+    _require_program(folder, source, command)
     try:
         content = _archive_of(folder, source)
     except OSError as error:

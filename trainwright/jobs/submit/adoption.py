@@ -56,8 +56,8 @@ def supersede(cluster: Cluster, trainjob: Obj, on_cancel: str, reason: str) -> N
     policy = CancelPolicy.delete if on_cancel == CancelPolicy.delete else CancelPolicy.suspend
     if policy is CancelPolicy.suspend:
         suspend_job(cluster, trainjob, superseded=True)
-    result = cancel_owned_job(cluster, trainjob, policy)
-    log.warning("event=trainjob_superseded name=%s reason=%r outcome=%r", name_of(trainjob), reason, result)
+    cancel_owned_job(cluster, trainjob, policy)
+    log.warning("event=trainjob_superseded name=%s on_cancel=%s reason=%r", name_of(trainjob), policy.value, reason)
 
 
 def wait_until_unwatched(cluster: Cluster, trainjob: Obj, stop: threading.Event | None = None) -> Obj | None:

@@ -46,7 +46,7 @@ def preview_submission(request: TrainRequest, identity: Identity, namespace: str
     """
     client = JobsClient.of(cluster) if cluster is not None else None
     found = _runtime(client, request, namespace)
-    code = pack_code(request.code) if request.code else None
+    code = pack_code(request.code, request.command) if request.code else None
     warnings = check_compatible(request, found.runtime)
     plan = plan_submission(request, identity, namespace, found.runtime, code=code)
     trainjob, mode = plan.trainjob, client.mode if client is not None else Mode.trainjob

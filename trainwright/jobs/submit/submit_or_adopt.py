@@ -106,7 +106,7 @@ def submit_or_adopt(
     if credentials:
         request = credentials.referred_to_by(request, identity)
     client = JobsClient.of(cluster)
-    code = pack_code(request.code) if request.code else None
+    code = pack_code(request.code, request.command) if request.code else None
     retrying = RetryingCluster(client, stop=stop)
     runtime, choice = choose_runtime(retrying, request, namespace, bundled=client.uses_bundled_runtimes)
     submission = _Submission(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -24,7 +25,7 @@ from trainwright.jobs.submit.adoption import release_lease, resume_if_suspended_
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, submit_or_adopt
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.run import follow_to_end
-from trainwright.jobs.wait.step import StepResult, waiter_options_of, waiting_of
+from trainwright.jobs.wait.step import StepResult, restarts_of_request, waiter_options_of, waiting_of
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,8 @@ class JobHandle(BaseModel):
     mode: str
     folder: str = ""
     has_results: bool = False
+    restarts: int | None = None
+    """How often pods may be started again, see `TrainRequest.restarts`; None: as often as the runtime says."""
 
     @classmethod
     def parse(cls, text: str) -> JobHandle:
@@ -83,6 +86,7 @@ def submit_step(
         mode=str(submitted.mode),
         folder=identity.folder if request.workspace else "",
         has_results=request.func is not None or bool(request.code),
+        restarts=restarts_of_request(request),
     )
 
 
@@ -104,7 +108,9 @@ def wait_step(
     if uid_of(trainjob) != handle.uid:
         raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} was deleted, and created again since")
     trainjob = release_lease(retrying, resume_if_suspended_by_us(retrying, trainjob))
-    ended = follow_to_end(cluster, trainjob, **waiting_of(options, event_printer))
+    waiting = waiting_of(options, event_printer)
+    waiting["settings"] = replace(waiting["settings"], restarts=handle.restarts)
+    ended = follow_to_end(cluster, trainjob, **waiting)
     return StepResult(
         handle.name,
         handle.namespace,

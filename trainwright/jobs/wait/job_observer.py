@@ -16,7 +16,7 @@ from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.errors import NodeLost, cannot_start
+from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_start
 from trainwright.jobs.diagnosis.pod_failure import pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
@@ -52,6 +52,8 @@ class WaitSettings:
     interval: Callable[[Phase], float] = interval_for
     fail_on_divergence: bool = True
     """Whether the wait fails as soon as the loss or the gradients are not finite in several reports, or in the last one."""
+    restarts: int | None = None
+    """How often pods of the training may fail and be started again within one job; None: as often as its runtime says."""
     poll_seconds: float = 1.0
     """Seconds between two checks of deadlines and of the watch, at first; they grow while nothing happens."""
     connection_seconds: int = 30
@@ -87,6 +89,8 @@ class JobObserver:
         self._has_run = self._is_blind = False
         self._restarts, self._log_restarts = RestartCounts(), 0
         self._shown: set[tuple[str, str]] = set()
+        self._failed: dict[tuple[str, str], str] = {}
+        self._failed_too_often_since = 0.0
         self._reason: WaitingReason | None = None
         self._reason_since = self._reason_repeat = 0.0
 
@@ -113,7 +117,7 @@ class JobObserver:
     def observe(self, trainjob: Obj) -> Observation | None:
         """Look if it is due, after any change of the job's status; None if it is not, if the job has ended, or on an error.
 
-        Raises CannotStart and NodeLost, according to the settings.
+        Raises CannotStart, NodeLost and TooManyRestarts, according to the settings.
         """
         if not self.is_due(trainjob):
             return None
@@ -226,6 +230,7 @@ class JobObserver:
         return f"{self._reason.text}{minutes}"
 
     def _check(self, trainjob: Obj) -> None:
+        self._check_restarts(trainjob)
         if self._reason is None:
             return
         name, lasted = f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)}", time.monotonic() - self._reason_since
@@ -234,6 +239,26 @@ class JobObserver:
             raise NodeLost(f"{name} does not end: {self._reason.text}")
         if self._settings.fail_if_stuck and self._reason.cannot_recover and lasted >= _CONFIRMED_SECONDS:
             raise cannot_start(f"{name} can never start: {self._reason.text}", self._reason.part)
+
+    def _check_restarts(self, trainjob: Obj) -> None:
+        """Raise TooManyRestarts if pods have failed too often, and the job does not fail by itself within a moment."""
+        allowed = self._settings.restarts
+        if allowed is None:
+            return
+        for seen in self.history.pods():
+            failure = pod_failure(seen.pod, seen)
+            if failure is None or failure.disruption or not failure.is_own_failure or failure.step in names.INITIALIZERS:
+                continue
+            self._failed.setdefault((failure.name, f"{failure.container} {failure.finished}"), failure.describe())
+        if len(self._failed) <= allowed:
+            return
+        now = time.monotonic()
+        self._failed_too_often_since = self._failed_too_often_since or now
+        self._due = min(self._due, self._failed_too_often_since + _CONFIRMED_SECONDS)
+        if now >= self._failed_too_often_since + _CONFIRMED_SECONDS:
+            (name, _), text = next(iter(self._failed.items()))
+            limit = f"restarts allows {allowed}" if allowed else "nothing is started again within a job unless `restarts` says so"
+            raise TooManyRestarts(f"pod {name} {text}; {limit}")
 
 
 def _status_of(trainjob: Obj) -> object:

@@ -26,10 +26,11 @@ from trainwright.jobs.diagnosis.errors import (
 from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.cancel import cancel_by_suspending
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.submit.adoption import supersede
 from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
 from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
@@ -190,7 +191,12 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
             stop=options.stop,
             settings=options.settings,
         )
-    except (TrainJobFailed, TrainJobDeleted, StoppedEarly):
+    except TrainJobFailed as error:
+        if error.is_unfinished:
+            waiter.settle()
+            stop_failing_job(cluster, trainjob)
+        raise
+    except (TrainJobDeleted, StoppedEarly):
         raise
     except BaseException as error:
         waiter.settle()
@@ -203,6 +209,14 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
     waiter.settle()
     outcome = cancel_unwatched_job(cluster, trainjob, options.on_signal)
     raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {outcome}")
+
+
+def stop_failing_job(cluster: Cluster, trainjob: Obj) -> None:
+    """Stop a job whose pods fail again and again. Its step does not resume it: a retry submits the next attempt."""
+    try:
+        supersede(cluster, trainjob, CancelPolicy.suspend, "its pods fail, and would be started again")
+    except ApiError as error:
+        log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
 
 
 def _with_run_deadline(deadlines: Deadlines, seconds: int | None) -> Deadlines:

@@ -142,7 +142,20 @@ def deadlines_of(request: TrainRequest) -> Deadlines:
 
 
 def wait_settings_of(request: TrainRequest) -> WaitSettings:
-    return WaitSettings(request.fail_if_stuck, request.lost_node_timeout_seconds, fail_on_divergence=request.fail_on_divergence)
+    return WaitSettings(
+        request.fail_if_stuck,
+        request.lost_node_timeout_seconds,
+        fail_on_divergence=request.fail_on_divergence,
+        restarts=restarts_of_request(request),
+    )
+
+
+def restarts_of_request(request: TrainRequest) -> int | None:
+    """Return how often pods may be started again within one job; None leaves it to the runtime.
+
+    A function or code that raises does so again: a retry belongs to the orchestrator, which knows how many there are.
+    """
+    return request.restarts or (0 if request.func is not None or request.code else None)
 
 
 def waiter_options_of(request: TrainRequest, *, suspends_at_once: bool) -> WaiterOptions:

@@ -14,7 +14,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.errors import Diverged, TrainJobDeadline, TrainJobDeleted, deadline_error
+from trainwright.jobs.diagnosis.errors import Diverged, TooManyRestarts, TrainJobDeadline, TrainJobDeleted, deadline_error
 from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
 from trainwright.jobs.logs.live_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
 from trainwright.jobs.logs.log_line import LogLine
@@ -89,7 +89,10 @@ def _follow(
 ) -> Obj:
     poll_seconds = publisher.poll_seconds
     while stop is None or not stop.is_set():
-        phase = state.phase = publisher.observe_status(state.trainjob)
+        try:
+            phase = state.phase = publisher.observe_status(state.trainjob)
+        except TooManyRestarts as error:
+            raise failure_of(cluster, state.trainjob, publisher.history, stopped=str(error)) from None
         if phase.is_final:
             publisher.end(state.trainjob)
         if phase is Phase.Succeeded:

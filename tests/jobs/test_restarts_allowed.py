@@ -1,0 +1,104 @@
+"""A program that fails for good is not started again and again: the wait stops its job, and says which rank failed and how."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from trainwright.api import names
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import annotations_of, name_of
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import StepFailed, TrainRequest
+from trainwright.jobs.wait import job_observer
+from trainwright.jobs.wait.job_observer import WaitSettings
+from trainwright.jobs.wait.run import follow_to_end
+from trainwright.jobs.wait.step import restarts_of_request
+
+READY = [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
+
+
+def train() -> None:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def _in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.2)
+
+
+def restarted(times: int, *, code: int = 1) -> dict[str, Any]:
+    """The status of a pod whose container runs again."""
+    ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2100-01-01T00:00:05Z"}}
+    running = {"running": {"startedAt": "2100-01-01T00:00:06Z"}}
+    status = {"name": "node", "image": "i", "imageID": "", "ready": True, "restartCount": times, "state": running}
+    return {"phase": "Running", "containerStatuses": [{**status, "lastState": ended}]}
+
+
+def settings(restarts: int | None) -> WaitSettings:
+    return WaitSettings(poll_seconds=0.05, interval=lambda _phase: 0.1, restarts=restarts)
+
+
+def test_a_failed_rank_ends_the_job_at_once_and_is_named(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    set_status(job, jobsStatus=READY)
+    add_pod(job, 0, **{"phase": "Running"})
+    add_pod(job, 1, **restarted(1))
+    with pytest.raises(StepFailed, match=r"FailedTooOften: pod \S+-node-0-1-\S+ exited 1; nothing is started again") as raised:
+        follow_to_end(cluster, job, settings=settings(0))
+    assert raised.value.report is not None
+    cause = raised.value.report.cause
+    assert cause is not None
+    assert cause.index == 1
+    left = cluster.get(TRAINJOB, name_of(job), "default")
+    assert left["spec"]["suspend"] is True
+    assert names.SUPERSEDED_ANNOTATION in annotations_of(left), "a retry submits the next attempt"
+
+
+@pytest.mark.parametrize("restarts", [None, 1])
+def test_restarts_that_are_allowed_do_not_end_the_job(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, restarts: int | None
+) -> None:
+    set_status(job, jobsStatus=READY)
+    add_pod(job, 1, **restarted(1))
+    looked = threading.Event()
+    ended: list[Any] = []
+    waiting = threading.Thread(
+        target=lambda: ended.append(follow_to_end(cluster, job, settings=settings(restarts), on_event=lambda _: looked.set())),
+        daemon=True,
+    )
+    waiting.start()
+    assert looked.wait(10)
+    waiting.join(1)  # longer than it takes to end the job in the other tests
+    assert waiting.is_alive()
+    set_status(job, "Complete")
+    waiting.join(10)
+    assert [name_of(one) for one in ended] == [name_of(job)]
+
+
+def test_a_job_that_fails_by_itself_is_left_as_it_failed(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    set_status(job, jobsStatus=READY)
+    add_pod(job, 1, **restarted(1))
+    set_status(job, "Failed")
+    with pytest.raises(StepFailed):
+        follow_to_end(cluster, job, settings=settings(0))
+    assert not cluster.get(TRAINJOB, name_of(job), "default")["spec"].get("suspend")
+
+
+@pytest.mark.parametrize(
+    ("fields", "restarts"),
+    [
+        ({"func": train}, 0),
+        ({"code": "/code", "command": ["train.py"]}, 0),
+        ({"func": train, "restarts": 3}, 3),
+        ({"command": ["train"]}, None),
+        ({"command": ["train"], "restarts": "2"}, 2),
+    ],
+)
+def test_functions_and_code_are_not_started_again_by_default(fields: dict[str, Any], restarts: int | None) -> None:
+    assert restarts_of_request(TrainRequest(**fields)) == restarts
