@@ -216,9 +216,9 @@ def test_training_that_diverges_is_stopped_and_the_wait_names_the_figure(
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
+    eventually(lambda: seen)
     for step, loss in enumerate(("1.5", "nan", "nan", "nan"), start=1):
         count = len(seen)
-        eventually(lambda: seen)
         set_status(job, **report(step, loss))
         eventually(lambda known=count: len(seen) > known)
     thread.join(20)
@@ -237,8 +237,8 @@ def test_training_that_ends_with_a_loss_that_is_not_finite_has_diverged(
     for _ in range(2):  # a retry adopts the finished job
         with pytest.raises(Diverged, match="loss is nan since step 9 \\(in its last report\\); it had already ended"):
             run_to_end(cluster, train_request(), Identity("o", "r", "s"), "default", settings=QUICK)
-    with pytest.raises(Diverged):
-        wait_for(cluster, job, settings=QUICK)
+    with pytest.raises(Diverged, match="it had already ended"):
+        follow_to_end(cluster, job, settings=QUICK, on_error=lambda *_: "it keeps running")
 
 
 def test_divergence_is_ignored_where_the_settings_say_so(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 
 from trainwright.api.objects import named
+from trainwright.jobs.logs.history_lines import parse_history
 from trainwright.runtimes import bundled_runtime
+from trainwright.runtimes.report_progress import install
 
 
 def node() -> dict[str, Any]:
@@ -50,3 +53,39 @@ def test_trl_still_passes_the_checkpoint_on_and_knows_our_arguments() -> None:
     words = [*node()["command"], *node()["args"], *SftSettings(cpu=True, steps=1).arguments()]
     used = {word.removeprefix("--") for word in words if word.startswith("--")} - {"config"}
     assert used <= known
+
+
+@pytest.mark.medium
+def test_reports_of_transformers_are_extended_by_steps_and_history(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from transformers import trainer
+    from transformers.integrations.integration_utils import KubeflowCallback
+    from transformers.trainer_callback import PrinterCallback, TrainerControl, TrainerState
+
+    modules: Any = trainer
+    sent: list[dict[str, Any]] = []
+    monkeypatch.setenv("KUBEFLOW_TRAINER_SERVER_URL", "https://nowhere")
+    monkeypatch.setattr(modules, "DEFAULT_CALLBACKS", list(modules.DEFAULT_CALLBACKS))
+    monkeypatch.setattr(KubeflowCallback, "_update_status", lambda _self, metrics=None, **_more: sent.append(dict(metrics)))
+    for extended, name in ((PrinterCallback, "on_log"), (KubeflowCallback, "on_log"), (KubeflowCallback, "on_train_end")):
+        monkeypatch.setattr(extended, name, getattr(extended, name))  # restored after the test
+    install("trl.scripts.sft")
+    callbacks: list[Any] = [KubeflowCallback(), PrinterCallback(), modules.DEFAULT_CALLBACKS[-1]()]
+    state, control = TrainerState(max_steps=20), TrainerControl()
+    for callback in callbacks:
+        callback.on_train_begin(None, state, control)
+    for step, loss in ((10, 1.5), (20, math.nan)):
+        state.global_step, state.epoch = step, step / 20
+        logs: dict[str, float] = {"loss": loss, "epoch": step / 20}
+        state.log_history.append({**logs, "step": step})
+        for callback in callbacks:
+            callback.on_log(None, state, control, logs=dict(logs))
+    for callback in callbacks:
+        callback.on_train_end(None, state, control)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["{'loss': '1.5', 'epoch': '0.5', 'step': 10}", "{'loss': 'nan', 'epoch': '1', 'step': 20}"]
+    assert [entry["step"] for entry in parse_history(lines)] == [10, 20]
+    _, first, _, last = sent
+    assert (first["loss"], first["step"], first["current_step"]) == (1.5, 10, 10)
+    assert (last["step"], last["current_step"], last["loss_not_finite_since"], last["loss_not_finite_reports"]) == (20, 20, 20, 1)

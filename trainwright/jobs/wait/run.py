@@ -26,7 +26,7 @@ from trainwright.jobs.diagnosis.errors import (
 from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending
+from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_by_suspending
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
@@ -200,7 +200,10 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
         raise
     except BaseException as error:
         waiter.settle()
-        outcome = cancel_unwatched_job(cluster, trainjob, options.on_error)
+        if isinstance(error, Diverged) and phase_of(error.trainjob).is_final:
+            outcome = str(CancelOutcome.ended)
+        else:
+            outcome = cancel_unwatched_job(cluster, trainjob, options.on_error)
         if isinstance(error, TrainJobDeadline | Diverged):
             error.add_outcome(outcome)
         raise
