@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from servers.s3_server import BUCKET, S3Server, name_server
 from support.waiting import eventually
 
 from trainwright.checkpoints import verify_export
+from trainwright.evaluation.loss_curve import LEFT, RIGHT, WIDTH
 from trainwright.quickstart.locks import lock
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
@@ -56,6 +58,28 @@ def test_it_ends_with_losses_samples_durations_and_places(finished: str, runs: P
     assert "<svg" in summary.with_name("loss-curve.html").read_text("utf-8")
     (shown,) = (runs / "first/pipeline").rglob("evaluate/summary")
     assert shown.read_bytes() == summary.read_bytes()
+
+
+@pytest.mark.usefixtures("finished")
+def test_loss_curve_of_the_training_has_every_logged_step(runs: Path) -> None:
+    (curve,) = (runs / "first/pipeline").rglob("train/loss_curve")
+    text = curve.read_text("utf-8")
+    found = re.search(r'polyline points="([^"]*)"', text)
+    assert found is not None
+    at = [float(point.partition(",")[0]) for point in found[1].split()]
+    assert at == pytest.approx([LEFT + step / 20 * (WIDTH - RIGHT - LEFT) for step in range(2, 21, 2)], abs=0.1)
+    assert ">training step<" in text
+
+
+def test_training_that_diverges_is_not_exported(runs: Path) -> None:
+    exports = runs / "exports"
+    status, output = run(
+        command(runs, "--name", "diverged", "--export", exports.as_uri(), learning_rate=1e30, method="full", logging_steps=1),
+        runs / "diverged.log",
+    )
+    assert status != 0
+    assert re.search(r"diverged: (loss|grad_norm) is (nan|inf) since step \d+", output), output
+    assert not list(exports.rglob("manifest.json"))
 
 
 @pytest.mark.usefixtures("s3")
