@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from factories import trainjob
 
-from trainwright.checkpoints.errors import NoCheckpoint
+from trainwright.checkpoints.errors import DivergedCheckpoint, NoCheckpoint
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.steps.export_beside import export_beside
 from trainwright.steps.workspace_steps import HereSteps
@@ -66,7 +66,15 @@ def test_a_job_that_is_gone_has_ended(cluster: EmbeddedCluster) -> None:
     assert exporting(cluster, lambda step, _arguments: {"did": step}) == {"did": "export-checkpoint"}
 
 
-def test_no_checkpoint_yet_is_no_error_beside_the_training_but_one_at_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [NoCheckpoint("none yet"), DivergedCheckpoint("loss is nan")])
+def test_checkpoint_that_cannot_be_exported_is_an_error_only_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    if isinstance(error, DivergedCheckpoint):
+        monkeypatch.setattr("trainwright.steps.workspace_steps.export_run_checkpoint", refuse)
     arguments = {
         "export_uri": f"file://{tmp_path}/exports",
         "trainjob": "",
@@ -77,5 +85,5 @@ def test_no_checkpoint_yet_is_no_error_beside_the_training_but_one_at_its_end(tm
         "run": {"run_id": "r", "map_index": -1},
     }
     assert HereSteps(tmp_path)("export-beside", {**arguments, "look": 1}) == {}
-    with pytest.raises(NoCheckpoint):
+    with pytest.raises(type(error)):
         HereSteps(tmp_path)("export-checkpoint", arguments)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.checkpoints import ExportOptions, Metric
-from trainwright.checkpoints.errors import NoCheckpoint
+from trainwright.checkpoints.errors import DivergedCheckpoint, NoCheckpoint
 from trainwright.initializers import DatasetOptions
 from trainwright.steps import evaluation_files
 from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
@@ -67,10 +67,13 @@ def _export_checkpoint(workspace: Path, given: Arguments) -> dict[str, Any]:
 
 
 def _export_beside(workspace: Path, given: Arguments) -> dict[str, Any]:
-    """Empty as long as there is no complete checkpoint; `look` only tells one look from the next."""
+    """Empty as long as there is no complete checkpoint, or only one that has diverged; `look` only tells one look from the next."""
     try:
         return _export_checkpoint(workspace, given)
     except NoCheckpoint:
+        return {}
+    except DivergedCheckpoint as error:  # the step that waits for the training judges it, which may recover
+        log.warning("event=checkpoint_not_exported reason=%r", str(error))
         return {}
 
 
