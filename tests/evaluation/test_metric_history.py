@@ -34,7 +34,7 @@ def test_report_repeated_later_adds_nothing() -> None:
     assert history.entries == [{"loss": 2.0, "step": 5}]
 
 
-def test_evaluation_and_end_have_steps_of_their_own() -> None:
+def test_evaluation_and_end_have_their_steps() -> None:
     values = {"loss": "2", "step": "20", "eval_loss": "1", "eval_step": "25", "train_runtime": "9", "current_step": "29"}
     assert reported(values).entries == [
         {"loss": 2.0, "step": 20},
