@@ -40,9 +40,8 @@ def check_rendered(func: Any, arguments: Any, templated: frozenset[str]) -> None
         return
     for name in ambiguous_arguments(function, arguments):
         if name in templated:
-            text = str(arguments[name])[:80]
             raise ValueError(
-                f"func_args.{name}: the template rendered to {text!r}, which may be text or another type; annotate the parameter "
+                f"func_args.{name}: the text that the template rendered to may be meant as another type; annotate the parameter "
                 f"in {function.name}()"
             )
 

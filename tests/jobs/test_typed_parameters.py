@@ -38,7 +38,7 @@ def test_text_of_another_type_is_refused_with_its_path(value: str, of_type: Any)
 @pytest.mark.parametrize("text", ["false", "4.0", "[1, 2]", "null", "{}"])
 def test_ambiguous_text_for_an_argument_without_annotation_is_refused(text: str) -> None:
     with pytest.raises(
-        ValueError, match=r"func_args.flag: flag=.* may be text or another type; annotate the parameter in fit\(\)"
+        ValueError, match=r"func_args.flag: the text for 'flag' may be meant as another type; annotate .* in fit\(\)"
     ):
         typed_parameters({"func": "def fit(flag): ...", "func_args": {"flag": text}})
     for source, value in (

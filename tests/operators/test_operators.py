@@ -243,7 +243,7 @@ def test_rendered_and_pulled_arguments_are_converted_by_annotations() -> None:
     assert repr(task.request().func_args) == "{'steps': 4, 'rate': 1.0, 'flag': False, 'note': 'abc'}"
     task.op_kwargs = {"note": "False"}
     with pytest.raises(
-        ValueError, match=r"func_args.note: the template rendered to 'False', .* annotate the parameter in fit\(\)"
+        ValueError, match=r"func_args.note: the text that the template rendered to may .* annotate the parameter in fit\(\)"
     ):
         task.request()
     task.op_args, task.op_kwargs = [{1, 2}], {}
@@ -268,7 +268,7 @@ def test_arguments_of_the_operators_function_are_checked_when_the_dag_is_parsed(
         trainwright.operators.TrainJobOperator(task_id="train", func=fit, func_args=templated)
     task = trainwright.operators.TrainJobOperator(task_id="train", func=fit, func_args={"steps": 1, "note": "{{ x }}"})
     task.func_args = {"steps": "1", "note": "4.0"}
-    with pytest.raises(ValueError, match=r"note: the template rendered to '4.0'"):
+    with pytest.raises(ValueError, match=r"note: the text that the template rendered to may"):
         task.request()
 
 

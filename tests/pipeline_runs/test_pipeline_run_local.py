@@ -99,6 +99,28 @@ def test_variables_of_a_training_task_reach_its_step_as_task_config(run: Run, tm
     assert "warning: show: HF_TOKEN of the Secret hub: set in the training, but not in the step" in result.stderr
 
 
+def test_condition_on_a_named_output_runs_its_branch(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "conditions.py").write_text(
+        "from typing import NamedTuple\nfrom kfp import dsl\n"
+        "@dsl.component(base_image='python:3.11', install_kfp_package=False)\n"
+        "def fit() -> NamedTuple('Figures', [('loss', float), ('steps', int)]):\n    return 0.25, 3\n"
+        "@dsl.component(base_image='python:3.11', install_kfp_package=False)\n"
+        "def say(text: str):\n    print('said ' + text)\n"
+        "@dsl.pipeline(name='conditions')\ndef conditions():\n"
+        "    fitted = fit()\n"
+        "    with dsl.If(fitted.outputs['loss'] < 0.5):\n"
+        "        with dsl.If(fitted.outputs['steps'] == 3):\n"
+        "            say(text='inner')\n"
+        "    with dsl.Else():\n"
+        "        say(text='other')\n",
+        "utf-8",
+    )
+    result = run("pipeline", "run", "conditions.py", "--local")
+    assert result.exit_code == 0, result.output
+    assert "said inner" in result.output
+    assert "said other" not in result.output
+
+
 def test_a_failed_step_is_a_failed_run(run: Run, tiny_yaml: str) -> None:
     result = run("pipeline", "run", tiny_yaml, "--local", "--param", "a=3", "--param", 'options={"fail": true}', "-o", "json")
     assert result.exit_code == 10

@@ -14,6 +14,7 @@ from packaging.version import Version
 
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing
+from trainwright.pipeline_runs.local_conditions import with_conditions
 from trainwright.pipeline_runs.local_integers import with_integers
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.program_run import run_program
@@ -57,7 +58,7 @@ def run_locally(
     Raises BadPipeline if the local runner cannot run it, KfpMissing, RunTimeout.
     """
     _require_local_runner()
-    local, warnings = with_task_settings(with_integers(runnable_here(pipeline)), values)
+    local, warnings = with_task_settings(with_conditions(with_integers(runnable_here(pipeline))), values)
     for warning in warnings:
         on_line(f"warning: {warning}")
     result = run_program(

@@ -22,6 +22,7 @@ from typing import Any
 from trainwright.api.one_line import one_line
 from trainwright.api.suggest import suggest
 from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.local_conditions import unresolved_conditions
 from trainwright.pipeline_runs.program_run import REQUEST, RESULT
 
 _SHIPPED_PACKAGE = "trainwright.pipelines"
@@ -63,10 +64,13 @@ def _run(text: str, parameters: dict[str, Any], pipeline_root: str) -> dict[str,
     signal.signal(signal.SIGTERM, _ignore)  # for the steps, which get it as well; kfp then ends with the step that it waits for
     pipeline = components.load_component_from_text(text)
     local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=pipeline_root, raise_on_error=True)
-    try:
-        task = pipeline(**parameters)
-    except Exception as error:  # whatever the local runner raises: for a failed step, and for what it does not support
-        return {"state": "FAILED", "message": _text(error)}
+    with unresolved_conditions() as unresolved:
+        try:
+            task = pipeline(**parameters)
+        except Exception as error:  # whatever the local runner raises: for a failed step, and for what it does not support
+            return {"state": "FAILED", "message": _text(error)}
+    if unresolved:
+        return {"state": "FAILED", "message": f"a condition has no value, so its steps did not run: {unresolved[0]}"}
     return {"state": "SUCCEEDED", "outputs": {name: _plain(value) for name, value in task.outputs.items()}}
 
 

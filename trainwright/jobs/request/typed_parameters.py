@@ -121,5 +121,7 @@ def _ambiguous(parameters: Mapping[str, Any]) -> str:
         return ""
     if not names:
         return ""
-    texts = ", ".join(f"{name}={arguments[name]!r}" for name in names)  # type: ignore[index]
-    return f"func_args.{names[0]}: {texts} may be text or another type; annotate the parameter in {function.name}()"  # type: ignore[union-attr]
+    return (
+        f"func_args.{names[0]}: the text for {', '.join(map(repr, names))} may be meant as another type; annotate the parameter "
+        f"in {function.name}()"  # type: ignore[union-attr]
+    )
