@@ -1,8 +1,8 @@
 """Conditions on outputs of tasks, in a run on this machine.
 
-kfp's local runner finds an output in a condition only if its name is `Output`. For any other, and for a value that is null, it takes the
-condition for false, and the run succeeds without the steps in it. Outputs are named here as it finds them, and a condition that it
-cannot evaluate fails the run, as on a server.
+kfp's local runner finds an output in a condition only if its name is `Output`. For any other, and for a value that is null, it takes
+the condition for false, and the run succeeds without the steps in it. Outputs are named here as it finds them, and a condition that
+it cannot evaluate fails the run, as on a server.
 """
 
 from __future__ import annotations
