@@ -75,7 +75,7 @@ class CleanUpOperator(BaseOperator):
 
         policy, left = CancelPolicy(self.on_failure), self._left(context)
         is_everywhere = parse_flag("all_namespaces", self.all_namespaces)
-        if is_everywhere and (left.run or left.labels):
+        if is_everywhere and left.run:
             raise ValueError("all_namespaces: only with older_than_days or abandoned, without run_id")
         if policy is CancelPolicy.keep:
             self.log.info("on_failure=keep: nothing is changed")
@@ -103,7 +103,7 @@ class CleanUpOperator(BaseOperator):
         older_than = timedelta(days=days) if days else None
         if (older_than is not None or abandoned) and not self.run_id:
             return LeftJobs(older_than=older_than, abandoned=abandoned)
-        if not self.run_id:
-            return LeftJobs(labels=run_labels(context))
         identity = task_identity(context, self.run_id)
+        if not self.run_id:  # whatever run its tasks have named, and what programs have submitted in the DAG run's name
+            return LeftJobs(run=str(context["ti"].run_id), owner=identity.owner, labels=run_labels(context))
         return LeftJobs(run=identity.run, owner=identity.owner, older_than=older_than, abandoned=abandoned)

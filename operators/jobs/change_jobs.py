@@ -53,10 +53,9 @@ class ChangeJobsOperator(BaseOperator):
             found = job_named(cluster, self.trainjob, namespace)
             jobs = [found] if found is not None else []
         else:
-            identity, labels, run = task_identity(context, self.run_id), run_labels(context), ""
-            if self.run_id:
-                labels, run = {names.RUN_LABEL: label_value(identity.run)}, f"{identity.run}/"
-            submitter = f"{identity.owner}/{run}"
+            identity, run = task_identity(context, self.run_id), self.run_id or str(context["ti"].run_id)
+            labels = [{names.RUN_LABEL: label_value(run)}, *([] if self.run_id else [run_labels(context)])]
+            submitter = f"{identity.owner}/{run}/" if self.run_id else f"{identity.owner}/"
             jobs = jobs_to_change(cluster, change, labels=labels, submitter=submitter, namespace=namespace)
         if not jobs:
             self.log.warning("%s: there is nothing to %s in %s", self._selected(context), change, namespace)

@@ -9,12 +9,13 @@ from typing import Any
 from trainwright.operators.reporting import stats
 from trainwright.operators.reporting.asset_events import describe_outlets
 from trainwright.operators.reporting.lineage import workspace_uri
-from trainwright.operators.reporting.links import show_checkpoint_link, show_job_links
+from trainwright.operators.reporting.links import show_checkpoint_link, show_job_links, show_job_name
 
 
 def report_submitted(operator: Any, context: Any, submitted: Any) -> None:
-    """Count a submitted or adopted job (`trainwright.jobs.submit.submit_or_adopt.Submitted`), and show its links."""
+    """Count a submitted or adopted job (`trainwright.jobs.submit.submit_or_adopt.Submitted`), and show its name and its links."""
     stats.count("adopted" if submitted.adopted else "submitted")
+    show_job_name(context, submitted.trainjob["metadata"])
     show_job_links(operator, context, submitted.trainjob["metadata"])
     show_checkpoint_link(operator, context, _exports_of_run(operator, context) if operator.export_uri else "")
 

@@ -95,6 +95,15 @@ def show_checkpoint_link(operator: Any, context: Any, uri: str) -> None:
     _show(operator, context, {CheckpointLink: url})
 
 
+def show_job_name(context: Any, metadata: dict[str, Any]) -> None:
+    """Store name and namespace of the TrainJob, so that they are known while the task waits. Logs a failure; it fails no task."""
+    for key, value in (("trainjob", metadata.get("name")), ("namespace", metadata.get("namespace"))):
+        try:
+            context["ti"].xcom_push(key=key, value=str(value or ""))
+        except Exception as error:
+            log.warning("the name of the job could not be stored key=%s error=%s", key, type(error).__name__)
+
+
 def _show(operator: Any, context: Any, urls: dict[type[_StoredLink], str]) -> None:
     shown = vars(operator).setdefault("_shown_links", {})
     for kind, url in urls.items():

@@ -63,6 +63,8 @@ def test_the_links_of_a_deferred_task_are_stored_before_it_waits(
         task.execute(pushing(xcoms))
     metadata, run = the_job(connected)["metadata"], run_folder("d/r").removeprefix("runs/")
     assert xcoms == {
+        "trainjob": metadata["name"],
+        "namespace": "default",
         TrainJobLink().xcom_key: f"https://k.example.com/default/{metadata['name']}?uid={metadata['uid']}",
         LogsLink().xcom_key: f"http://logs/{metadata['name']}",
         CheckpointLink().xcom_key: f"https://console.aws.amazon.com/s3/buckets/bucket?prefix=a%20b%2F{run}/",
@@ -83,12 +85,12 @@ def test_the_links_of_a_task_that_waits_in_the_worker_are_there_while_it_waits(
     def push(key: str, value: Any) -> None:
         seen.append((key, len(jobs(connected))))
         xcoms[key] = value
-        if len(xcoms) == 2:
+        if len(xcoms) == 4:
             set_status(the_job(connected), "Complete")
 
     found["ti"].xcom_push = push
     operator(conn_id="c", deferrable=False).execute(found)
-    assert [key for key, count in seen if count == 1] == [TrainJobLink().xcom_key, LogsLink().xcom_key]
+    assert [key for key, count in seen if count == 1] == ["trainjob", "namespace", TrainJobLink().xcom_key, LogsLink().xcom_key]
 
 
 def test_a_sensor_has_the_links_of_the_job_that_it_waits_for(
@@ -113,7 +115,7 @@ def test_without_templates_or_a_connection_there_are_no_links(
         task = operator(conn_id=conn_id)
         with pytest.raises(TaskDeferred):
             task.execute(pushing(xcoms))
-        assert not xcoms
+        assert set(xcoms) == {"trainjob", "namespace"}
         assert [stored(link, task, {}, monkeypatch) for link in task.operator_extra_links] == ["", "", ""]
 
 

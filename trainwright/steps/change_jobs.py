@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from trainwright.api import names
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
 from trainwright.api.suspension import is_queued
 from trainwright.cluster.protocol import Cluster
@@ -71,14 +71,14 @@ def job_named(cluster: Cluster, name: str, namespace: str) -> LocatedJob | None:
 
 
 def jobs_to_change(
-    cluster: Cluster, change: JobChange, *, labels: Mapping[str, str], submitter: str, namespace: str
+    cluster: Cluster, change: JobChange, *, labels: Iterable[Mapping[str, str]], submitter: str, namespace: str
 ) -> list[LocatedJob]:
-    """Return the jobs with these labels whose `submitter` begins so, as `airflow/DAG/`, and that `change` can apply to.
+    """Return the jobs with any of these sets of labels whose `submitter` begins so, as `airflow/DAG/`, and that `change` can apply to.
 
     That are unfinished jobs to suspend, suspended ones to resume, and all to delete. Raises ApiError.
     """
-    found = labelled_jobs(cluster, labels, namespace)
-    own = [each for each in found if annotations_of(each.trainjob).get(names.OWNER_ANNOTATION, "").startswith(submitter)]
+    found = {uid_of(each.trainjob): each for these in labels for each in labelled_jobs(cluster, these, namespace)}
+    own = [each for each in found.values() if annotations_of(each.trainjob).get(names.OWNER_ANNOTATION, "").startswith(submitter)]
     return [each for each in own if _applies(change, each.trainjob)]
 
 
