@@ -25,6 +25,8 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param beside: TrainJob that is still training, as TrainJobOperator(wait_for_completion=False) returns it: its newest complete
         checkpoint is exported again and again, until it has ended and the last one is exported.
+    :param folder: folder of the training in the workspace, as TrainJobOperator returns it: for a run with several trainings, in
+        runtimes that do not record their TrainJob.
     :param every_seconds: seconds between two exports beside the training.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
@@ -49,6 +51,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         "greater_is_better",
         "trial_index",
         "beside",
+        "folder",
         "every_seconds",
         *WorkspaceOperator.template_fields,
     )
@@ -66,13 +69,14 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         greater_is_better: bool | str = False,
         trial_index: int | str = -1,
         beside: str = "",
+        folder: str = "",
         every_seconds: float | str = 600,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.export_uri, self.trainjob, self.resumable, self.supersede = export_uri, trainjob, resumable, supersede
         self.best_metric, self.greater_is_better, self.trial_index = best_metric, greater_is_better, trial_index
-        self.beside, self.every_seconds = beside, every_seconds
+        self.beside, self.folder, self.every_seconds = beside, folder, every_seconds
 
     @fail_fast()
     def execute(self, context: Any) -> Any:
@@ -84,10 +88,11 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         run = self.run_arguments(context)
         if (trial := int(self.trial_index)) >= 0:
             run["map_index"] = trial
-        self._run_folder = run_folder(run["run_id"], run["map_index"])
+        self._run_folder = self.folder or run_folder(run["run_id"], run["map_index"])
         arguments = {
             "export_uri": self.export_uri,
             "trainjob": self.trainjob or self.beside,
+            "folder": self.folder,
             "resumable": parse_flag("resumable", self.resumable),
             "supersede": parse_flag("supersede", self.supersede),
             "best_metric": self.best_metric,

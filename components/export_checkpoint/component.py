@@ -21,6 +21,7 @@ def export_checkpoint(
     greater_is_better: bool = False,
     trial_index: int = -1,
     by_value: bool = False,
+    folder: str = "",
 ) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int)]):
     """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
@@ -40,6 +41,8 @@ def export_checkpoint(
         trial_index: Number of the trial of a sweep, as pick_trial returns it; -1 outside of sweeps.
         by_value: Whether the artifact `model` is a copy of the exported files, which the launcher uploads once more, not only
             their manifest.
+        folder: Folder of the training in the workspace, its output `folder`: for a run with several trainings, in runtimes that do not
+            record their TrainJob.
 
     Returns:
         uri: URI of the exported checkpoint.
@@ -61,6 +64,7 @@ def export_checkpoint(
             trainjob=trainjob,
             map_index=trial_index,
             owner="kfp",
+            folder=folder,
             options=options,
             write_progress=write_line,
         )

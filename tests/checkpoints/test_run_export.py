@@ -254,7 +254,21 @@ def test_the_only_training_of_a_run_is_found_wherever_it_is(workspace: Path, exp
     train("runs/a/other-0a1b2c3d")
     with pytest.raises(CheckpointError, match=r"has the outputs of several trainings: .*fit-0a1b2c3d.*other-0a1b2c3d"):
         export(workspace, exports)
-    assert export(workspace, exports, "a/other-0a1b2c3d").manifest.step == 5
+    assert export_run(workspace, "runs/a/other-0a1b2c3d", exports, run="a").manifest.step == 5
+
+
+def test_a_training_that_recorded_no_job_is_never_taken_for_another(
+    workspace: Path, exports: str, train: Callable[..., Path]
+) -> None:
+    train("runs/a", weights=b"first")
+    assert export(workspace, exports, trainjob="first").manifest.step == 5
+    train("runs/a/train-2-0a1b2c3d", weights=b"second")
+    for job in ("first", "second"):
+        with pytest.raises(CheckpointError, match=rf"none of which records the TrainJob {job}: .*; set folder"):
+            export(workspace, exports, trainjob=job)
+    chosen = export_run(workspace, "runs/a/train-2-0a1b2c3d", exports, run="a", trainjob="second")
+    assert chosen.manifest.source == "a/second"
+    assert chosen.uri != f"{exports}/a/checkpoint-5"
 
 
 def test_an_export_of_another_dag_is_neither_resumed_from_nor_added_to(

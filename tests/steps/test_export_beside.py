@@ -80,6 +80,7 @@ def test_checkpoint_that_cannot_be_exported_is_an_error_only_at_the_end(
         "trainjob": "",
         "resumable": True,
         "supersede": False,
+        "folder": "",
         "best_metric": "eval_loss",
         "greater_is_better": False,
         "run": {"run_id": "r", "map_index": -1},

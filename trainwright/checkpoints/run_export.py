@@ -61,7 +61,8 @@ def export_run(
 def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
     """Return the folder that a run's training has written to: that of the run, or one of a step below it.
 
-    With `trainjob` it is the one that records the job. Raises CheckpointError if there are several, StorageError.
+    With `trainjob` it is the one that records the job, else the only one. Raises CheckpointError if that leaves several, since another
+    training's checkpoint would be exported; StorageError.
     """
     if "/" in run_folder.removeprefix(f"{RUNS}/"):
         return run_folder
@@ -75,11 +76,12 @@ def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
         by_job = [name for name, output in found.items() if trainjob in [one.name for one in recorded_writers(output) or []]]
         if by_job:
             return by_job[0]
-    if run_folder in found or not found:
+    if not found or (run_folder in found and not trainjob):
         return run_folder
     if len(found) > 1:
+        unknown = f", none of which records the TrainJob {trainjob}" if trainjob else ""
         raise CheckpointError(
-            f"{path} has the outputs of several trainings: {', '.join(map(repr, found))}; name the TrainJob, or its folder"
+            f"{path} has the outputs of several trainings{unknown}: {', '.join(found)}; set folder to that of the training"
         )
     return next(iter(found))
 
@@ -125,7 +127,7 @@ def _check_written_by(output: Path, trainjob: str) -> None:
     writers = recorded_writers(output) if trainjob else None
     if writers is not None and trainjob not in [writer.name for writer in writers]:
         others = ", ".join(dict.fromkeys(writer.name for writer in writers)) or "none"
-        raise CheckpointError(
+        raise NoCheckpoint(
             f"{output} has no checkpoints of the TrainJob {trainjob}; it was written by: {others}. "
             "Specify one of these jobs, or no job"
         )

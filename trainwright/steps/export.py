@@ -21,17 +21,19 @@ def export_run_checkpoint(
     trainjob: str = "",
     map_index: int = -1,
     owner: str = "",
+    folder: str = "",
     options: ExportOptions | None = None,
     write_progress: Callable[[str], object] | None = None,
 ) -> ExportResult:
     """Export the run's newest complete checkpoint to the run's own folder below `export_uri`.
 
-    `owner` is who runs it, as `kfp` or `airflow/DAG`: exports of others are not touched. A line about the progress now and then
-    goes to `write_progress`, by default to the log.
+    `folder` is that of one training of the run, as its step returns it; by default it is found, see `trained_folder`. `owner` is who
+    runs it, as `kfp` or `airflow/DAG`: exports of others are not touched. A line about the progress now and then goes to
+    `write_progress`, by default to the log.
 
     Raises NoCheckpoint, CheckpointError (also if `trainjob` did not write the checkpoint), StorageError.
     """
-    folder = run_folder(run_id, map_index)
+    folder = folder or run_folder(run_id, map_index)
     progress = log_progress("export") if write_progress is None else log_progress("export", write=write_progress)
     exported = export_run(
         workspace, folder, export_uri, run=run_id, trainjob=trainjob, owner=owner, options=options, start_progress=progress

@@ -60,7 +60,8 @@ def _export_checkpoint(workspace: Path, given: Arguments) -> dict[str, Any]:
         supersede=given["supersede"],
         metric=Metric(given["best_metric"], given["greater_is_better"]),
     )
-    exported = export_run_checkpoint(workspace, given["export_uri"], trainjob=given["trainjob"], options=options, **given["run"])
+    which = {"trainjob": given["trainjob"], "folder": given["folder"], **given["run"]}
+    exported = export_run_checkpoint(workspace, given["export_uri"], options=options, **which)
     manifest = exported.manifest
     facts = {"step": manifest.step, "bytes": manifest.size, "metrics": manifest.metrics}
     return {"uri": exported.uri, "digest": exported.digest, **facts}
