@@ -16,6 +16,8 @@ pytest.importorskip("airflow.sdk")
 
 from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import labels_of, name_of, owners_of
+from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.submit import submit_or_adopt as submission
 from trainwright.operators import EvaluateOperator, ExportCheckpointOperator, InitializeDatasetOperator, InitializeModelOperator
 from trainwright.operators.errors import NonRetryableError
@@ -44,7 +46,7 @@ def context(task: str, run: str, **more: Any) -> dict[str, Any]:
 
 def job_names(runs: Runs, run: str) -> list[str]:
     labels = (labels_of(job) for job in runs.cluster.list(TRAINJOB, "default").items)
-    return sorted(found["trainwright.dev/step"] for found in labels if found["trainwright.dev/run"] == run)
+    return sorted(found["trainwright.dev/step"] for found in labels if found["trainwright.dev/run"] == label_value(f"d/{run}"))
 
 
 def test_a_chain_of_tasks_without_the_volume(runs: Runs, tmp_path: Path) -> None:
@@ -55,7 +57,7 @@ def test_a_chain_of_tasks_without_the_volume(runs: Runs, tmp_path: Path) -> None
     assert (dataset["source"], dataset["train_rows"] + dataset["test_rows"]) == (inputs.dataset, 20)
     assert (claim / "datasets" / dataset["digest"].removeprefix("sha256:") / "train.jsonl").is_file()
     model = InitializeModelOperator(task_id="model", model_uri=inputs.model, **common).execute(context("model", "one"))
-    runs.train("remote", "one", inputs, dataset_digest=dataset["digest"], model_digest=model["digest"])
+    runs.train("remote", "d/one", inputs, dataset_digest=dataset["digest"], model_digest=model["digest"])
     where = str(StorageUri.from_path(tmp_path / "exports"))
     exported = ExportCheckpointOperator(task_id="export", export_uri=where, **common).execute(context("export", "one"))
     assert exported["step"] == 5
@@ -71,8 +73,8 @@ def test_a_chain_of_tasks_without_the_volume(runs: Runs, tmp_path: Path) -> None
     evaluated = evaluate.execute(context("evaluate", "one"))
     assert (evaluated["before"]["loss"], evaluated["after"]["loss"], evaluated["loss_curve"]) == (4.0, 1.0, "")
     assert evaluated["evaluation"]["dataset_digest"] == dataset["digest"]
-    assert len(list((claim / "runs/one/evaluation").glob("*/loss-curve.html"))) == 1
-    assert json.loads((claim / "runs/one/run.json").read_text())["ended"]
+    assert len(list((claim / run_folder("d/one") / "evaluation").glob("*/loss-curve.html"))) == 1
+    assert json.loads((claim / run_folder("d/one") / "run.json").read_text())["ended"]
     jobs = job_names(runs, "one")
     assert len(jobs) == 8
     assert prepare.execute(context("data", "one")) == dataset, "a retry takes the result of the job that is there"
@@ -94,7 +96,11 @@ def test_a_result_whose_log_is_gone_is_made_again(runs: Runs) -> None:
     inputs = runs.inputs("again")
     task = InitializeModelOperator(task_id="model", model_uri=inputs.model, workspace="pvc://again")
     first = task.execute(context("model", "again"))
-    (job,) = (one for one in runs.cluster.list(TRAINJOB, "default").items if labels_of(one)["trainwright.dev/run"] == "again")
+    (job,) = (
+        one
+        for one in runs.cluster.list(TRAINJOB, "default").items
+        if labels_of(one)["trainwright.dev/run"] == label_value("d/again")
+    )
     for pod in runs.cluster.list(POD, "default").items:
         if labels_of(pod).get("jobset.sigs.k8s.io/jobset-name") == name_of(job):
             runs.cluster.delete(POD, name_of(pod), "default")

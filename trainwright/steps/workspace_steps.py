@@ -60,7 +60,7 @@ def _export_checkpoint(workspace: Path, given: Arguments) -> dict[str, Any]:
         supersede=given["supersede"],
         metric=Metric(given["best_metric"], given["greater_is_better"]),
     )
-    which = {"trainjob": given["trainjob"], "folder": given["folder"], **given["run"]}
+    which = {"trainjob": given["trainjob"], "folder": given.get("folder", ""), **given["run"]}
     exported = export_run_checkpoint(workspace, given["export_uri"], options=options, **which)
     manifest = exported.manifest
     facts = {"step": manifest.step, "bytes": manifest.size, "metrics": manifest.metrics}

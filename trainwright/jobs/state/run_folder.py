@@ -51,7 +51,7 @@ def export_name(folder: str) -> str:
 
 
 def step_subfolder(step: str) -> str:
-    """Return the name of the folder of a step's own in that of its run; unlike `output` and others that runs have there."""
+    """Return the name of a step's folder in that of its run. It ends in a digest, unlike `output` and others that runs have there."""
     readable = re.sub(r"[^a-z0-9_.-]+", "-", step.lower()).strip("-_.")[:_READABLE].rstrip("-_.") or "step"
     return f"{readable}-{hashlib.sha256(step.encode()).hexdigest()[:8]}"
 
