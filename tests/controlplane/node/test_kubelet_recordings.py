@@ -25,5 +25,8 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.skipif(not CASES, reason="no recordings of a kubelet: TRAINWRIGHT_SHARED names their folder")
 @pytest.mark.parametrize("name", CASES)
-def test_a_pod_does_what_it_did_on_a_kubelet(name: str, observed: Path) -> None:
-    assert name in NOT_HONOURED or differences(name, observed) == ""
+def test_a_pod_does_what_it_did_on_a_kubelet(name: str, observed: Path, tmp_path: Path) -> None:
+    if name in NOT_HONOURED or differences(name, observed) == "":
+        return
+    # Side by side they compete for the processors: a program that ends at once may then be seen to run.
+    assert differences(name, played([name], tmp_path)) == ""
