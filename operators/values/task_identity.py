@@ -62,7 +62,7 @@ def _submitter(context: Any, map_index: int, *, adopts_reruns: bool) -> Submitte
         names.DAG_LABEL: ti.dag_id,
         names.TASK_LABEL: ti.task_id,
         names.AIRFLOW_RUN_LABEL: str(ti.run_id),
-        names.MAP_INDEX_LABEL: str(map_index),
+        names.MAP_INDEX_LABEL: str(map_index) if map_index >= 0 else "",
         names.TRY_NUMBER_LABEL: str(getattr(ti, "try_number", "")),
     }
     return Submitter(

@@ -127,6 +127,10 @@ def test_a_job_of_an_earlier_version_is_taken_as_it_is() -> None:
     assert task_identity(context()).submitter.relation_to({"metadata": {}}) is Relation.unknown
 
 
+def test_a_task_that_is_not_mapped_has_no_label_of_an_index() -> None:
+    assert "trainwright.dev/map_index" not in task_identity(context()).submitter.label_values()
+
+
 def test_jobs_tell_who_they_are() -> None:
     made = task_identity(context(dag_id="fine tuning of everything", task_id="group.train-it", map_index=7))
     assert re.fullmatch(r"fine-tuni-train-it-7-[0-9a-f]{8}", made.name())
