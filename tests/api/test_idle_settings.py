@@ -36,7 +36,9 @@ def runtime_of(*, step: str | None = "trainer", container: str = "node", gpus: i
         ({"step": None}, {}, []),
     ],
 )
-def test_what_takes_no_effect_is_said_and_nothing_else(given: dict[str, Any], trainer: dict[str, Any], said: list[str]) -> None:
+def test_settings_without_effect_are_warned_of_and_no_others(
+    given: dict[str, Any], trainer: dict[str, Any], said: list[str]
+) -> None:
     import re
 
     found = list(idle_settings(with_trainer(**trainer), runtime_of(**given)))

@@ -110,7 +110,7 @@ def test_a_finished_job_is_never_the_result_of_another_request(cluster: Embedded
 
 
 @pytest.mark.parametrize("identity", [Identity("ann", "run", "train"), by(adopts_reruns=True)], ids=["a person", "a named run"])
-def test_who_is_not_known_to_retry_gets_no_job_of_another_request(cluster: EmbeddedCluster, identity: Identity) -> None:
+def test_submitter_not_known_to_retry_gets_no_job_of_another_request(cluster: EmbeddedCluster, identity: Identity) -> None:
     first = submitted(cluster, identity, num_nodes=1)
     later = identity if identity.owner == "ann" else by(run_instance="tuesday", adopts_reruns=True)
     with pytest.raises(TrainJobNameTaken, match=r"created from another request .*; changed: trainer\.numNodes: 1 -> 2"):

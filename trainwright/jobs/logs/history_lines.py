@@ -10,12 +10,13 @@ import base64
 import binascii
 import json
 import logging
-import re
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-_LINE = re.compile(r"trainwright-history (\d{1,4})/(\d{1,4}) ([A-Za-z0-9+/=]*)")
+from trainwright.jobs.logs.numbered_lines import joined_parts, numbered_line
+
+_LINE = numbered_line("trainwright-history")
 _MAX_BYTES = 16 * 1024 * 1024
 """Of the decoded text; a training writes less than a tenth of it."""
 log = logging.getLogger(__name__)
@@ -23,19 +24,10 @@ log = logging.getLogger(__name__)
 
 def parse_history(lines: Iterable[str]) -> tuple[Mapping[str, float], ...]:
     """Return the entries, each with its `step`; none if there are no such lines, or some are missing."""
-    chunks: dict[int, str] = {}
-    count = 0
-    for text in lines:
-        if (match := _LINE.search(text)) is None:
-            continue
-        number, total = int(match[1]), int(match[2])
-        if number == 1 or total != count:
-            chunks, count = {}, total
-        chunks[number] = match[3]
-    if not count or sorted(chunks) != list(range(1, count + 1)):
+    if (packed := joined_parts(_LINE, lines)) is None:
         return ()
     try:
-        content = zlib.decompressobj().decompress(base64.b64decode("".join(chunks[at] for at in sorted(chunks))), _MAX_BYTES)
+        content = zlib.decompressobj().decompress(base64.b64decode(packed), _MAX_BYTES)
         entries = json.loads(content)
     except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
         log.warning("event=history_invalid error=%s", error)

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import logging
-import re
 from collections.abc import Iterable
 from typing import Any
 
 from trainwright.api.finite_json import finite_json
+from trainwright.jobs.logs.numbered_lines import joined_parts, numbered_line
 from trainwright.runtimes.plain_values import UNREPORTABLE
 
-_LINE = re.compile(r"trainwright-result (\d{1,4})/(\d{1,4}) ([A-Za-z0-9+/=]*)")
+_LINE = numbered_line("trainwright-result")
 log = logging.getLogger(__name__)
 
 
@@ -27,22 +26,11 @@ def parse_results(lines: Iterable[str]) -> Any:
     Raises UnreportableResult for the reason that a function reports in place of its result.
     Values that not every reader of JSON accepts, such as NaN, are null, with a warning; one without a key is under `value`.
     """
-    chunks: dict[int, bytes] = {}
-    count = 0
-    for text in lines:
-        if (match := _LINE.search(text)) is None:
-            continue
-        number, total = int(match[1]), int(match[2])
-        if number == 1 or total != count:
-            chunks, count = {}, total
-        try:
-            chunks[number] = base64.b64decode(match[3], validate=True)
-        except binascii.Error:  # not a line of the launcher
-            chunks, count = {}, 0
-    if not count or sorted(chunks) != list(range(1, count + 1)):
+    content = joined_parts(_LINE, lines, lambda text: base64.b64decode(text, validate=True))
+    if content is None:
         return None
     try:
-        value = json.loads(b"".join(chunks[number] for number in sorted(chunks)))
+        value = json.loads(content)
     except (ValueError, RecursionError):
         log.warning("event=results_invalid error=results.json is not JSON")
         return None
