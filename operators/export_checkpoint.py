@@ -25,8 +25,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param beside: TrainJob that is still training, as TrainJobOperator(wait_for_completion=False) returns it: its newest complete
         checkpoint is exported again and again, until it has ended and the last one is exported.
-    :param folder: folder of the training in the workspace, as TrainJobOperator returns it: for a run with several trainings, in
-        runtimes that do not record their TrainJob.
+    :param folder: folder of the training in the workspace, as TrainJobOperator returns it; by default that of `trainjob`.
     :param every_seconds: seconds between two exports beside the training.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.

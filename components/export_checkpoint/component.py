@@ -41,8 +41,7 @@ def export_checkpoint(
         trial_index: Number of the trial of a sweep, as pick_trial returns it; -1 outside of sweeps.
         by_value: Whether the artifact `model` is a copy of the exported files, which the launcher uploads once more, not only
             their manifest.
-        folder: Folder of the training in the workspace, its output `folder`: for a run with several trainings, in runtimes that do not
-            record their TrainJob.
+        folder: Folder of the training in the workspace, its output `folder`. By default that of the TrainJob.
 
     Returns:
         uri: URI of the exported checkpoint.

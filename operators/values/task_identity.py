@@ -10,12 +10,8 @@ from typing import Any
 
 from trainwright.jobs import Identity
 from trainwright.jobs.state.label_values import label_value
-from trainwright.jobs.state.run_folder import step_subfolder
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.operators.values.task_state import TaskId
-
-ALONE = "train"
-"""The task of a run with one training: it has the run's folder."""
 
 
 def default_run(ti: Any) -> str:
@@ -28,10 +24,10 @@ def task_identity(context: Any, run: str = "") -> Identity:
     ti = context["ti"]
     default, map_index = default_run(ti), TaskId.of(context).map_index
     is_named = run not in ("", default)
-    subfolder = "" if is_named or ti.task_id == ALONE else step_subfolder(ti.task_id)
     is_of_default = not is_named or run.startswith(f"{default}/")
     submitter = _submitter(context, map_index, adopts_reruns=not is_of_default)
-    return Identity(f"airflow/{ti.dag_id}", str(run or default), ti.task_id, map_index, subfolder, submitter)
+    own = Identity(f"airflow/{ti.dag_id}", str(run or default), ti.task_id, map_index, submitter=submitter)
+    return own if is_named else own.at(ti.task_id)
 
 
 def run_of_group(context: Any) -> str:

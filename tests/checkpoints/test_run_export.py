@@ -283,3 +283,25 @@ def test_an_export_of_another_dag_is_neither_resumed_from_nor_added_to(
     with pytest.raises(CheckpointError, match="has exports of airflow/one, and this is airflow/other"):
         export(workspace, exports, owner="airflow/other")
     assert export(workspace, exports, owner="airflow/one").manifest.step == 6
+
+
+def test_an_export_by_job_takes_the_folder_of_its_step_although_nothing_records_it(
+    workspace: Path, exports: str, train: Callable[..., Path]
+) -> None:
+    alone, second, silent = (OwnStep(path).identity("a", "train") for path in ("train", "train-2", "fit"))
+    train(alone.folder, weights=b"first")
+    train(second.folder, weights=b"second")
+    (workspace / silent.folder).mkdir()
+    made = [export(workspace, exports, trainjob=job) for job in (alone.name(), second.name(), second.name(attempt=2))]
+    assert [one.uri for one in made] == [f"{exports}/{one.exports}/checkpoint-5" for one in (alone, second, second)]
+    with pytest.raises(NoCheckpoint):
+        export(workspace, exports, trainjob=silent.name())
+
+
+def test_a_training_that_saved_nothing_exports_nothing_of_another(
+    workspace: Path, exports: str, train: Callable[..., Path]
+) -> None:
+    alone, second = (OwnStep(path).identity("a", "train") for path in ("train", "train-2"))
+    train(second.folder)
+    with pytest.raises(NoCheckpoint):
+        export(workspace, exports, trainjob=alone.name())

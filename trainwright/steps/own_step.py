@@ -23,7 +23,6 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, annotations_of, labels_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.run_folder import step_subfolder
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.submission.jobs_client import JobsClient
@@ -38,8 +37,6 @@ _GROUP = re.compile(r"(condition|condition-branches|exit-handler)-\d+")
 _LOCAL_RUN = re.compile(r"(?P<pipeline>.+)-\d{4}(-\d\d){5}-\d+")
 _LOCAL_ITERATION = re.compile(r"(for-loop-\d+)-iteration-(\d+)")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_ALONE = "train"
-"""The step of a pipeline with one training: it has the run's folder."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,8 @@ class OwnStep:
     def identity(self, run_id: str, step: str, map_index: int = -1) -> Identity:
         """Return the identity of this step, which does the work of `step`, in the run."""
         place = [part for part in self.path.split("/") if part and not _GROUP.fullmatch(part)]
-        is_alone = place in ([], [_ALONE]) or map_index >= 0  # trials have folders with their indices
-        subfolder = "" if is_alone else step_subfolder("/".join(place))
-        return Identity("kfp", run_id, self.path or step, map_index, subfolder, self.submitter())
+        own = Identity("kfp", run_id, self.path or step, map_index, submitter=self.submitter())
+        return own.at("/".join(place)) if map_index < 0 else own  # trials have folders with their indices
 
     def submitter(self) -> Submitter:
         """Return what the step's jobs tell about it."""

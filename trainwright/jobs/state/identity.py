@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from trainwright.jobs.state.run_folder import export_name, run_folder
+from trainwright.jobs.state.run_folder import STEP_DIGITS, export_name, run_folder, step_subfolder
 from trainwright.jobs.state.submitter import NOBODY, Submitter
 
 NAME_LIMIT = 33
 """Keeps `NAME-dataset-initializer-0-0-abcde`, the longest pod name of a bundled runtime, within the 63 characters of a DNS label."""
 _SLUG, _SLUG_OF_STEP = 20, 13
+_ALONE = "train"
+"""The place of the only training of a pipeline or DAG run: it has the run's folder."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +28,16 @@ class Identity:
     """Subfolder of the run's folder that only this step writes to; empty for the run's folder itself."""
     submitter: Submitter = field(default=NOBODY, compare=False)
 
+    def at(self, place: str) -> Identity:
+        """Return the same identity of a training at a place in its pipeline or DAG, which decides on its folder.
+
+        One that may not be the only training of the run has a folder below that of the run.
+        """
+        return self if place in ("", _ALONE) else replace(self, subfolder=step_subfolder(place, self.digest()[:STEP_DIGITS]))
+
     def name(self, attempt: int = 1) -> str:
         """Return the TrainJob's name: a DNS label of at most 33 characters, with a numeric suffix from the second attempt on."""
-        base = f"{self._readable()}-{self.digest()[:8]}"
+        base = f"{self._readable()}-{self.digest()[:STEP_DIGITS]}"
         return base if attempt == 1 else f"{base}-{attempt}"
 
     @property

@@ -21,6 +21,9 @@ _DIGITS = 16
 """Length of the digest in a folder name. The 8 digits of `label_value` would collide among about 60,000 runs with the same prefix."""
 _WITH_DIGEST = re.compile(rf".*-[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
 _READABLE = 63 - 1 - _DIGITS
+STEP_DIGITS = 8
+"""Length of a step's digest in the names of its TrainJobs and of its folder."""
+_STEP_DIGEST = re.compile(rf"-([0-9a-f]{{{STEP_DIGITS}}})(?:-\d+)?\Z")
 
 
 def run_folder(run: str, map_index: int = -1) -> str:
@@ -50,10 +53,19 @@ def export_name(folder: str) -> str:
     return f"{readable}-{hashlib.sha256(folder.encode()).hexdigest()[:_DIGITS]}"
 
 
-def step_subfolder(step: str) -> str:
-    """Return the name of a step's folder in that of its run. It ends in a digest, unlike `output` and others that runs have there."""
-    readable = re.sub(r"[^a-z0-9_.-]+", "-", step.lower()).strip("-_.")[:_READABLE].rstrip("-_.") or "step"
-    return f"{readable}-{hashlib.sha256(step.encode()).hexdigest()[:8]}"
+def step_subfolder(place: str, digest: str) -> str:
+    """Return the name of a step's folder in that of its run.
+
+    It ends in the step's digest, as its TrainJobs do (`step_digest`), and unlike `output` and others that runs have there.
+    """
+    readable = re.sub(r"[^a-z0-9_.-]+", "-", place.lower()).strip("-_.")[:_READABLE].rstrip("-_.") or "step"
+    return f"{readable}-{digest}"
+
+
+def step_digest(name: str) -> str:
+    """Return the digest of the step in the name of a TrainJob, or of a step's folder; empty if it has none."""
+    match = _STEP_DIGEST.search(name)
+    return match[1] if match is not None else ""
 
 
 def prepared_folder(kind: Kind, digest: str) -> str:
