@@ -54,7 +54,7 @@ class TrainJobTrigger(BaseTrigger):
 
     The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, failing, diverged, stopped-early, deleted,
     deadline, stuck, error), `message`, the `divergence`, `what` (the exceeded deadline, or the error's class), the `metrics` last
-    reported, what was `observed` of failed pods, `submission_mode`, and `until` as given.
+    reported, what was `observed` of failed pods, what it `started_from`, `submission_mode`, and `until` as given.
     """
 
     lease_retry_seconds = 15.0
@@ -202,8 +202,8 @@ class TrainJobTrigger(BaseTrigger):
                 if progress is not None and progress.phase.is_final:
                     outcome = progress.phase.value.lower()
                     observed = log.observed if outcome == "failed" else {}
-                    facts = {"metrics": dict(progress.metrics), "observed": observed, "seconds": log.seconds}
-                    return {"outcome": outcome, "message": "", **facts}
+                    facts = {"observed": observed, "seconds": log.seconds, "started_from": log.started_from}
+                    return {"outcome": outcome, "message": "", "metrics": dict(progress.metrics), **facts}
                 if self.fail_on_divergence and (diverged := log.divergence):
                     return {"outcome": "diverged", "message": diverged.describe(), "divergence": diverged.as_dict()}
                 if reason := early_stop_reason(waited.trainjob):

@@ -61,6 +61,12 @@ class TriggerLog:
         return self._tracker.divergence.running()
 
     @property
+    def started_from(self) -> str:
+        """What the training was last seen to start from, which its log says; empty if that was not seen."""
+        text: str = self._show.started_from
+        return text
+
+    @property
     def seconds(self) -> dict[str, float]:
         """How long the job was queued, starting and running, as far as this trigger has seen it."""
         return {phase: round(seconds, 3) for phase, seconds in self._show.seconds.items()}

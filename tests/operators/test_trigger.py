@@ -23,6 +23,7 @@ from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, Train
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.run_folder import run_folder
+from trainwright.jobs.state.started_from import ITS_PROGRAM
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.errors import NonRetryableError
@@ -118,7 +119,8 @@ def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status
     connected.delete(TRAINJOB, event["name"], "default")  # as its TTL does while the task waits for a worker
     result = task.execute_complete(context(), event)
     known = {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
-    assert result == {**known, "results": None, "folder": run_folder("d/r")}
+    start = "what is not known: it was deleted since"
+    assert result == {**known, "results": None, "folder": run_folder("d/r"), "started_from": start}
 
 
 def test_a_job_that_is_done_already_is_not_waited_for(connected: EmbeddedCluster, set_status: SetStatus) -> None:
@@ -481,8 +483,9 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
         return payload
 
     assert asyncio.run(to_its_end())["metrics"] == {"loss": "1.5"}
+    start = f"Starts from {ITS_PROGRAM}"
     shown = ["[node-0-0] a", "[node-0-0] {'loss': 1.5}", "Running loss=1.5"]
-    assert said == ["Starting", "Running", *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
+    assert said == ["Starting", "Running", start, *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
 
 
 def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedCluster) -> None:

@@ -24,6 +24,7 @@ from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.pods import step_of
 from trainwright.jobs.state.restarts import RestartCounts, container_restarts, read_restarts
+from trainwright.jobs.state.started_from import started_from
 
 STALLED_SECONDS = 9.0
 """Seconds without progress after which the reason is looked for, so that it is shown within ten."""
@@ -73,6 +74,8 @@ class Observation:
     restarts: RestartCounts | None = None
     reason: str | None = None
     """Why the job waits; empty if it no longer does."""
+    started_from: str = ""
+    """What the training starts from, as far as its pods say it."""
 
 
 _DEFAULTS = WaitSettings()
@@ -154,7 +157,7 @@ class JobObserver:
         restarts = self._count_restarts(trainjob, pods)
         is_pending = any(map(_is_pending, pods))
         is_stopping = not is_pending and any(map(_is_stopping, pods))
-        found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts)
+        found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts, started_from=started_from(pods))
         if phase is Phase.Running:
             self._reason = None
             return replace(found, reason="")
