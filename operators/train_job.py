@@ -232,7 +232,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         begin_links(self)
         check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **{name: getattr(self, name) for name in PLACES})
         check_tracking(self)
-        request, identity = self.request(), task_identity(context, self.run_id)
+        request, identity = self.request(), self._identity(context)
         cluster = self._cluster()
         namespace = self._namespace(cluster, request)
         if not self.durable and int(context["ti"].try_number) > 1:
@@ -344,7 +344,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _submit(self, context: Any, cluster: Any) -> Any:
         from trainwright.jobs import submit_or_adopt
 
-        request, identity = self.request(), task_identity(context, self.run_id)
+        request, identity = self.request(), self._identity(context)
         more = self._submission_arguments(identity)
         submitted = submit_or_adopt(cluster, request, identity, self._namespace(cluster, request), **more)
         report_submitted(self, context, submitted)
@@ -368,6 +368,10 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
         check_rendered(self.func, self.func_args, self._templated_arguments)  # type: ignore[attr-defined]
         return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
+
+    def _identity(self, context: Any) -> Any:
+        """The identity of the task, as its TrainJob notes it."""
+        return task_identity(context, self.run_id, on_cancel=self.on_cancel if self.wait_for_completion else "keep")
 
     def _namespace(self, cluster: Any, request: Any) -> str:
         return self.namespace or request.namespace or str(cluster.default_namespace)
