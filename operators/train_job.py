@@ -290,9 +290,22 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         submitted = self._submit_unless_ended(context, cluster, stop)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
         if phase_of(trainjob) is Phase.Succeeded:
+            self._show_rest_of_log(cluster, trainjob)
             self._judge_end(cluster, trainjob)
             return self._result(context, cluster, trainjob)
         self._defer(context, trainjob, until, submitted.mode)
+
+    def _show_rest_of_log(self, cluster: Any, trainjob: dict[str, Any]) -> None:
+        """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
+        from trainwright.jobs import LogStreamOptions
+        from trainwright.jobs.logs.polled_logs import PolledLogs
+        from trainwright.jobs.logs.shown_log import shown_until
+        from trainwright.jobs.wait.event_printer import format_log_line, is_shown
+
+        request = self.request()
+        if (options := LogStreamOptions.parse(request.logs, request.log_bytes)) is not None and self.log_poll_interval > 0:
+            for line in filter(is_shown, PolledLogs(cluster, trainjob, options, shown_until(trainjob)).drain()):
+                self.log.info("%s", format_log_line(line))
 
     def _submit_unless_ended(self, context: Any, cluster: Any, stop: threading.Event) -> Any:
         """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""

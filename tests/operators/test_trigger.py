@@ -523,6 +523,46 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
     assert said == ["Starting", "Running", start, *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
 
 
+def test_a_triggerer_shows_the_log_from_where_the_one_before_has_ended(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one from its beginning, however long the job has run by then, and the last one to its end."""
+    trigger = deferred(operator(log_poll_interval=0.05)).trigger
+    said: list[str] = []
+    monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
+    job, source = the_job(connected), WithLog(connected, ["a", "b"])
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    add_pod(job, phase="Running")
+    set_status(job, jobsStatus=[{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}])
+
+    async def until_noted() -> None:
+        waiting = asyncio.ensure_future(anext(trigger.run()))
+        noted = names.LOG_SHOWN_ANNOTATION
+        await asyncio.to_thread(lambda: eventually(lambda: noted in the_job(connected)["metadata"]["annotations"]))
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+    asyncio.run(until_noted())
+    source.lines += ["c", "d"]  # while no triggerer runs
+    set_status(job, "Complete")
+    assert event_of(trigger)["outcome"] == "succeeded"
+    assert [line for line in said if line.startswith("[node")] == [f"[node-0-0] {line}" for line in "abcd"]
+
+
+def test_a_job_that_ends_before_its_task_is_deferred_shows_its_log(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deferred(operator())
+    add_pod(the_job(connected), phase="Succeeded")
+    set_status(the_job(connected), "Complete")
+    source = WithLog(connected, ["a", "b"])
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    task, said = operator(), []
+    monkeypatch.setattr(type(task.log), "info", lambda _log, form, *words, **_: said.append(form % words), raising=False)
+    task.execute(context())
+    assert [line for line in said if line.startswith("[node")] == ["[node-0-0] a", "[node-0-0] b"]
+
+
 def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedCluster) -> None:
     trigger = deferred(operator(log_poll_interval=0.6)).trigger
 

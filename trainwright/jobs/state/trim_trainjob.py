@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from trainwright.api.names import AWAITED_BY_ANNOTATION, QUEUE_LABEL, STOPPED_EARLY_ANNOTATION
+from trainwright.api.names import AWAITED_BY_ANNOTATION, LOG_SHOWN_ANNOTATION, QUEUE_LABEL, STOPPED_EARLY_ANNOTATION
 from trainwright.api.objects import Obj
 
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+_ANNOTATIONS = (STOPPED_EARLY_ANNOTATION, AWAITED_BY_ANNOTATION, LOG_SHOWN_ANNOTATION)
 
 
 def trim_trainjob(trainjob: Obj) -> Obj:
@@ -14,7 +15,7 @@ def trim_trainjob(trainjob: Obj) -> Obj:
     if (queue := (trainjob["metadata"].get("labels") or {}).get(QUEUE_LABEL)) is not None:
         metadata["labels"] = {QUEUE_LABEL: queue}
     annotations = trainjob["metadata"].get("annotations") or {}
-    if kept := {key: annotations[key] for key in (STOPPED_EARLY_ANNOTATION, AWAITED_BY_ANNOTATION) if annotations.get(key)}:
+    if kept := {key: annotations[key] for key in _ANNOTATIONS if annotations.get(key)}:
         metadata["annotations"] = kept
     trimmed: Obj = {"metadata": metadata, "spec": {"suspend": True} if (trainjob.get("spec") or {}).get("suspend") else {}}
     if trainjob.get("status"):
