@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from servers.airflow_server import worker_of
@@ -115,7 +117,9 @@ def test_a_runtime_that_does_not_exist_fails_without_retries(scene: Scene, numbe
 
 def test_a_killed_worker_leaves_one_job_running_and_the_retry_adopts_it(scene: Scene, number: int) -> None:
     """Kills the task's process and its supervisor in all ways at the same time, in one run each."""
-    ways = [(who, how) for who in ("task", "worker") for how in (signal.SIGKILL, signal.SIGTERM)]
+    ways = [("task", signal.SIGKILL), ("task", signal.SIGTERM), ("worker", signal.SIGKILL)]
+    if scene.airflow.has_workers_that_heed_signals:
+        ways.append(("worker", signal.SIGTERM))
     runs = [f"{who}-{how.name}-{number}".lower() for who, how in ways]
     jobs = scene.begin_all([(SYNC, run) for run in runs])
     for (who, how), run in zip(ways, runs, strict=True):
@@ -241,6 +245,29 @@ def test_a_run_that_is_deleted_and_triggered_again_under_its_id_trains_again(sce
     scene.airflow.trigger(SYNC, run)
     eventually(lambda: len(scene.jobs(run)) == 2, 90, "a second job")
     scene.finish(SYNC, run, tries=1)
+
+
+@pytest.mark.parametrize("ending", ["ends", "SIGTERM"])
+def test_a_person_who_tests_a_task_beside_a_triggerer(scene: Scene, ending: str, number: int, tmp_path: Path) -> None:
+    """`airflow tasks test` waits for a deferred task by itself, while its task goes through other states than `deferred`."""
+    known = {uid_of(job) for job in scene.all_jobs()}
+    testing = scene.airflow.command("tasks", "test", DEFERRED, "train", output=tmp_path / "test.log")
+    try:
+        (job,) = eventually(lambda: [job for job in scene.all_jobs() if uid_of(job) not in known], 90, "the job")
+        eventually(lambda: "running trigger in line" in (tmp_path / "test.log").read_text("utf-8"), 90, "the task to be deferred")
+        eventually(lambda: scene.runs(job), 60, "the job to run")
+        if ending == "SIGTERM":
+            testing.send_signal(signal.SIGTERM)
+            assert testing.wait(30) != 0
+        else:
+            (scene.go / name_of(job)).touch()
+            assert testing.wait(90) == 0, (tmp_path / "test.log").read_text("utf-8")
+        current = scene.plane.cluster.get(TRAINJOB, name_of(job), "default")
+        assert bool(current["spec"].get("suspend")) is (ending == "SIGTERM")
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(testing.pid, signal.SIGKILL)
+        (scene.go / name_of(job)).touch()
 
 
 def test_limits_of_time_stop_the_job(scene: Scene, number: int) -> None:

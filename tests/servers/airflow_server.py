@@ -16,7 +16,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
-from support.airflow_minors import AirflowMinor
+from support.airflow_minors import NEWEST, AirflowMinor
 from support.ports import free_ports
 from support.waiting import eventually
 
@@ -34,6 +34,7 @@ class AirflowServer:
     home: Path
     environment: dict[str, str] = field(default_factory=dict, repr=False)
     python: Path = Path(sys.executable)
+    version: str = NEWEST
     parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
     """The process of each part, by its name; a second triggerer is `triggerer-2`."""
 
@@ -53,6 +54,17 @@ class AirflowServer:
         process.wait(60)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
+
+    @property
+    def has_workers_that_heed_signals(self) -> bool:
+        """Whether a worker of LocalExecutor ends on SIGTERM: those of Airflow 3.1 and 3.2 go on."""
+        return self.version not in ("3.1", "3.2")
+
+    def command(self, *words: str, output: Path) -> subprocess.Popen[bytes]:
+        """Start a command of Airflow's command line, in a process group of its own, whose output goes to a file."""
+        with open(output, "ab") as file:
+            command = [str(self.python), "-P", "-m", "airflow", *words]
+            return subprocess.Popen(command, env=self.environment, stdout=file, stderr=file, start_new_session=True)
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One request below `/api/v2/`; the answer's JSON. Raises HTTPError.
@@ -157,7 +169,7 @@ def running_airflow(
     }
     migrate = [str(minor.python), "-P", "-m", "airflow", "db", "migrate"]
     subprocess.run(migrate, env=env, check=True, capture_output=True, timeout=120)
-    server = AirflowServer(url, home, env, minor.python)
+    server = AirflowServer(url, home, env, minor.python, minor.version)
     try:
         for part in _PARTS:
             server.start(part)

@@ -58,6 +58,9 @@ class Scene:
     def jobs(self, run: str) -> list[dict[str, Any]]:
         return self.plane.cluster.list(TRAINJOB, label_selector=f"{names.AIRFLOW_RUN_LABEL}={label_value(run)}").items
 
+    def all_jobs(self) -> list[dict[str, Any]]:
+        return self.plane.cluster.list(TRAINJOB).items
+
     def the_job(self, run: str) -> dict[str, Any]:
         (job,) = self.jobs(run)
         return job
