@@ -6,6 +6,7 @@ gone, so nothing here depends on what `execute` has set.
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Collection
 from dataclasses import asdict
@@ -219,6 +220,7 @@ class WaitsForTrainJob(_Operator):
         from trainwright.jobs.wait.step import deadlines_of, restarts_of_request
 
         left, metadata = until - time.time() if until is not None else None, trainjob["metadata"]
+        self.__dict__["_deferred_job"] = trainjob, str(mode)
         self.defer(
             trigger=TrainJobTrigger(
                 conn_id=self.conn_id or None,
@@ -243,6 +245,21 @@ class WaitsForTrainJob(_Operator):
             method_name="execute_complete",
             timeout=timedelta(seconds=max(left, 0) + self.min_defer_seconds + BACKSTOP_SECONDS) if left is not None else None,
         )
+
+    def on_kill(self) -> None:
+        """Stop the job and end the process, if a trigger waits for it in this very process: `airflow tasks test` and `dags test`.
+
+        Airflow calls this when it gets SIGTERM, and would go on waiting. A worker that waits itself has a handler of its own, see
+        `stop_on_signals`.
+        """
+        if (deferred := vars(self).get("_deferred_job")) is None:
+            return
+        from trainwright.jobs.wait.run import cancel_unwatched_job
+
+        trainjob, mode = deferred
+        result = cancel_unwatched_job(self._cluster(mode), trainjob, cancellation.on_error(self.on_cancel))
+        self.log.warning("SIGTERM; TrainJob %s: %s", trainjob["metadata"]["name"], result)
+        raise SystemExit(128 + signal.SIGTERM)
 
     def _cluster(self, mode: str = "") -> Any:
         return TrainwrightHook(self.conn_id, mode or self.submission_mode).get_conn()
