@@ -57,7 +57,7 @@ StartTimeout = Annotated[
     typer.Option(
         "--start-timeout-seconds",
         "--start-timeout",
-        help=f"Maximum time until training starts; time in which an initializer runs does not count. {_SECONDS}",
+        help=f"Maximum time until all pods of the training have started; time of initializers does not count. {_SECONDS}",
         min=0,
         callback=finite_seconds,
     ),

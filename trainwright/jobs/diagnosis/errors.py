@@ -127,7 +127,7 @@ class QueueTimeout(TrainJobDeadline):
 
 
 class StartTimeout(TrainJobDeadline):
-    """Training did not start in time. The message states what the pods were waiting for."""
+    """Not all pods of the training have started in time. The message states what they were waiting for."""
 
 
 class CannotStart(StartTimeout):

@@ -28,6 +28,7 @@ from trainwright.jobs.state.kubernetes_events import events_of, reason_and_messa
 from trainwright.jobs.state.pod_history import PodHistory, SeenPod
 from trainwright.jobs.state.pods import pods_of, step_of
 from trainwright.jobs.state.restarts import Restarts, restarts_of
+from trainwright.jobs.state.started_pods import StartedPods
 from trainwright.jobs.state.usage import NO_USAGE, Usage, usage_of
 
 _MAX_PODS = 4
@@ -284,7 +285,8 @@ class _Report:
 def last_seen(cluster: Cluster, trainjob: Obj) -> tuple[str, WaitingReason | None]:
     """Return why a job makes no progress, as text and as data (None if nothing says so)."""
     try:
-        reason = ReasonFinder(cluster, trainjob).reason(trainjob, pods_of(cluster, trainjob))
+        pods = pods_of(cluster, trainjob)
+        reason = ReasonFinder(cluster, trainjob).reason(trainjob, pods, StartedPods(cluster, trainjob).read(pods))
     except ApiError as error:
         return f"last seen: nothing ({error.message})", None
     return f"last seen: {reason.text if reason else NOTHING_SEEN}", reason

@@ -24,6 +24,7 @@ from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.pods import step_of
 from trainwright.jobs.state.restarts import RestartCounts, container_restarts, read_restarts
+from trainwright.jobs.state.started_pods import GangStart, StartedPods
 
 STALLED_SECONDS = 9.0
 """Seconds without progress after which the reason is looked for, so that it is shown within ten."""
@@ -73,6 +74,8 @@ class Observation:
     restarts: RestartCounts | None = None
     reason: str | None = None
     """Why the job waits; empty if it no longer does."""
+    is_partial: bool = False
+    """Whether the training runs, but a pod of it has never started."""
 
 
 _DEFAULTS = WaitSettings()
@@ -84,6 +87,8 @@ class JobObserver:
     def __init__(self, cluster: Cluster, trainjob: Obj, settings: WaitSettings = _DEFAULTS):
         self._cluster, self._settings = cluster, settings
         self._pods, self._reasons = PodObserver(cluster, trainjob), ReasonFinder(cluster, trainjob)
+        self._started = StartedPods(cluster, trainjob)
+        self._start: GangStart | None = None
         self._status: object = None
         self._changed = self._due = time.monotonic()
         self._has_run = self._is_blind = False
@@ -98,6 +103,11 @@ class JobObserver:
     def history(self) -> PodHistory:
         """What was observed of the pods so far."""
         return self._pods.history
+
+    @property
+    def start(self) -> GangStart | None:
+        """Which pods have started, as far as the last look has shown; None if that is unknown."""
+        return self._start
 
     def seconds_left(self) -> float:
         """Return the seconds until the next look."""
@@ -134,6 +144,8 @@ class JobObserver:
             observation = self._look(trainjob, phase)
         except ApiError as error:
             log.debug("event=job_not_observed name=%s error=%s", name_of(trainjob), error.message)
+            if self._start is not None and not self._start.is_complete:
+                self._start = None  # all may have started since
             return None
         self._has_run = self._has_run or phase is Phase.Running
         self._check(trainjob)
@@ -155,13 +167,25 @@ class JobObserver:
         is_pending = any(map(_is_pending, pods))
         is_stopping = not is_pending and any(map(_is_stopping, pods))
         found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts)
-        if phase is Phase.Running:
-            self._reason = None
-            return replace(found, reason="")
         if phase.is_final:
             return found
+        self._read_start(phase, pods)
+        is_partial = phase is Phase.Running and self._start is not None and not self._start.is_complete
+        if phase is Phase.Running and not is_partial:
+            self._reason = None
+            return replace(found, reason="")
         self._set_reason(self._find_reason(trainjob, phase, pods))
-        return replace(found, reason=self._reason_text())
+        reason = self._reason_text()
+        if is_partial and reason and self._start is not None:
+            reason = f"{self._start.describe()}; {reason}"
+        return replace(found, reason=reason, is_partial=is_partial)
+
+    def _read_start(self, phase: Phase, pods: list[Obj]) -> None:
+        """Find out which pods have started. A job that is queued or suspended has none, and its deadline is another one."""
+        if self._is_blind:
+            self._start = None
+        elif phase not in (Phase.Queued, Phase.Suspended):
+            self._start = self._started.read(pods)
 
     def _list_pods(self) -> list[Obj]:
         if self._is_blind:
@@ -208,7 +232,7 @@ class JobObserver:
         was_stopped = self._has_run and phase in (Phase.Queued, Phase.Suspended)
         if not was_stopped and time.monotonic() < self._changed + STALLED_SECONDS:
             return self._reason if self._reason is not None and self._reason.part not in ("job", "queue") else None
-        return self._reasons.reason(trainjob, pods)
+        return self._reasons.reason(trainjob, pods, self._start)
 
     def _set_reason(self, reason: WaitingReason | None) -> None:
         now = time.monotonic()
