@@ -179,14 +179,17 @@ def test_a_script_under_torchrun_ends_as_it_would(tmp_path: Path, folder: Path, 
 @pytest.mark.parametrize(
     "command",
     [
-        ["python3", "train.py"],
+        ["python3", "-u", "train.py"],
+        ["python3", "-m", "train.py"],
+        ["./train.py"],
+        ["pythonic", "train.py"],
         ["torchrun", "-m", "package"],
         ["torchrun", "--no-python", "x.py"],
         ["torchrun", "--module", "a.py"],
         ["accelerate", "launch", "train.py"],
     ],
 )
-def test_what_torchrun_does_not_run_as_a_script_is_left_as_it_is(tmp_path: Path, command: list[str]) -> None:
+def test_other_commands_than_scripts_are_left_as_they_are(tmp_path: Path, command: list[str]) -> None:
     from trainwright.runtimes.launch import wrap_script
 
     assert wrap_script(command, str(tmp_path)) == command

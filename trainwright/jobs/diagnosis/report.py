@@ -69,6 +69,11 @@ class FailureReport:
         return self.pods[0] if self.pods else None
 
     @property
+    def cannot_run(self) -> bool:
+        """Whether the launcher of a pod has found that the program can never run."""
+        return any(failure.cannot_run for pod in self.pods for failure in (pod, *pod.other_containers))
+
+    @property
     def exceeded_deadline(self) -> bool:
         """Whether the cluster ended the job at an activeDeadlineSeconds."""
         return DEADLINE_EXCEEDED in (self.reason, *(job.reason for job in self.jobs[:1]))
@@ -254,6 +259,7 @@ class _Report:
         if not lines and not (failure.container or failure.is_gone):  # evicted before a container started
             return failure
         told = problem or ("(the log was deleted with its pod)" if pod is None else "(the log is empty)")
+        failure = failure.with_launcher_message(lines)
         return failure.with_log(log_tail(lines, LOG_LINES) or [told], patterns_in(lines))
 
     def _live_lines(self, failure: PodFailure, pod: Obj | None) -> tuple[list[str], str]:

@@ -17,7 +17,7 @@ from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_start
-from trainwright.jobs.diagnosis.pod_failure import pod_failure
+from trainwright.jobs.diagnosis.pod_failure import PodFailure, pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
 from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
@@ -94,7 +94,7 @@ class JobObserver:
         self._has_run = self._is_blind = False
         self._restarts, self._log_restarts = RestartCounts(), 0
         self._shown: set[tuple[str, str]] = set()
-        self._failed: dict[tuple[str, str], str] = {}
+        self._failed: dict[tuple[str, str], PodFailure] = {}
         self._failed_too_often_since = 0.0
         self._reason: WaitingReason | None = None
         self._reason_since = self._reason_repeat = 0.0
@@ -265,7 +265,10 @@ class JobObserver:
             raise cannot_start(f"{name} can never start: {self._reason.text}", self._reason.part)
 
     def _check_restarts(self, trainjob: Obj) -> None:
-        """Raise TooManyRestarts if pods have failed too often, and the job does not fail by itself within a moment."""
+        """Raise TooManyRestarts if pods have failed too often, or can never run, and the job does not fail by itself within a moment.
+
+        Whether a pod can never run counts only where the step says how often pods may fail: the job is its own.
+        """
         allowed = self._settings.restarts
         if allowed is None:
             return
@@ -273,16 +276,20 @@ class JobObserver:
             failure = pod_failure(seen.pod, seen)
             if failure is None or failure.disruption or not failure.is_own_failure or failure.step in names.INITIALIZERS:
                 continue
-            self._failed.setdefault((failure.name, f"{failure.container} {failure.finished}"), failure.describe())
-        if len(self._failed) <= allowed:
+            failure = failure.with_launcher_message(seen.lines_of(failure.container, failure.finished))
+            self._failed.setdefault((failure.name, f"{failure.container} {failure.finished}"), failure)
+        hopeless = next((failure for failure in self._failed.values() if failure.cannot_run), None)
+        if hopeless is None and len(self._failed) <= allowed:
             return
         now = time.monotonic()
         self._failed_too_often_since = self._failed_too_often_since or now
         self._due = min(self._due, self._failed_too_often_since + _CONFIRMED_SECONDS)
         if now >= self._failed_too_often_since + _CONFIRMED_SECONDS:
-            (name, _), text = next(iter(self._failed.items()))
+            first = hopeless or next(iter(self._failed.values()))
             limit = f"restarts allows {allowed}" if allowed else "nothing is started again within a job unless `restarts` says so"
-            raise TooManyRestarts(f"pod {name} {text}; {limit}")
+            raise TooManyRestarts(
+                f"pod {first.name} {first.describe()}; {'to start it again cannot help' if hopeless else limit}"
+            )
 
 
 def _status_of(trainjob: Obj) -> object:
