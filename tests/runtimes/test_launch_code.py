@@ -182,7 +182,7 @@ def test_a_script_under_torchrun_ends_as_it_would(tmp_path: Path, folder: Path, 
         ["python3", "-u", "train.py"],
         ["python3", "-m", "train.py"],
         ["./train.py"],
-        ["pythonic", "train.py"],
+        ["python2.7", "train.py"],
         ["torchrun", "-m", "package"],
         ["torchrun", "--no-python", "x.py"],
         ["torchrun", "--module", "a.py"],
@@ -193,6 +193,18 @@ def test_other_commands_than_scripts_are_left_as_they_are(tmp_path: Path, comman
     from trainwright.runtimes.launch import wrap_script
 
     assert wrap_script(command, str(tmp_path)) == command
+
+
+def test_script_of_another_python_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainwright.runtimes.launch import wrap_script
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "python").symlink_to(sys.executable)
+    assert wrap_script(["python", "train.py", "a"], "/tmp/l") == ["python", "/tmp/l/entry_errors.py", "train.py", "a"]
+    (tmp_path / "python").unlink()
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    (tmp_path / "python").chmod(0o755)
+    assert wrap_script(["python", "train.py", "a"], "/tmp/l") == ["python", "train.py", "a"]
 
 
 @pytest.mark.slow

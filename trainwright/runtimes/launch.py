@@ -15,6 +15,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,7 +53,6 @@ if __name__ == "__main__":
 """
 PLAIN_VALUES = ""  # the source of plain_values.py, which the client that submits the job writes here
 ENTRY_ERRORS = ""  # that of entry_errors.py
-PYTHON = re.compile(r"python(3(\.\d+)?)?")
 WRONG_REQUEST = re.compile(  # in what pip prints, about the request or the image
     r"No matching distribution found|Invalid requirement|have conflicting dependencies|is not a supported wheel on this platform"
     r"|requires a different Python|HTTP error 404 while getting|No module named pip|no such option"
@@ -229,7 +229,7 @@ def wrap_script(command: list[str], folder: str) -> list[str]:
     Both tell the launcher when the script cannot be imported.
     """
     script = next((at for at, argument in enumerate(command) if argument.endswith(".py")), None)
-    if script == 1 and PYTHON.fullmatch(os.path.basename(command[0])):
+    if script == 1 and is_this_python(command[0]):
         return [command[0], os.path.join(folder, "entry_errors.py"), *command[1:]]
     if os.path.basename(command[0]) != "torchrun" or script is None or {"-m", "--module", "--no-python"} & set(command[:script]):
         return command
@@ -237,6 +237,12 @@ def wrap_script(command: list[str], folder: str) -> list[str]:
     with open(path, "w", encoding="utf-8") as file:
         file.write(SCRIPT_RUNNER)
     return [*command[:script], path, *command[script:]]
+
+
+def is_this_python(program: str) -> bool:
+    """Whether a program is the interpreter that runs the launcher: another one may be too old for what wraps a script."""
+    path = shutil.which(program)
+    return path is not None and os.path.realpath(path) == os.path.realpath(sys.executable)
 
 
 def run(command: list[str], folder: str, env: dict[str, str]) -> int:
