@@ -6,9 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from trainwright.operators.values.task_state import TaskId
+from trainwright.operators.values.task_identity import this_process
+from trainwright.operators.values.task_state import GOES_ON, TaskId
 
 log = logging.getLogger(__name__)
+_BEFORE_ANOTHER_WORKER = ("scheduled", "queued", "deferred")
 ANSWER_SECONDS = 3.0
 """How long Airflow is asked what became of the task, before its job is stopped in any case."""
 
@@ -16,11 +18,13 @@ ANSWER_SECONDS = 3.0
 def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable[[Any, Any], str]:
     """Returns a handler for the job when the worker gets SIGTERM. It depends on the state of the task in Airflow.
 
-    * Running, with a retry left: only the worker ends, so the job keeps running and the retry adopts it, if the task is `durable`.
     * Cleared: the job is superseded, and the next try starts a new one. This includes a job with `keep`, because two jobs
       would write to one workspace.
-    * Anything else (marked failed or succeeded, no retry left, state unknown): the job is stopped. Between SIGTERM and SIGKILL
-      there may be ten seconds, so an answer is waited for briefly.
+    * Ended by a user (marked as failed or succeeded): the job is stopped.
+    * Otherwise only the worker ends. With a retry left the job keeps running and the retry adopts it, if the task is `durable`,
+      whether or not Airflow answers: it is only asked for a user's decision. Without one the job is stopped, unless another
+      worker has taken over the task, as after a scheduler was killed. Between SIGTERM and SIGKILL there may be ten seconds, so
+      an answer is waited for briefly.
     """
     ti = context["ti"]
 
@@ -28,14 +32,36 @@ def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable
         from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
 
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
-        if durable and state == "running" and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
-            return "it keeps running, and the retry of this task adopts it"
         if state == "restarting" and on_cancel in (CancelPolicy.suspend, CancelPolicy.keep):
             suspend_job(cluster, trainjob, superseded=True)
             return "it is suspended permanently: the task was cleared, and starts a new one"
+        has_retry = durable and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0)
+        if state is None or state in GOES_ON - {"restarting"}:
+            if has_retry:
+                return "it keeps running, and the retry of this task adopts it"
+            if durable and (state in _BEFORE_ANOTHER_WORKER or _is_taken_over(cluster, trainjob)):
+                return "it keeps running: another worker takes over this task, and adopts it"
+        if state == "" and durable:
+            return "it keeps running: the task is scheduled again, and adopts it"
         return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
 
     return handle
+
+
+def _is_taken_over(cluster: Any, trainjob: Any) -> bool:
+    """Whether another process has adopted the job since: a scheduler that starts anew runs a task again beside its old worker."""
+    from trainwright.api import names
+    from trainwright.api.errors import ApiError
+    from trainwright.api.kinds import TRAINJOB
+
+    metadata = trainjob["metadata"]
+    try:
+        current = cluster.get(TRAINJOB, metadata["name"], metadata["namespace"])
+    except ApiError as error:  # what follows reports it, or finds that the job is gone
+        log.warning("event=waiter_not_read name=%s error=%s", metadata["name"], error.message)
+        return False
+    waiter = (current["metadata"].get("annotations") or {}).get(names.WAITER_ANNOTATION)
+    return waiter not in (None, this_process())
 
 
 def on_error(on_cancel: str) -> Callable[[Any, Any], str]:

@@ -5,11 +5,19 @@ Without a connection the cluster is found as everywhere else: KUBECONFIG, the po
 
 from __future__ import annotations
 
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow.sdk import BaseHook
 
+from trainwright.operators.values.airflow_calls import apart
 from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
+
+_RECENT_SECONDS = 60.0
+_recent: dict[tuple[int, str | None], tuple[float, asyncio.Task[ClusterSettings]]] = {}
+_pool = ThreadPoolExecutor(4, thread_name_prefix="connect")
 
 
 class TrainwrightHook(BaseHook):
@@ -25,10 +33,18 @@ class TrainwrightHook(BaseHook):
         self.conn_id, self.submission_mode = conn_id, submission_mode
 
     def get_conn(self) -> Any:
-        """The cluster, for TrainJobs (`trainwright.submission.JobsClient`). Raises NoCluster, ApiError."""
+        """The cluster, for TrainJobs (`trainwright.submission.JobsClient`). Raises NoCluster, ApiError, and as `settings`."""
+        return self.connect(self.settings())
+
+    async def aget_conn(self) -> Any:
+        """As `get_conn`, on an event loop: the connection is read there, and the cluster is connected to in a thread."""
+        settings = await self.recent_settings()
+        return await asyncio.get_running_loop().run_in_executor(_pool, self.connect, settings)
+
+    def connect(self, settings: ClusterSettings) -> Any:
+        """The cluster with these settings. Raises NoCluster, ApiError."""
         from trainwright.submission import connect_for_jobs
 
-        settings = self.settings()
         return connect_for_jobs(
             settings.kubeconfig or None,
             context=settings.context or None,
@@ -41,8 +57,23 @@ class TrainwrightHook(BaseHook):
         """The settings of the connection. Raises ValueError for a connection of another type, and for unsupported settings."""
         if not self.conn_id:
             return ClusterSettings()
-        connection = self.get_connection(self.conn_id)
-        return settings_of(str(connection.conn_type or ""), dict(connection.extra_dejson or {}), self.conn_id)
+        return self._settings_of(self.get_connection(self.conn_id))
+
+    async def asettings(self) -> ClusterSettings:
+        """As `settings`, on an event loop."""
+        if not self.conn_id:
+            return ClusterSettings()
+        return self._settings_of(await self.aget_connection(self.conn_id))
+
+    async def recent_settings(self) -> ClusterSettings:
+        """As `asettings`, read once a minute for all triggers of a process: one that starts takes a thousand of them."""
+        key, now = (id(asyncio.get_running_loop()), self.conn_id), time.monotonic()
+        if key not in _recent or _recent[key][0] < now or (_recent[key][1].done() and _recent[key][1].exception()):
+            _recent[key] = now + _RECENT_SECONDS, apart(self.asettings())
+        return await asyncio.shield(_recent[key][1])
+
+    def _settings_of(self, connection: Any) -> ClusterSettings:
+        return settings_of(str(connection.conn_type or ""), dict(connection.extra_dejson or {}), str(self.conn_id))
 
     def test_connection(self) -> tuple[bool, str]:
         """Whether TrainJobs can be submitted with the connection, and a sentence about it without credentials. Never raises."""

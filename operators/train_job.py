@@ -233,7 +233,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         begin_links(self)
         check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **{name: getattr(self, name) for name in PLACES})
         check_tracking(self)
-        request, identity = self.request(), task_identity(context, self.run_id)
+        request, identity = self.request(), self._identity(context)
         cluster = self._cluster()
         namespace = self._namespace(cluster, request)
         if not self.durable and int(context["ti"].try_number) > 1:
@@ -291,9 +291,22 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         submitted = self._submit_unless_ended(context, cluster, stop)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
         if phase_of(trainjob) is Phase.Succeeded:
+            self._show_rest_of_log(cluster, trainjob)
             self._judge_end(cluster, trainjob)
             return self._result(context, cluster, trainjob)
         self._defer(context, trainjob, until, submitted.mode)
+
+    def _show_rest_of_log(self, cluster: Any, trainjob: dict[str, Any]) -> None:
+        """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
+        from trainwright.jobs import LogStreamOptions
+        from trainwright.jobs.logs.polled_logs import PolledLogs
+        from trainwright.jobs.logs.shown_log import shown_until
+        from trainwright.jobs.wait.event_printer import format_log_line, is_shown
+
+        request = self.request()
+        if (options := LogStreamOptions.parse(request.logs, request.log_bytes)) is not None and self.log_poll_interval > 0:
+            for line in filter(is_shown, PolledLogs(cluster, trainjob, options, shown_until(trainjob)).drain()):
+                self.log.info("%s", format_log_line(line))
 
     def _submit_unless_ended(self, context: Any, cluster: Any, stop: threading.Event) -> Any:
         """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""
@@ -345,7 +358,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _submit(self, context: Any, cluster: Any) -> Any:
         from trainwright.jobs import submit_or_adopt
 
-        request, identity = self.request(), task_identity(context, self.run_id)
+        request, identity = self.request(), self._identity(context)
         more = self._submission_arguments(identity)
         submitted = submit_or_adopt(cluster, request, identity, self._namespace(cluster, request), **more)
         report_submitted(self, context, submitted)
@@ -369,6 +382,10 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
         check_rendered(self.func, self.func_args, self._templated_arguments)  # type: ignore[attr-defined]
         return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
+
+    def _identity(self, context: Any) -> Any:
+        """The identity of the task, as its TrainJob notes it."""
+        return task_identity(context, self.run_id, on_cancel=self.on_cancel if self.wait_for_completion else "keep")
 
     def _namespace(self, cluster: Any, request: Any) -> str:
         return self.namespace or request.namespace or str(cluster.default_namespace)

@@ -227,6 +227,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         from trainwright.jobs.logs.results import results_of
         from trainwright.jobs.state.progress import progress_of
         from trainwright.jobs.state.run_folder import RUNS
+        from trainwright.jobs.state.started_from import read_started_from
 
         reference, metadata = JobReference.parse(self.trainjob), trainjob["metadata"]
         folder = reference.folder
@@ -235,7 +236,10 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             folder = f"{RUNS}/{name}" if runs else ""
         metrics = dict(progress_of(trainjob).metrics) if metrics is None else metrics
         results = results_of(cluster, trainjob) if reference.has_results is not False else None
-        return self._done(context, StepResult(metadata["name"], metadata["namespace"], metrics, results, folder))
+        result = StepResult(
+            metadata["name"], metadata["namespace"], metrics, results, folder, read_started_from(cluster, trainjob)
+        )
+        return self._done(context, result)
 
     def _has_results(self) -> bool:
         reference = JobReference.parse(self.trainjob)

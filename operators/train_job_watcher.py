@@ -127,7 +127,7 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
         seconds = self.first_backoff_seconds
         while True:
             try:
-                return await asyncio.to_thread(TrainwrightHook(self.conn_id, self.submission_mode).get_conn)
+                return await TrainwrightHook(self.conn_id, self.submission_mode).aget_conn()
             except (ApiError, NoCluster) as error:
                 self.log.warning("cannot watch TrainJobs, trying again: %s", error)
             await asyncio.sleep(seconds * random.uniform(0.5, 1.0))

@@ -10,14 +10,18 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from trainwright.operators.deferral.job_endings import end_with_task
+from trainwright.operators.deferral.left_jobs import begin_waiting, end_waiting
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.task_state import TaskId
+from trainwright.operators.values.airflow_calls import apart
 
 MIN_DEFER_SECONDS = 10.0
 """An event fired sooner after the deferral can arrive before the executor's own report, and Airflow 3.3 then fails the task."""
@@ -26,8 +30,10 @@ LOG_BYTES = 16 * 1024 * 1024
 _CHECK_SECONDS = 30.0
 """Maximum interval between checks that the cluster is reachable. Jittered, so that the checks do not block the event loop at once."""
 _watches: Any = None
-_ending: set[asyncio.Task[None]] = set()
-"""Jobs that are being stopped; the event loop itself keeps only weak references."""
+_END_SECONDS = 25.0
+"""How long a trigger outlives its cancellation, so that what became of its job is in the log of its task: Airflow waits for 30 s."""
+threads = ThreadPoolExecutor(4, thread_name_prefix="trigger")
+"""For what blocks: the default threads of the event loop also write the log of all triggers."""
 
 
 class TrainJobTrigger(BaseTrigger):
@@ -54,7 +60,7 @@ class TrainJobTrigger(BaseTrigger):
 
     The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, failing, diverged, stopped-early, deleted,
     deadline, stuck, error), `message`, the `divergence`, `what` (the exceeded deadline, or the error's class), the `metrics` last
-    reported, what was `observed` of failed pods, `submission_mode`, and `until` as given.
+    reported, what was `observed` of failed pods, what it `started_from`, `submission_mode`, and `until` as given.
     """
 
     lease_retry_seconds = 15.0
@@ -97,6 +103,8 @@ class TrainJobTrigger(BaseTrigger):
         self.fail_if_stuck, self.lost_node_timeout_seconds = fail_if_stuck, lost_node_timeout_seconds
         self.fail_on_divergence = fail_on_divergence
         self.lease_seconds, self.restarts = lease_seconds, restarts
+        self._follower: Any = None
+        self._ending: asyncio.Task[None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         arguments = {
@@ -127,47 +135,43 @@ class TrainJobTrigger(BaseTrigger):
 
         began = time.monotonic()
         try:
-            event = await self._end()
-        except (ApiError, NoCluster) as error:
-            event = {"outcome": "error", "message": str(error)}
-        await asyncio.sleep(max(0.0, self.min_defer_seconds - (time.monotonic() - began)))
+            try:
+                event = await self._end()
+            except (ApiError, NoCluster) as error:
+                event = {"outcome": "error", "message": str(error)}
+            await asyncio.sleep(max(0.0, self.min_defer_seconds - (time.monotonic() - began)))
+        except asyncio.CancelledError as cancelled:
+            if cancelled.args or not hasattr(BaseTrigger, "on_kill"):
+                await self._end_with_task()
+            raise
         payload = {**self._job()["metadata"], "submission_mode": self.submission_mode, "until": self.until, **event}
         yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
 
     async def on_kill(self) -> None:
         """A user has cleared the task, or marked it as failed or as succeeded.
 
-        Airflow also calls this when another triggerer takes over the trigger. The task is still deferred then, and the job keeps
-        running. Airflow repeats its cancellation every second, which cancels this call too but not the task that it starts.
+        Airflow 3.3 also calls this when another triggerer takes over the trigger. It does not call it if its next cancellation, a
+        second later, comes first; Airflow 3.1 and 3.2 never call it. So a cancellation while the trigger runs has the same effect,
+        except for one without a message in Airflow 3.3: the triggerer is shutting down.
         """
-        ending = asyncio.create_task(asyncio.to_thread(self._end_with_task))
-        _ending.add(ending)
-        ending.add_done_callback(_ending.discard)
-        await asyncio.shield(ending)
+        await self._end_with_task()
 
-    def _end_with_task(self) -> None:
-        """Stop the job unless the task is still deferred.
-
-        Raises ApiError, NoCluster, which are logged here because they are lost after a second cancellation.
-        """
-        from trainwright.api.errors import ApiError
-        from trainwright.cluster import NoCluster
-
-        if TaskId(**self.task_key).state() == "deferred":
-            self.log.info("the task is still deferred: TrainJob %s/%s is not changed", self.namespace, self.name)
+    async def _end_with_task(self) -> None:
+        """Stop the job unless the task goes on, in the background. Waits for it, whatever cancellations come, but not for ever."""
+        if not self.task_key or self.on_cancel == "keep":
             return
-        try:
-            result = self._stop()
-        except (ApiError, NoCluster) as error:
-            self.log.error("the task was ended by a user; TrainJob %s/%s was not stopped: %s", self.namespace, self.name, error)
-            raise
-        self.log.info("the task was ended by a user; TrainJob %s/%s: %s", self.namespace, self.name, result)
+        if self._ending is None:
+            self._ending = apart(end_with_task(self))
+        deadline = time.monotonic() + _END_SECONDS
+        while not self._ending.done() and (left := deadline - time.monotonic()) > 0:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.wait({self._ending}, timeout=left)
 
-    def _stop(self) -> str:
-        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-
-        cluster = TrainwrightHook(self.conn_id, self.submission_mode).get_conn()
-        return cancel_owned_job(cluster, self._job(), CancelPolicy(self.on_cancel))
+    async def connected(self) -> Any:
+        """The cluster of the job. Raises NoCluster, ApiError, ValueError, and Airflow's error for an unknown connection."""
+        if self._follower is not None:
+            return self._follower.cluster
+        return await TrainwrightHook(self.conn_id, self.submission_mode).aget_conn()
 
     def _job(self) -> dict[str, Any]:
         """The job as known before its first read: only its identity."""
@@ -177,13 +181,21 @@ class TrainJobTrigger(BaseTrigger):
         """Follow the job until the wait is over; returns the event."""
         from trainwright.api.kinds import TRAINJOB
 
-        seen = _LatestValue()
+        seen, loop = _LatestValue(), asyncio.get_running_loop()
         hook, key = TrainwrightHook(self.conn_id, self.submission_mode), (self.conn_id, self.submission_mode)
-        watches = _shared_watches()
-        follower = await asyncio.to_thread(watches.subscribe, key, hook.get_conn, TRAINJOB, self.namespace, self.name, seen.put)
+        watches, connect = _shared_watches(), partial(hook.connect, await hook.recent_settings())
+        subscribe = partial(watches.subscribe, key, connect, TRAINJOB, self.namespace, self.name, seen.put)
+        subscription = loop.run_in_executor(threads, subscribe)
+        try:
+            self._follower = follower = await asyncio.shield(subscription)
+        except asyncio.CancelledError:
+            subscription.add_done_callback(lambda done: done.exception() or watches.unsubscribe(done.result()))
+            raise
+        begin_waiting(self, follower)
         try:
             return await self._follow(follower, seen)
         finally:
+            end_waiting(self)
             watches.unsubscribe(follower)
 
     async def _follow(self, follower: Any, seen: _LatestValue) -> dict[str, Any]:
@@ -202,8 +214,8 @@ class TrainJobTrigger(BaseTrigger):
                 if progress is not None and progress.phase.is_final:
                     outcome = progress.phase.value.lower()
                     observed = log.observed if outcome == "failed" else {}
-                    facts = {"metrics": dict(progress.metrics), "observed": observed, "seconds": log.seconds}
-                    return {"outcome": outcome, "message": "", **facts}
+                    facts = {"observed": observed, "seconds": log.seconds, "started_from": log.started_from}
+                    return {"outcome": outcome, "message": "", "metrics": dict(progress.metrics), **facts}
                 if self.fail_on_divergence and (diverged := log.divergence):
                     return {"outcome": "diverged", "message": diverged.describe(), "divergence": diverged.as_dict()}
                 if reason := early_stop_reason(waited.trainjob):

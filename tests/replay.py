@@ -190,7 +190,7 @@ def _task_of(module: Any, client: JobsClient) -> Iterator[None]:
     from trainwright.operators.hook import TrainwrightHook
 
     with (
-        mock.patch.object(TrainwrightHook, "get_conn", return_value=client),
+        mock.patch.object(TrainwrightHook, "connect", return_value=client),
         mock.patch.object(module.TrainJobOperator, "log", _PrintedLog()),
     ):
         yield

@@ -7,15 +7,16 @@ less often the more tasks wait.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
 from typing import Any
 
 MAX_POLLS_PER_SECOND = 2.0
 """Of job logs, and of pods, shared by all triggers of a process: with more of them the intervals grow."""
 _SOON = 0.02
+log = logging.getLogger(__name__)
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-log")
 _open_logs = 0
 _open_triggers = 0
@@ -66,6 +67,12 @@ class TriggerLog:
         return self._tracker.divergence.running()
 
     @property
+    def started_from(self) -> str:
+        """What the training was last seen to start from, which its log says; empty if that was not seen."""
+        text: str = self._show.started_from
+        return text
+
+    @property
     def seconds(self) -> dict[str, float]:
         """How long the job was queued, starting and running, as far as this trigger has seen it."""
         return {phase: round(seconds, 3) for phase, seconds in self._show.seconds.items()}
@@ -112,22 +119,38 @@ class TriggerLog:
             self._show(self._tracker.observe_pods(observation))
 
     async def _show_log(self, trainjob: dict[str, Any], phase: Any) -> None:
-        """Poll the log. If the job was already running, another triggerer or try has shown its earlier log."""
+        """Poll the log, from where an earlier triggerer has ended, or from its beginning."""
         from trainwright.jobs import Phase
         from trainwright.jobs.logs.polled_logs import PolledLogs
+        from trainwright.jobs.logs.shown_log import shown_until
 
         if self._poller is None and self._log_options is not None and (phase is Phase.Running or phase.is_final):
-            since = "" if self._due is not None else _time_before(self._trigger.log_poll_interval)
-            self._poller = PolledLogs(self._follower.cluster, trainjob, self._log_options, since)
+            self._poller = PolledLogs(self._follower.cluster, trainjob, self._log_options, shown_until(trainjob))
         if self._due is None:
             self._due = time.monotonic() + self._interval()
         if not (phase.is_final or time.monotonic() >= self._due):
             return
         if self._poller is not None:
             poll = self._poller.drain if phase.is_final else self._poller.poll
-            for line in await asyncio.get_running_loop().run_in_executor(_pool, poll):
+            lines = await asyncio.get_running_loop().run_in_executor(_pool, poll)
+            for line in lines:
                 self._show(self._tracker.observe_line(line))
+            if lines and not phase.is_final:
+                await asyncio.get_running_loop().run_in_executor(
+                    _pool, self._note_shown, trainjob, dict(self._poller.shown_until)
+                )
         self._due = time.monotonic() + self._interval()
+
+    def _note_shown(self, trainjob: dict[str, Any], shown: dict[str, str]) -> None:
+        """Note on the job how far its log has been shown. Without that, the next triggerer shows some lines again."""
+        from trainwright.api.errors import ApiError
+        from trainwright.api.kinds import TRAINJOB
+        from trainwright.jobs.logs.shown_log import shown_patch
+
+        try:
+            self._follower.cluster.patch(TRAINJOB, self._trigger.name, shown_patch(trainjob, shown), self._trigger.namespace)
+        except ApiError as error:
+            log.debug("event=shown_log_not_noted name=%s error=%s", self._trigger.name, error.message)
 
     def _interval(self) -> float:
         return max(float(self._trigger.log_poll_interval), _open_logs / MAX_POLLS_PER_SECOND) * random.uniform(0.8, 1.0)
@@ -137,7 +160,3 @@ def _interval_for(phase: Any) -> float:
     from trainwright.jobs.wait.job_observer import interval_for
 
     return max(interval_for(phase), _open_triggers / MAX_POLLS_PER_SECOND) * random.uniform(0.8, 1.0)
-
-
-def _time_before(seconds: float) -> str:
-    return datetime.fromtimestamp(time.time() - seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

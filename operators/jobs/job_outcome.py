@@ -120,8 +120,14 @@ class WaitsForTrainJob(_Operator):
         """The task's XCom, from a `StepResult`."""
         return result.as_dict()
 
-    def _done(self, context: Any, result: Any) -> Any:
-        """The task's XCom. Its `StepResult` is described in the events of the task's outlets."""
+    def _done(self, context: Any, result: Any, shown_start: str = "") -> Any:
+        """The task's XCom. Its `StepResult` is described in the events of the task's outlets.
+
+        What the training started from is one line of the log, unless `shown_start` is it, or a printer has shown it.
+        """
+        printer = vars(self).get("_printer")
+        if result.started_from not in ("", shown_start, printer.started_from if printer is not None else ""):
+            self.log.info("Started from %s", result.started_from)
         report_result(self, context, result)
         return self.xcom_value(result)
 
@@ -133,8 +139,10 @@ class WaitsForTrainJob(_Operator):
         from trainwright.api.errors import NotFound
         from trainwright.api.kinds import TRAINJOB
         from trainwright.jobs import StepResult
+        from trainwright.jobs.state.started_from import NOT_KNOWN, read_started_from
 
         name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
+        start = shown_start = event.get("started_from") or ""
         if self._has_results() or self._fails_on_divergence() or metrics:
             cluster = self._cluster(event.get("submission_mode") or "")
             try:
@@ -144,11 +152,13 @@ class WaitsForTrainJob(_Operator):
                 self._judge_end(cluster, trainjob, metrics, is_gone=True)
                 if self._has_results():
                     self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
+                start = start or f"{NOT_KNOWN}: it was deleted since"
             else:
                 self._judge_end(cluster, trainjob, metrics)
                 if self._has_results():
                     return self._result(context, cluster, trainjob, metrics)
-        return self._done(context, StepResult(name, namespace, metrics, None, self._folder(context)))
+                start = start or read_started_from(cluster, trainjob)
+        return self._done(context, StepResult(name, namespace, metrics, None, self._folder(context), start), shown_start)
 
     def _judge_end(
         self, cluster: Any, trainjob: dict[str, Any], metrics: dict[str, str] | None = None, *, is_gone: bool = False

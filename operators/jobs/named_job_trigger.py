@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger, threads
 
 WAITING = (
     "queue_timeout_seconds",
@@ -69,15 +68,13 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         path = "trainwright.operators.jobs.named_job_trigger.NamedTrainJobTrigger"
         return path, {**self._given, "conn_id": self.conn_id, **more}
 
-    async def on_kill(self) -> None:
-        """Nothing: the job is not this task's."""
-
     async def _end(self) -> dict[str, Any]:
-        if not await asyncio.to_thread(self._find):
+        cluster = await self.connected()
+        if not await asyncio.get_running_loop().run_in_executor(threads, self._find, cluster):
             return {"outcome": "deleted", "message": missing_job(self.namespace, self.name)}
         return await super()._end()
 
-    def _find(self) -> bool:
+    def _find(self, cluster: Any) -> bool:
         """Read the settings and the job. Returns whether it exists. Raises ApiError, NoCluster."""
         from dataclasses import asdict
 
@@ -90,7 +87,6 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         self.deadlines, self.logs, self.log_bytes = asdict(deadlines_of(options)), options.logs, options.log_bytes
         self.fail_if_stuck, self.lost_node_timeout_seconds = options.fail_if_stuck, options.lost_node_timeout_seconds
         self.fail_on_divergence = options.fail_on_divergence
-        cluster = TrainwrightHook(self.conn_id, self.submission_mode).get_conn()
         self.namespace = self.namespace or cluster.default_namespace
         found = job_named(cluster, self.name, self.namespace)
         if found is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 try:  # Airflow 3.2
     from airflow.sdk import conf
     from airflow.sdk.exceptions import (
@@ -23,6 +25,17 @@ except ImportError:
         TaskDeferred,
     )
 
+
+def get_task_states(**which: Any) -> dict[str, Any]:
+    """The states of task instances: run ids to task ids to states. Raises AirflowRuntimeError, OSError.
+
+    A task has this in its context; a trigger has it only here, like the triggers of the cncf provider.
+    """
+    from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+    return RuntimeTaskInstance.get_task_states(**which)
+
+
 __all__ = [
     "AirflowFailException",
     "AirflowSensorTimeout",
@@ -31,4 +44,5 @@ __all__ = [
     "TaskDeferralTimeout",
     "TaskDeferred",
     "conf",
+    "get_task_states",
 ]

@@ -6,6 +6,10 @@ the DAG's name too.
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
+from dataclasses import replace
 from typing import Any
 
 from trainwright.jobs import Identity
@@ -13,19 +17,31 @@ from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.operators.values.task_state import TaskId
 
+_STARTED = secrets.token_hex(8)
+
+
+def this_process() -> str:
+    """What tells the process of a task from others, also from those that are forked from one."""
+    return f"{_STARTED}-{os.getpid()}"
+
 
 def default_run(ti: Any) -> str:
     """The run of a task whose `run_id` is not set: the DAG and its run, which no other DAG has."""
     return f"{ti.dag_id}/{ti.run_id}"
 
 
-def task_identity(context: Any, run: str = "") -> Identity:
-    """The identity of the task with this context. `run` overrides the default run."""
+def task_identity(context: Any, run: str = "", *, on_cancel: str = "keep") -> Identity:
+    """The identity of the task with this context. `run` overrides the default run.
+
+    `on_cancel` is what becomes of its job if a user ends the task while nobody looks; a job that is kept notes no task.
+    """
     ti = context["ti"]
     default, map_index = default_run(ti), TaskId.of(context).map_index
     is_named = run not in ("", default)
     is_of_default = not is_named or run.startswith(f"{default}/")
     submitter = _submitter(context, map_index, adopts_reruns=not is_of_default)
+    if on_cancel != "keep":
+        submitter = replace(submitter, awaited_by=json.dumps({**TaskId.of(context).as_dict(), "on_cancel": on_cancel}))
     own = Identity(f"airflow/{ti.dag_id}", str(run or default), ti.task_id, map_index, submitter=submitter)
     return own if is_named else own.at(ti.task_id)
 
@@ -66,6 +82,7 @@ def _submitter(context: Any, map_index: int, *, adopts_reruns: bool) -> Submitte
         str(most) if most is not None else "",
         pipeline=ti.dag_id,
         task_instance=str(getattr(ti, "id", "") or ""),
+        waiter=this_process(),
         labels=labels,
         adopts_reruns=adopts_reruns,
     )

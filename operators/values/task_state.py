@@ -8,6 +8,17 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 log = logging.getLogger(__name__)
+GOES_ON = frozenset({"scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"})
+"""States of a task that has not ended: what waits for its job then, or soon, is a try of it, in a worker or in a triggerer."""
+
+ABSENT = "absent"
+"""Its DAG run was deleted, or it is a task of another Airflow."""
+ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
+"""States of a task that has ended, by itself or by a user."""
+
+
+class StateUnknown(Exception):
+    """Airflow did not say what became of a task."""
 
 
 @dataclass(frozen=True)
@@ -28,31 +39,37 @@ class TaskId:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
 
-    def state_within(self, seconds: float) -> str:
-        """As `state`, and empty if there is no answer in so many seconds: the task runner's client retries for much longer."""
+    def state_within(self, seconds: float) -> str | None:
+        """As `state`, and None if there is no answer in so many seconds: the task runner's client retries for much longer."""
         answers: list[str] = []
-        asking = threading.Thread(target=lambda: answers.append(self.state()), name="task-state", daemon=True)
+
+        def ask() -> None:
+            try:
+                answers.append(self.state())
+            except StateUnknown as error:
+                log.warning("%s", error)
+
+        asking = threading.Thread(target=ask, name="task-state", daemon=True)
         asking.start()
         asking.join(seconds)
-        if not answers:
+        if asking.is_alive():
             log.warning("no answer about the state of the task dag=%s task=%s seconds=%s", self.dag_id, self.task_id, seconds)
-        return answers[0] if answers else ""
+        return answers[0] if answers else None
 
     def state(self) -> str:
         """The state of its current try in Airflow's spelling (`running`, `deferred`, `failed`, ...).
 
-        Empty if there is none, or if the request fails.
+        Empty if it has none, as after a clear; ABSENT if Airflow does not know the task. Blocks; a trigger uses
+        `airflow_calls`. Raises StateUnknown.
         """
         from airflow.sdk.exceptions import AirflowRuntimeError
-        from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
+
+        from trainwright.operators.values.airflow_api import get_task_states
 
         try:
-            states = RuntimeTaskInstance.get_task_states(
-                dag_id=self.dag_id, task_ids=[self.task_id], run_ids=[self.run_id], map_index=self.map_index
-            )
+            states = get_task_states(dag_id=self.dag_id, task_ids=[self.task_id], run_ids=[self.run_id], map_index=self.map_index)
         except (AirflowRuntimeError, OSError) as error:
-            log.warning("failed to read the state of the task dag=%s task=%s error=%s", self.dag_id, self.task_id, error)
-            return ""
+            raise StateUnknown(f"failed to read the state of the task {self.dag_id}/{self.task_id}: {error}") from error
         key = self.task_id if self.map_index < 0 else f"{self.task_id}_{self.map_index}"
-        state = (states.get(self.run_id) or {}).get(key)
+        state = (states.get(self.run_id) or {}).get(key, ABSENT)
         return str(getattr(state, "value", state) or "")

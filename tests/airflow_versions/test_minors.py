@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.airflow_minors import OLDER, older_minor
 from support.airflow_with_cluster import runtime_of
 from support.built_wheel import unpacked_wheel
-from support.client_environments import ROOT, Unavailable, client_environment
+from support.client_environments import Unavailable
 from support.example_dags import DAG_IDS
 
 from trainwright.api.conditions import is_finished
@@ -26,8 +26,6 @@ from trainwright.controlplane.plane import ControlPlane
 from trainwright.quickstart.airflow_dag import configure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-MINORS = {"3.1": ("apache-airflow>=3.1,<3.2",), "3.2": ("apache-airflow>=3.2,<3.3", "fastapi<0.130")}
-"""The tested minors besides the newest. Airflow 3.2 itself starts no task with the newest FastAPI."""
 PROGRAM_SECONDS = 240
 DAG = """
 from airflow.sdk import DAG
@@ -73,13 +71,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module", params=MINORS)
-def python(request: pytest.FixtureRequest) -> Path:
-    """Of an environment with that minor, and what the library needs to read the stores of this machine."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    requirements = [*project["dependencies"], *MINORS[request.param]]
+@pytest.fixture(scope="module", params=OLDER)
+def python(request: pytest.FixtureRequest, installed: Path) -> Path:
     try:
-        return client_environment(f"airflow-{request.param.replace('.', '-')}", requirements)
+        return older_minor(request.param, installed).python
     except Unavailable as error:
         pytest.skip(str(error))
 

@@ -142,12 +142,12 @@ def test_the_program_writes_the_configuration_that_trl_reads(
     config = tmp_path / "resume" / "trl.yaml"
     assert run(monkeypatch, workspace, config) == 0
     assert json.loads(config.read_bytes()) == {}
-    assert capsys.readouterr().out == "starting from scratch\n"
+    assert capsys.readouterr().out == "starting from nothing: there is no checkpoint of this run\n"
     assert "runpy.run_module" in (config.parent / "launcher.py").read_text("utf-8")
     newest = write_checkpoint(5)
     assert run(monkeypatch, workspace, config) == 0
     assert json.loads(config.read_bytes()) == {"resume_from_checkpoint": str(newest)}
-    assert capsys.readouterr().out == f"resuming from {newest}\n"
+    assert capsys.readouterr().out == "resuming from checkpoint-5 of its own run\n"
 
 
 def test_the_program_knows_the_leader_by_its_completion_index(

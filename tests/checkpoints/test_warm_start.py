@@ -218,7 +218,7 @@ def test_a_run_with_a_checkpoint_resumes_from_that(
     assert started.instructions is not None
     assert started.instructions["uri"] == uri
     assert "def install" in (started.folder / "load_weights.py").read_text("utf-8")
-    assert capsys.readouterr().out == f"starting from the weights of {uri} (adapter, step 10)\n"
+    assert capsys.readouterr().out == f"starting from the weights of the export {uri} (adapter, step 10)\n"
     own = fresh / "output" / "checkpoint-15"
     shutil.copytree(output / "checkpoint-10", own)
     (own / "trainer_state.json").write_text('{"global_step": 15}')

@@ -1,6 +1,6 @@
 """What may happen to a task and its TrainJob under a real Airflow: the right end, exactly one job an attempt, none left running.
 
-`make airflow-matrix` plays every scene twenty times; TRAINWRIGHT_ROUNDS says how often.
+`make airflow-matrix AIRFLOW=3.1` plays every scene twenty times on that minor; TRAINWRIGHT_ROUNDS says how often.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 from servers.airflow_server import worker_of
+from support.airflow_minors import minor_under_test
 from support.airflow_with_cluster import Scene, running_scene
+from support.client_environments import Unavailable
 from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
@@ -61,7 +63,11 @@ def both(kind: str, name: str, number: int) -> list[tuple[str, str]]:
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     kinds = ("train", "once", "leased", "flaky", "hurried", "queued", "nowhere")
     known = tuple(f"{kind}_{where}" for kind in kinds for where in ("in_worker", "deferred"))
-    with running_scene(tmp_path_factory.mktemp("airflow"), DAGS, (*known, "mapped")) as running:
+    try:
+        minor = minor_under_test(tmp_path_factory.mktemp("wheel"))
+    except Unavailable as error:
+        pytest.skip(str(error))
+    with running_scene(tmp_path_factory.mktemp("airflow"), DAGS, (*known, "mapped"), minor) as running:
         yield running
 
 

@@ -52,6 +52,8 @@ def test_it_ends_with_losses_samples_durations_and_places(finished: str, runs: P
         "evaluate",
         "clean-up",
     }
+    log = (runs / "first/pipeline.log").read_text("utf-8")
+    assert "Starts from nothing: there is no checkpoint of this run" in log
     assert (runs / "first/loss-curve.png").read_bytes().startswith(b"\x89PNG")
     (summary,) = (runs / "first/workspace/runs/first/evaluation").glob("*/summary.md")
     assert "held-out loss" in summary.read_text("utf-8")

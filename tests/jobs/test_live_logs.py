@@ -152,8 +152,15 @@ def test_another_word_is_refused(text: str) -> None:
 
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(tick=st.integers(1, 200), steps=st.lists(st.integers(0, 12), max_size=6), cuts=st.lists(st.integers(-1, 400), max_size=3))
-def test_property_looks_show_every_line_once_whatever_they_have_a_place_for(tick: int, steps: list[int], cuts: list[int]) -> None:
+@given(
+    tick=st.integers(1, 200),
+    steps=st.lists(st.integers(0, 12), max_size=6),
+    cuts=st.lists(st.integers(-1, 400), max_size=3),
+    handovers=st.sets(st.integers(1, 8)),
+)
+def test_property_looks_show_every_line_once_whatever_they_have_a_place_for_and_whoever_looks(
+    tick: int, steps: list[int], cuts: list[int], handovers: set[int]
+) -> None:
     log = Log(*LINES, cuts=tuple(cuts))
     entries, log.entries = log.entries, []
     pod = {
@@ -163,14 +170,18 @@ def test_property_looks_show_every_line_once_whatever_they_have_a_place_for(tick
     }
     source: Any = WithLogs(None, log)  # type: ignore[arg-type]
     source.list = lambda *_, **__: type("L", (), {"items": [pod]})
-    polled = PolledLogs(source, {"metadata": {"name": "x", "namespace": "default"}}, LogStreamOptions(budget=Budget(tick, None)))
+    job, options = {"metadata": {"name": "x", "namespace": "default"}}, LogStreamOptions(budget=Budget(tick, None))
+    polled = PolledLogs(source, job, options)
     seen: list[str] = []
-    for step in (*sorted(steps), *[12] * 40):
+    for number, step in enumerate((*sorted(steps), *[12] * 40)):
+        if number in handovers:
+            polled = PolledLogs(source, job, options, polled.shown_until)
         log.entries = entries[:step]
         lines = [line.text for line in polled.poll()]
         assert sum(len(line) + 1 for line in lines[:-1]) < tick
         seen += lines
-    assert seen == list(LINES)
+    assert list(dict.fromkeys(seen)) == list(LINES)
+    assert len(seen) - len(LINES) <= len(handovers), "only the lines of one moment are shown again, by another who looks"
 
 
 def test_looks_end_with_the_last_lines_where_there_was_too_much(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:

@@ -14,5 +14,5 @@ def connected(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Embe
     from trainwright.operators.hook import TrainwrightHook
 
     monkeypatch.setattr(cluster, "default_namespace", "default", raising=False)
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: cluster)
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: cluster)
     return cluster

@@ -229,7 +229,7 @@ def test_a_job_that_was_submitted_in_the_other_mode_is_found(cluster: EmbeddedCl
     choice = Choice(Mode.trainjob, "test", served=frozenset({TRAINJOB.plural}))
     client = JobsClient.in_mode(cluster, choice)
     jobsets = client.other_mode()
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: client)
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: client)
     name = name_of(submit_or_adopt(jobsets, REQUEST, identity_of(), "default").trainjob)
     assert cluster.list(TRAINJOB, "default").items == []
 

@@ -39,11 +39,11 @@ def asked(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> list[str
     """The modes that connections are asked for; without one auto chooses TrainJobs."""
     modes: list[str] = []
 
-    def get_conn(hook: TrainwrightHook) -> Any:
+    def connect(hook: TrainwrightHook, _settings: Any) -> Any:
         modes.append(hook.submission_mode)
         return cluster if hook.submission_mode != "jobset" and len(modes) > 1 else JobSetCluster(cluster)
 
-    monkeypatch.setattr(TrainwrightHook, "get_conn", get_conn)
+    monkeypatch.setattr(TrainwrightHook, "connect", connect)
     monkeypatch.setattr(cluster, "default_namespace", "default", raising=False)
     return modes
 

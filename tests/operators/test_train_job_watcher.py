@@ -260,7 +260,7 @@ def test_a_cluster_that_cannot_be_reached_is_tried_again(
 ) -> None:
     monkeypatch.setattr(TrainJobCompletionTrigger, "first_backoff_seconds", 0.01)
     errors: list[Exception] = [ServiceUnavailable("away"), Forbidden("not yet")]
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: connected if not errors else _raise(errors.pop()))
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: connected if not errors else _raise(errors.pop()))
     job = submit("run")
 
     async def scenario() -> None:

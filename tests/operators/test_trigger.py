@@ -23,11 +23,14 @@ from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, Train
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.run_folder import run_folder
+from trainwright.jobs.state.started_from import ITS_PROGRAM
 from trainwright.jobs.wait import job_observer
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
+from trainwright.operators.deferral import job_endings
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values import task_identity
 from trainwright.operators.values.airflow_api import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
 from trainwright.operators.values.task_state import TaskId
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
@@ -120,7 +123,8 @@ def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status
     connected.delete(TRAINJOB, event["name"], "default")  # as its TTL does while the task waits for a worker
     result = task.execute_complete(context(), event)
     known = {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
-    assert result == {**known, "results": None, "folder": run_folder("d/r")}
+    start = "what is not known: it was deleted since"
+    assert result == {**known, "results": None, "folder": run_folder("d/r"), "started_from": start}
 
 
 def test_a_job_that_is_done_already_is_not_waited_for(connected: EmbeddedCluster, set_status: SetStatus) -> None:
@@ -244,18 +248,31 @@ def test_a_cluster_that_refuses_is_an_error_that_stops_the_job(
     task = operator()
     trigger = deferred(task).trigger
 
-    def refuse(_hook: Any) -> Any:
+    def refuse(_hook: Any, _settings: Any) -> Any:
         raise Forbidden("not you")
 
     with monkeypatch.context() as patched:
-        patched.setattr(TrainwrightHook, "get_conn", refuse)
+        patched.setattr(TrainwrightHook, "connect", refuse)
         event = event_of(trigger)
     assert (event["outcome"], event["message"]) == ("error", "not you")
     with pytest.raises(TrainJobError, match="could not be followed: not you; it is suspended"):
         task.execute_complete(context(), event)
 
 
-@pytest.mark.parametrize(("state", "stopped"), [("deferred", False), ("failed", True), ("queued", True), ("", True)])
+@pytest.mark.parametrize(
+    ("state", "stopped"),
+    [
+        ("deferred", False),
+        ("failed", True),
+        ("success", True),
+        ("", True),
+        ("absent", True),
+        ("scheduled", False),
+        ("queued", False),
+        ("running", False),
+        ("up_for_retry", False),
+    ],
+)
 def test_a_users_kill_stops_the_job_and_another_triggerer_does_not(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, state: str, stopped: bool
 ) -> None:
@@ -279,10 +296,11 @@ def test_repeated_cancellations_do_not_keep_the_job_running(connected: EmbeddedC
     async def cancel_twice() -> None:
         killing = asyncio.create_task(trigger.on_kill())
         await asyncio.to_thread(asked.wait, 60)
-        killing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await killing
+        for _ in range(3):
+            killing.cancel()
+            await asyncio.sleep(0)
         cancelled.set()
+        await killing
 
     asyncio.run(cancel_twice())
     assert the_job(connected)["spec"]["suspend"] is True
@@ -297,20 +315,18 @@ def test_a_job_that_cannot_be_stopped_is_logged_after_a_second_cancellation(
     monkeypatch.setattr(type(trigger), "log", log)
     in_state(monkeypatch, "failed")
 
-    def refuse(_hook: TrainwrightHook) -> None:
+    def refuse(_hook: TrainwrightHook, _settings: Any) -> None:
         raise NoCluster("the kubeconfig is gone")
 
-    monkeypatch.setattr(TrainwrightHook, "get_conn", refuse)
+    monkeypatch.setattr(TrainwrightHook, "connect", refuse)
 
     async def cancel_at_once() -> None:
         killing = asyncio.create_task(trigger.on_kill())
         await asyncio.sleep(0)
         killing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await killing
-        while not lines:
-            await asyncio.sleep(0.01)
+        await killing
 
+    monkeypatch.setattr(job_endings, "STOP_SECONDS", 0.0)
     asyncio.run(asyncio.wait_for(cancel_at_once(), 60))
     assert lines == [f"the task was ended by a user; TrainJob default/{trigger.name} was not stopped: the kubeconfig is gone"]
 
@@ -366,7 +382,12 @@ def test_a_broken_trigger_of_a_job_that_is_gone_is_airflows_error(connected: Emb
         ("running", 3, True, False),  # no retry left
         ("restarting", 1, True, True),  # cleared while it ran
         ("failed", 1, True, False),
-        ("", 1, True, False),
+        ("success", 1, True, False),
+        ("absent", 1, True, False),  # its DAG run was deleted
+        ("", 3, False, False),  # a scheduler that starts anew runs the same try again
+        ("scheduled", 3, False, False),
+        ("queued", 3, False, False),
+        ("deferred", 3, False, False),
     ],
 )
 def test_what_a_signal_does_to_the_job_depends_on_what_airflow_says(
@@ -386,16 +407,32 @@ def test_what_a_signal_does_to_the_job_depends_on_what_airflow_says(
     assert words
 
 
-def test_a_job_is_stopped_if_airflow_does_not_say_in_time_what_became_of_its_task(
-    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("try_number", "suspended"), [(2, False), (3, True)])
+def test_a_job_is_stopped_without_an_answer_only_if_no_retry_is_left(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, try_number: int, suspended: bool
 ) -> None:
     deferred(operator())
     asked = threading.Event()
     monkeypatch.setattr(TaskId, "state", lambda _task: str(asked.wait(60)))
     monkeypatch.setattr(cancellation, "ANSWER_SECONDS", 0.05)
-    cancellation.on_signal(context(try_number=1), "suspend")(connected, the_job(connected))
+    cancellation.on_signal(context(try_number=try_number), "suspend")(connected, the_job(connected))
     asked.set()
-    assert the_job(connected)["spec"]["suspend"] is True
+    assert bool(the_job(connected)["spec"].get("suspend")) is suspended
+
+
+def test_a_worker_whose_task_another_one_has_taken_over_leaves_the_job_alone(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the scheduler was killed: the next one runs the same try again, beside the old worker, which then gets a signal."""
+    deferred(operator())
+    old, process = cancellation.on_signal(context(try_number=3), "suspend"), cancellation.this_process()
+    in_state(monkeypatch, "running")
+    monkeypatch.setattr(task_identity, "this_process", lambda: "another")
+    deferred(operator(), try_number=3)
+    assert cancellation.this_process() == process
+    old(connected, the_job(connected))
+    assert not the_job(connected)["spec"].get("suspend")
+    monkeypatch.undo()
 
 
 def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
@@ -492,7 +529,7 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
     said: list[str] = []
     monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
     job, source = the_job(connected), WithLog(connected, ["a", "{'loss': 1.5}"])
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: source)
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
 
     async def to_its_end() -> dict[str, Any]:
         waiting = asyncio.ensure_future(anext(trigger.run()))
@@ -506,8 +543,49 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
         return payload
 
     assert asyncio.run(to_its_end())["metrics"] == {"loss": "1.5"}
+    start = f"Starts from {ITS_PROGRAM}"
     shown = ["[node-0-0] a", "[node-0-0] {'loss': 1.5}", "Running loss=1.5"]
-    assert said == ["Starting", "Running", *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
+    assert said == ["Starting", "Running", start, *shown, "Succeeded loss=1.5", "[node-0-0] the end"]
+
+
+def test_a_triggerer_shows_the_log_from_where_the_one_before_has_ended(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one from its beginning, however long the job has run by then, and the last one to its end."""
+    trigger = deferred(operator(log_poll_interval=0.05)).trigger
+    said: list[str] = []
+    monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
+    job, source = the_job(connected), WithLog(connected, ["a", "b"])
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    add_pod(job, phase="Running")
+    set_status(job, jobsStatus=[{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}])
+
+    async def until_noted() -> None:
+        waiting = asyncio.ensure_future(anext(trigger.run()))
+        noted = names.LOG_SHOWN_ANNOTATION
+        await asyncio.to_thread(lambda: eventually(lambda: noted in the_job(connected)["metadata"]["annotations"]))
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+    asyncio.run(until_noted())
+    source.lines += ["c", "d"]  # while no triggerer runs
+    set_status(job, "Complete")
+    assert event_of(trigger)["outcome"] == "succeeded"
+    assert [line for line in said if line.startswith("[node")] == [f"[node-0-0] {line}" for line in "abcd"]
+
+
+def test_a_job_that_ends_before_its_task_is_deferred_shows_its_log(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deferred(operator())
+    add_pod(the_job(connected), phase="Succeeded")
+    set_status(the_job(connected), "Complete")
+    source = WithLog(connected, ["a", "b"])
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    task, said = operator(), []
+    monkeypatch.setattr(type(task.log), "info", lambda _log, form, *words, **_: said.append(form % words), raising=False)
+    task.execute(context())
+    assert [line for line in said if line.startswith("[node")] == ["[node-0-0] a", "[node-0-0] b"]
 
 
 def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedCluster) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
 
+from support.airflow_minors import AirflowMinor
 from support.ports import free_ports
 from support.waiting import eventually
 
@@ -32,12 +33,13 @@ class AirflowServer:
     url: str
     home: Path
     environment: dict[str, str] = field(default_factory=dict, repr=False)
+    python: Path = Path(sys.executable)
     parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
     """The process of each part, by its name; a second triggerer is `triggerer-2`."""
 
     def start(self, part: str) -> None:
         """Start a part, which leads a process group of its own."""
-        command = [sys.executable, "-m", "airflow", next(name for name in _PARTS if part.startswith(name))]
+        command = [str(self.python), "-P", "-m", "airflow", next(name for name in _PARTS if part.startswith(name))]
         with open(self.home / f"{part}.log", "ab") as output:
             self.parts[part] = subprocess.Popen(
                 command, env=self.environment, stdout=output, stderr=output, start_new_session=True
@@ -124,8 +126,11 @@ def worker_of(pid: int) -> int:
 
 
 @contextmanager
-def running_airflow(home: Path, dags: Path, environment: dict[str, str]) -> Iterator[AirflowServer]:
+def running_airflow(
+    home: Path, dags: Path, environment: dict[str, str], minor: AirflowMinor | None = None
+) -> Iterator[AirflowServer]:
     """Migrate, start, wait until all parts are healthy; all their process groups end with the block."""
+    minor = minor or AirflowMinor()
     port, *log_ports = free_ports(3)
     url = f"http://127.0.0.1:{port}"
     env = {
@@ -148,9 +153,11 @@ def running_airflow(home: Path, dags: Path, environment: dict[str, str]) -> Iter
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "12",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
         **environment,
+        **minor.environment,
     }
-    subprocess.run([sys.executable, "-m", "airflow", "db", "migrate"], env=env, check=True, capture_output=True, timeout=120)
-    server = AirflowServer(url, home, env)
+    migrate = [str(minor.python), "-P", "-m", "airflow", "db", "migrate"]
+    subprocess.run(migrate, env=env, check=True, capture_output=True, timeout=120)
+    server = AirflowServer(url, home, env, minor.python)
     try:
         for part in _PARTS:
             server.start(part)

@@ -12,6 +12,7 @@ from factories import replicated_job, runtime
 from servers.airflow_server import AirflowServer, running_airflow
 from servers.api_outage import Outage
 
+from support.airflow_minors import AirflowMinor
 from support.waiting import eventually
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
@@ -139,7 +140,7 @@ def _has_ended(job: dict[str, Any]) -> bool:
 
 
 @contextmanager
-def running_scene(folder: Path, dags: str, known: tuple[str, ...]) -> Iterator[Scene]:
+def running_scene(folder: Path, dags: str, known: tuple[str, ...], minor: AirflowMinor | None = None) -> Iterator[Scene]:
     """Both, with these DAGs, of which `known` are waited for. Connections: `cluster`, and `flaky`, which can have an outage."""
     folder_of_dags, go = folder / "dags", folder / "go"
     folder_of_dags.mkdir()
@@ -160,7 +161,7 @@ def running_scene(folder: Path, dags: str, known: tuple[str, ...]) -> Iterator[S
                 ).decode()
                 for name, path in (("CLUSTER", plane._home.kubeconfig), ("FLAKY", outage.kubeconfig))
             }
-            with running_airflow(folder / "airflow", folder_of_dags, connections) as airflow:
+            with running_airflow(folder / "airflow", folder_of_dags, connections, minor) as airflow:
                 eventually(lambda: all(map(airflow.knows, known)), 60, "the DAGs")
                 yield Scene(plane, airflow, go, outage)
                 (go / "all").touch()

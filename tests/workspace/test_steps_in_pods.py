@@ -36,7 +36,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 @pytest.fixture(autouse=True)
 def connected(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs.cluster, "default_namespace", "default", raising=False)
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: runs.cluster)
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: runs.cluster)
 
 
 def context(task: str, run: str, **more: Any) -> dict[str, Any]:

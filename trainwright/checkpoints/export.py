@@ -23,6 +23,7 @@ from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
 from trainwright.checkpoints.quiet import QuietCheck
+from trainwright.checkpoints.training_start import STARTS_KEY, recorded_starts
 from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload
 from trainwright.jobs.state.divergence import divergence_in
 from trainwright.storage.digests import ProgressCallback, file_digest, no_progress
@@ -87,10 +88,10 @@ def export_checkpoint(
     """Export the newest complete checkpoint below `folder` (or that of `step`) to `target/checkpoint-N`.
 
     `target` is the folder of one run's exports, `source` names the run. The digests of the dataset and the model are recorded in
-    the manifest's metadata as `origin`. `start_progress` is called with the total number of bytes and returns the progress
-    callback, which threads call. If the run has an export of this step with the same files, that is checked, and repaired if
-    files are missing or corrupt. One that lacks files that have been written since is superseded; one with other files only if
-    the options say so. Concurrent exports of a run wait for each other.
+    the manifest's metadata as `origin`, and what the jobs of the folder began with as `starts`. `start_progress` is called with
+    the total number of bytes and returns the progress callback, which threads call. If the run has an export of this step with the
+    same files, that is checked, and repaired if files are missing or corrupt. One that lacks files that have been written since is
+    superseded; one with other files only if the options say so. Concurrent exports of a run wait for each other.
     Raises NoCheckpoint, DivergedCheckpoint, CheckpointError (another export of this step, the checkpoint changed), LockLost,
     StorageError.
     """
@@ -98,8 +99,9 @@ def export_checkpoint(
     parent = open_store(target)
     checkpoint = _select_checkpoint(folder, step)
     _refuse_diverged(checkpoint)
-    origin = recorded_origin(folder)
-    metadata = {**({} if origin is None else {"origin": origin}), **(metadata or {})}
+    origin, starts = recorded_origin(folder), recorded_starts(folder)
+    recorded = {"origin": origin, STARTS_KEY: starts or None}
+    metadata = {**{key: value for key, value in recorded.items() if value is not None}, **(metadata or {})}
     with disk_errors(checkpoint.path), parent.lock(EXPORTS_LOCK) as lock:
         exporting = _Exporting(parent, checkpoint, options, source, metadata, lock, start_progress)
         name, exported = exporting.run()

@@ -78,15 +78,25 @@ def trained_world_size(output: Path, name: str) -> int | None:
     That is the newest job before which the checkpoint was not there. An empty name means the output folder itself, which is
     never there before. Raises StorageError.
     """
+    author = trained_by(output, name)
+    return None if author is None else author.world_size
+
+
+def trained_by(output: Path, name: str) -> Writer | None:
+    """Return the job that wrote the checkpoint folder `name`, or None if it is not known for certain: see `trained_world_size`.
+
+    Raises StorageError.
+    """
     try:
         entries = _entries(output) or []
     except UnsafeFile as error:
         log.warning("the record of writing jobs is not read: %s", error)
         return None
     for entry in reversed(entries):
-        world_size = _world_size_of(entry)
-        if world_size is None or name not in _earlier(entry):
-            return world_size
+        if _world_size_of(entry) is None:
+            return None
+        if name not in _earlier(entry):
+            return _writer(entry)
     return None
 
 

@@ -28,6 +28,7 @@ from trainwright.api.names import (
     RESUME_WEIGHTS,
     RESUMES_FROM_VARIABLE,
 )
+from trainwright.api.termination_log import write_termination_message
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.hf_trainer import FORMAT, incomplete_reason
@@ -43,6 +44,7 @@ from trainwright.checkpoints.origin import (
 )
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import ResumeSource, find_export
+from trainwright.checkpoints.training_start import describe_export_source, describe_start, record_restored, record_start
 from trainwright.checkpoints.warm_start import (
     INSTRUCTIONS,
     POLL_SECONDS,
@@ -177,6 +179,7 @@ def _restore(source: ResumeSource, output: Path) -> Path:
     if target.exists():  # incomplete, otherwise it would have been found
         log.warning("incomplete checkpoint archived to=%s", archive(target))
     record_earlier(output, target.name)  # it was written by another job, perhaps with another number of ranks
+    record_restored(output, target.name, describe_export_source(source.uri, source.manifest))
     log.info("restoring uri=%s bytes=%d to=%s", source.uri, source.manifest.size, target)
     restore_checkpoint(source.uri, target, digest=source.manifest.digest)
     with disk_errors(target):
@@ -233,11 +236,20 @@ def main() -> int:
         if point is None and options.weights:
             weights = restore_weights(options.weights, workspace, model, job=options.job, leader=leader)
         _write_programs(arguments.launcher, weights)
+        start = str(weights) if weights is not None else describe_start(workspace / "output", point, writer)
+        if leader:
+            _tell_start(workspace / "output", start, writer)
     except (StorageError, CheckpointError, WorkspaceError) as error:
         print(error, file=sys.stderr)
         return 1
-    print(f"resuming from {point}" if point else f"starting from {weights}" if weights else "starting from scratch")
+    print(f"{'starting' if point is None else 'resuming'} from {start}")
     return 0
+
+
+def _tell_start(output: Path, start: str, writer: Writer | None) -> None:
+    """Tell those who wait for the job, by the status of this pod, what it starts from, and what its first pods started from."""
+    first = record_start(output, writer, start) if writer is not None else start
+    write_termination_message(start if first == start else f"{start}; the job began with {first}")
 
 
 def _write_programs(launcher: Path, weights: Weights | None) -> None:

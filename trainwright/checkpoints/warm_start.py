@@ -56,7 +56,7 @@ class Weights:
     kind: Literal["adapter", "model"]
 
     def __str__(self) -> str:
-        return f"the weights of {self.uri} ({self.kind}, step {self.step})"
+        return f"the weights of the export {self.uri} ({self.kind}, step {self.step})"
 
 
 def restore_weights(

@@ -16,6 +16,7 @@ from typing import TextIO
 from pydantic import ValidationError
 
 from trainwright.api.errors import ApiError
+from trainwright.api.termination_log import write_termination_message
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.cluster import NoCluster
 from trainwright.initializers.errors import InitializerError
@@ -25,10 +26,6 @@ from trainwright.storage.errors import StorageError
 from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
 
-TERMINATION_LOG = "/dev/termination-log"
-_PATH_VARIABLE = "TRAINWRIGHT_TERMINATION_LOG"
-_MAX_BYTES = 4096
-"""What the kubelet keeps."""
 EXPECTED = (
     ApiError,
     CheckpointError,
@@ -80,16 +77,3 @@ def _write(text: str, stream: TextIO) -> bool:
             os.dup2(nowhere.fileno(), stream.fileno())
         return False
     return True
-
-
-def write_termination_message(text: str) -> None:
-    """Write the message of this container, cut at its end, where there is a file for it."""
-    content = text.encode("utf-8", "replace")
-    if len(content) > _MAX_BYTES:
-        content = content[: _MAX_BYTES - 4].decode("utf-8", "ignore").encode() + " …".encode()
-    try:
-        descriptor = os.open(os.environ.get(_PATH_VARIABLE) or TERMINATION_LOG, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
-    except OSError:  # only the kubelet makes it, and a user without rights to it has none
-        return
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)

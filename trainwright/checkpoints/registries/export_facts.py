@@ -19,9 +19,12 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
 from trainwright.checkpoints.manifest import Manifest
+from trainwright.checkpoints.training_start import STARTS_KEY
 
 _MAX_TEXT = 200
 _MAX_METRICS = 100
+_MAX_STARTS = 6
+_URI = re.compile(r" \S+://\S*")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _CONFIG, _ADAPTER = "config.json", "adapter_config.json"
 _TASKS = {
@@ -61,6 +64,8 @@ class ExportFacts:
     metrics: dict[str, float] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
     """Digests of the prepared `dataset` and `model`."""
+    starts: tuple[str, ...] = ()
+    """What each job began with that has written to the run's folder, oldest first; without the URIs of exports."""
     log_history: LogHistory = field(default_factory=list, repr=False)
     base_model: str = ""
     library: str = ""
@@ -90,6 +95,7 @@ def read_facts(export: Export) -> ExportFacts:
         trainjob=trainjob,
         metrics=dict(_metrics(manifest)),
         origin=_origin(manifest),
+        starts=_starts(manifest),
         log_history=_log_history(state),
         base_model=_base_model(adapter, config),
         library="peft" if adapter else "transformers" if config.get("architectures") else "",
@@ -117,6 +123,14 @@ def _origin(manifest: Manifest) -> dict[str, str]:
     return {
         kind: found[kind] for kind in ("dataset", "model") if isinstance(found.get(kind), str) and _DIGEST.fullmatch(found[kind])
     }
+
+
+def _starts(manifest: Manifest) -> tuple[str, ...]:
+    """A bucket's name is no business of those who read a card: URIs are left out."""
+    starts = manifest.metadata.get(STARTS_KEY)
+    texts = [_URI.sub("", text) for text in starts if isinstance(text, str)] if isinstance(starts, list) else []
+    kept = texts if len(texts) <= _MAX_STARTS else [texts[0], "…", *texts[-_MAX_STARTS + 2 :]]
+    return tuple(filter(None, map(_text, kept)))
 
 
 def _log_history(state: dict[str, Any]) -> LogHistory:

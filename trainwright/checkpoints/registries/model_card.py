@@ -148,6 +148,7 @@ def _provenance(facts: ExportFacts) -> str:
         ("run", facts.run),
         ("TrainJob", facts.trainjob),
         ("step", str(facts.step)),
+        ("started from", "; then ".join(facts.starts)),
         ("exported", facts.created),
         ("format", facts.format),
         ("dataset", facts.origin.get("dataset", "")),

@@ -33,6 +33,10 @@ def _epoch(stamp: bytes) -> int:
     return int(datetime.fromisoformat(stamp.decode()).timestamp())
 
 
+def _whole_second(epoch: int) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 _SET_BACK = 10
 """Seconds: a line older than the last one by more than this means that the clock was set back; the position follows it."""
 
@@ -40,8 +44,10 @@ _SET_BACK = 10
 class LogCursor:
     """Position in one log. Stores the timestamps of the last two seconds of lines, but no lines."""
 
-    def __init__(self, since: str = "", *, tailed: bool = False):
-        self._first_since = since
+    def __init__(self, since: str = "", *, tailed: bool = False, after: str = ""):
+        """`since` and `after` are RFC 3339 times to begin at; a line of the time `after` has been shown by somebody else."""
+        self._shown, _, _ = split_stamp(f"{after} ".encode())
+        self._first_since = since if self._shown is None else _whole_second(self._shown // _SECOND)
         self._tailed = tailed
         """Whether the first connection requested only a tail: lines before its first one are skipped."""
         self._first: int | None = None
@@ -60,7 +66,7 @@ class LogCursor:
         """Return the `sinceTime` for the next connection; empty for the whole log."""
         if self._latest is None:
             return self._first_since
-        return datetime.fromtimestamp(self._latest - _SLACK, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return _whole_second(self._latest - _SLACK)
 
     def start_connection(self) -> None:
         """Prepare for a connection opened with `since`: accepted lines from that time on will be repeated."""
@@ -84,6 +90,9 @@ class LogCursor:
         if self._floor is not None and stamp < self._floor:  # the server ignored sinceTime
             return False
         if self._floor is not None and self._tailed and self._first is not None and stamp < self._first:
+            return False
+        is_at_start = self._floor is not None or self._latest is None  # later a clock may be set back
+        if self._shown is not None and stamp <= self._shown and is_at_start:
             return False
         self._floor = None  # past the repeated lines: if the clock is set back from here on, no line is lost
         return True

@@ -24,7 +24,10 @@ _CUT = b" ... (cut)"
 
 @dataclass
 class ContainerLog:
-    """The log of one container of a pod. `since` is an RFC 3339 time; `tail`, in lines, applies to the first connection only."""
+    """The log of one container of a pod. `since` is an RFC 3339 time; `tail`, in lines, applies to the first connection only.
+
+    `after` is the time of the last line that was shown before.
+    """
 
     cluster: Cluster
     pod: Obj
@@ -32,9 +35,10 @@ class ContainerLog:
     since: str = ""
     tail: int | None = None
     closed: threading.Event = field(default_factory=threading.Event)
+    after: str = ""
 
     def __post_init__(self) -> None:
-        self._cursor = LogCursor(self.since, tailed=self.tail is not None)
+        self._cursor = LogCursor(self.since, tailed=self.tail is not None, after=self.after)
         self.restarts = _restarts(self.pod, self.container)
         """Restart count of the container when it was last read."""
         self._partial = b""

@@ -5,7 +5,7 @@ A poll costs one list of the job's pods and one request for each log; lines beyo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from trainwright.api.objects import Obj, uid_of
@@ -18,11 +18,14 @@ from trainwright.jobs.state.pods import pods_of
 
 
 class PolledLogs:
-    """`since` is the RFC 3339 time to start at. Not thread-safe."""
+    """`shown` is how far the logs of pods were shown before, see `shown_until`. Not thread-safe."""
 
-    def __init__(self, cluster: Cluster, trainjob: Obj, options: LogStreamOptions, since: str = ""):
-        self._cluster, self._trainjob, self._options, self._since = cluster, trainjob, options, since
+    def __init__(self, cluster: Cluster, trainjob: Obj, options: LogStreamOptions, shown: Mapping[str, str] | None = None):
+        self._cluster, self._trainjob, self._options = cluster, trainjob, options
+        self.shown_until = dict(shown or {})
+        """The time up to which every line of a pod has been returned, by its UID."""
         self._logs: dict[str, ContainerLog] = {}
+        self._last: dict[str, str] = {}
         self._shown = 0
         self._is_truncated, self._is_over, self._is_forbidden = False, False, False
 
@@ -73,10 +76,18 @@ class PolledLogs:
         selector = self._options.selector
         pods = selector.of(pods_of(self._cluster, self._trainjob, selector.step))
         known, self._logs = self._logs, {}
+        shown = self.shown_until = {uid_of(pod): self.shown_until[uid_of(pod)] for pod in pods if uid_of(pod) in self.shown_until}
         for pod in filter(has_started, pods):
-            self._logs[uid_of(pod)] = log = known.get(uid_of(pod)) or log_of(self._cluster, pod, selector, self._since)
+            self._logs[uid_of(pod)] = log = known.get(uid_of(pod)) or log_of(
+                self._cluster, pod, selector, shown.get(uid_of(pod), "")
+            )
             try:
                 for stamp, text in log.poll(pod):
+                    if (last := self._last.get(uid_of(pod), stamp)) != stamp:  # a poll may end amid the lines of one moment
+                        self.shown_until[uid_of(pod)] = last
+                    self._last[uid_of(pod)] = stamp or last
                     yield LogLine(source_of(pod), text, stamp)
+                if uid_of(pod) in self._last:
+                    self.shown_until[uid_of(pod)] = self._last[uid_of(pod)]
             except (BadRequest, NotFound):  # not started yet, or deleted
                 continue

@@ -251,12 +251,12 @@ def last_lines(cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: B
 
 
 def log_of(
-    cluster: Cluster, pod: Obj, selector: LogSelector, since: str = "", closed: threading.Event | None = None
+    cluster: Cluster, pod: Obj, selector: LogSelector, after: str = "", closed: threading.Event | None = None
 ) -> ContainerLog:
-    """Return the log of the container that runs the step; `since` applies if the selector has no start time."""
+    """Return the log of the container that runs the step, from behind the line of the time `after` on."""
     containers = [str(container["name"]) for container in pod["spec"]["containers"]]
     container = step_of(pod) if step_of(pod) in containers else containers[0]
-    return ContainerLog(cluster, pod, container, selector.since or since, selector.tail, closed or threading.Event())
+    return ContainerLog(cluster, pod, container, selector.since, selector.tail, closed or threading.Event(), after)
 
 
 def size_of(line: LogLine) -> int:

@@ -71,7 +71,7 @@ class CancelResult:
 
 
 def cancel_owned_job(
-    cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float = POD_TERMINATION_SECONDS
+    cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float | None = POD_TERMINATION_SECONDS
 ) -> str:
     """Cancel a job, unless it has no owner annotation of Trainwright; returns the outcome as text. Raises ApiError.
 
@@ -111,15 +111,16 @@ def _leave_queue(cluster: Cluster, trainjob: Obj) -> CancelOutcome | None:
     return CancelOutcome.gone
 
 
-def cancel_job(cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float) -> CancelResult:
+def cancel_job(cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float | None) -> CancelResult:
     """Cancel the job with this UID, whoever created it, and wait up to `timeout_seconds` for its pods to end. Idempotent.
 
-    Raises ApiError if the job cannot be changed; an error while checking its pods is only reported in the result.
+    With None its pods are not looked at. Raises ApiError if the job cannot be changed; an error while checking its pods is only
+    reported in the result.
     """
     if policy is CancelPolicy.keep:
         return CancelResult(CancelOutcome.kept)
     outcome = _delete(cluster, trainjob) if policy is CancelPolicy.delete else _suspend(cluster, trainjob)
-    if outcome not in (CancelOutcome.deleted, CancelOutcome.suspended):
+    if outcome not in (CancelOutcome.deleted, CancelOutcome.suspended) or timeout_seconds is None:
         return CancelResult(outcome)
     return _wait_for_pods(cluster, trainjob, CancelResult(outcome), timeout_seconds)
 
@@ -130,12 +131,12 @@ def cancel_by_suspending(cluster: Cluster, trainjob: Obj) -> str:
 
 
 def _suspend(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
-    current = _current(cluster, trainjob)
-    if current is None:
-        return CancelOutcome.gone
-    if phase_of(current).is_final:
-        return CancelOutcome.ended
-    return CancelOutcome.suspended if suspend_job(cluster, trainjob) else CancelOutcome.gone
+    for current in versions_of(cluster, trainjob, "suspended"):
+        if phase_of(current).is_final:
+            return CancelOutcome.ended
+        if _suspend_version(cluster, current):
+            return CancelOutcome.suspended
+    return CancelOutcome.gone
 
 
 def _delete(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
@@ -226,11 +227,16 @@ def suspend_job(cluster: Cluster, trainjob: Obj, *, superseded: bool = False) ->
     A `superseded` job is not resumed: submitting the step again creates a new job. A job that is already suspended by
     someone else is not resumed by submitting its step again. Returns False if the job no longer exists. Raises ApiError.
     """
-    for current in versions_of(cluster, trainjob, "suspended"):
-        with contextlib.suppress(NotFound, Conflict):  # the next try finds out what it has become
-            if patch := _suspend_patch(current, superseded):
-                cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
-            return True
+    versions = versions_of(cluster, trainjob, "suspended")
+    return any(_suspend_version(cluster, current, superseded=superseded) for current in versions)
+
+
+def _suspend_version(cluster: Cluster, current: Obj, *, superseded: bool = False) -> bool:
+    """Suspend the job as it was read; returns False if it has changed since, or no longer exists. Raises ApiError."""
+    with contextlib.suppress(NotFound, Conflict):
+        if patch := _suspend_patch(current, superseded):
+            cluster.patch(TRAINJOB, name_of(current), patch, namespace_of(current))
+        return True
     return False
 
 

@@ -27,6 +27,9 @@ class Relation(enum.Enum):
     """By somebody who noted nothing, as a person or an earlier version."""
 
 
+_OF_A_TRY = ("trainwright.dev/task-instance", "trainwright.dev/waiter", "trainwright.dev/awaited-by")
+
+
 @dataclass(frozen=True)
 class Submitter:
     """`run_instance` is the same for all tries of a run, and another for a later run with the same id. `clears` is a number that
@@ -38,7 +41,11 @@ class Submitter:
     pipeline: str = ""
     """The DAG or the pipeline, for the names of jobs; empty for a run without one."""
     task_instance: str = ""
-    """The orchestrator's id of the task instance; noted, never compared."""
+    """The orchestrator's id of the task instance."""
+    waiter: str = ""
+    """The process that asks, as a random text."""
+    awaited_by: str = ""
+    """The orchestrator's task that stops the job when a user ends it, in the orchestrator's terms; noted, never compared."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What the TrainJob's labels tell, in any text: label keys to values."""
     adopts_reruns: bool = True
@@ -63,6 +70,27 @@ class Submitter:
             return Relation.unknown
         return Relation.retry if instance == self.run_instance else Relation.rerun
 
+    def has_lost(self, trainjob: Mapping[str, Any]) -> bool:
+        """Whether the job was followed by the very try that asks now, in a process that is gone: nobody has seen how it ended."""
+        from trainwright.api import names
+
+        metadata = trainjob["metadata"]
+        noted, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+        waiter = noted.get(names.WAITER_ANNOTATION, "")
+        is_same_task = self.task_instance and noted.get(names.TASK_INSTANCE_ANNOTATION) == self.task_instance
+        is_same_try = labels.get(names.TRY_NUMBER_LABEL) == self.label_values().get(names.TRY_NUMBER_LABEL)
+        return bool(waiter and waiter != self.waiter and is_same_task and is_same_try)
+
+    def adoption_patch(self, trainjob: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the patch by which this process and try note that they follow the job, of this job only; empty if they need not."""
+        from trainwright.api import names
+
+        if not self.waiter:
+            return {}
+        annotations = {key: value for key, value in self.annotations().items() if key in _OF_A_TRY}
+        labels = {key: value for key, value in self.label_values().items() if key == names.TRY_NUMBER_LABEL}
+        return {"metadata": {"uid": trainjob["metadata"]["uid"], "annotations": annotations, "labels": labels}}
+
     def label_values(self) -> dict[str, str]:
         """Return the labels of the TrainJob, with values that a label may have."""
         return {key: label_value(value) for key, value in self.labels.items() if value}
@@ -75,6 +103,8 @@ class Submitter:
             names.RUN_INSTANCE_ANNOTATION: self.run_instance,
             names.CLEARS_ANNOTATION: self.clears,
             names.TASK_INSTANCE_ANNOTATION: self.task_instance,
+            names.WAITER_ANNOTATION: self.waiter,
+            names.AWAITED_BY_ANNOTATION: self.awaited_by,
         }
         return {key: value for key, value in noted.items() if value}
 

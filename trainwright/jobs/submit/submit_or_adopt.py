@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from trainwright.api.conditions import is_finished
+from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import AlreadyExists, Invalid, Problem, Undecodable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, uid_of
@@ -162,6 +162,10 @@ class _Submission:
                 supersede(cluster, existing, self.request.on_cancel, "it was submitted by an earlier execution of the step")
                 previous = None
                 continue
+            if needs_new_attempt(existing) and self._ended_unseen(cluster, existing):
+                log.warning("event=trainjob_ended_unseen name=%s attempt=%d", name, attempt)
+                plan = self._plan(attempt)
+                return self._submitted(existing, attempt, self._form(plan, client, cluster), client, adopted=True)
             if needs_new_attempt(existing):
                 log.info("event=attempt_ended name=%s attempt=%d", name, attempt)
                 previous = mark_if_preempted(cluster, existing)  # a killed client may not have recorded it
@@ -177,7 +181,7 @@ class _Submission:
             if not is_finished(existing):  # a client killed right after creating the job has not checked
                 resolve_holder_conflict(cluster, existing, self.identity)
                 self._ensure_credentials(cluster)
-            adopted = release_lease(cluster, resume_if_suspended_by_us(cluster, existing))
+            adopted = release_lease(cluster, resume_if_suspended_by_us(cluster, self._noted(cluster, existing)))
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
 
@@ -192,6 +196,22 @@ class _Submission:
         if relation is Relation.rerun:
             return not (submitter.adopts_reruns or (self.request.adopt_finished and is_finished(existing)))
         return relation is Relation.cleared
+
+    def _ended_unseen(self, cluster: RetryingCluster, existing: Obj) -> bool:
+        """Whether the job has failed while the process that followed it in this very try was gone: its end is the end of this try.
+
+        A job that was preempted is submitted again, as that process would have done.
+        """
+        if not (is_true(existing, "Failed") and self.identity.submitter.has_lost(existing)):
+            return False
+        return not was_preempted(mark_if_preempted(cluster, existing))
+
+    def _noted(self, cluster: RetryingCluster, existing: Obj) -> Obj:
+        """Note on the job who follows it from now on; returns it."""
+        patch = self.identity.submitter.adoption_patch(existing)
+        if not patch or is_finished(existing):
+            return existing
+        return cluster.patch(TRAINJOB, name_of(existing), patch, self.namespace)
 
     def _without_waiter(self, cluster: RetryingCluster, existing: Obj) -> Obj | None:
         """Return the job once its waiting client is gone; None if it has ended, so that it may be another step's result."""

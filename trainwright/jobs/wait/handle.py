@@ -20,10 +20,12 @@ from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.started_from import read_started_from
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.adoption import release_lease, resume_if_suspended_by_us
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, submit_or_adopt
 from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.job_events import StartedFrom
 from trainwright.jobs.wait.run import follow_to_end
 from trainwright.jobs.wait.step import StepResult, restarts_of_request, waiter_options_of, waiting_of
 
@@ -111,13 +113,16 @@ def wait_step(
     waiting = waiting_of(options, event_printer)
     waiting["settings"] = replace(waiting["settings"], restarts=handle.restarts)
     ended = follow_to_end(cluster, trainjob, **waiting)
-    return StepResult(
+    result = StepResult(
         handle.name,
         handle.namespace,
         dict((event_printer.progress or progress_of(ended)).metrics),
         results_of(cluster, ended) if handle.has_results else None,
         handle.folder,
+        read_started_from(cluster, ended),
     )
+    event_printer((StartedFrom(result.started_from),))
+    return result
 
 
 def _begin_lease(cluster: Cluster, trainjob: Obj, seconds: int) -> None:

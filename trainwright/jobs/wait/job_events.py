@@ -70,6 +70,13 @@ class PodFailed:
 
 
 @dataclass(frozen=True)
+class StartedFrom:
+    """What the training starts from: nothing, a checkpoint of its own, an export and whose."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class StatusMessage:
     """Why the job is waiting; empty when it no longer waits."""
 
@@ -83,7 +90,7 @@ class LogOutput:
     line: LogLine
 
 
-JobEvent = PhaseChanged | Progressed | Metrics | Logged | Restarted | PodFailed | StatusMessage | LogOutput
+JobEvent = PhaseChanged | Progressed | Metrics | Logged | Restarted | PodFailed | StartedFrom | StatusMessage | LogOutput
 JobEvents = tuple[JobEvent, ...]
 """The events between two observations, in order."""
 OnJobEvents = Callable[[JobEvents], None]
@@ -119,6 +126,7 @@ class EventTracker:
         "_largest_total",
         "_reason",
         "_restarts",
+        "_started_from",
         "divergence",
         "progress",
     )
@@ -129,7 +137,7 @@ class EventTracker:
         """What the reports so far say about a divergence."""
         self._first_report: str | None = None
         self._has_trainer_status = self._is_running = self._is_partial = False
-        self._reason = ""
+        self._reason = self._started_from = ""
         self._restarts = RestartCounts()
         self._largest_total = 0
 
@@ -167,6 +175,9 @@ class EventTracker:
         yield from map(PodFailed, observation.failures)
         restarted = () if observation.restarts is None else tuple(self._record_restarts(observation.restarts))
         yield from restarted
+        if observation.started_from not in ("", self._started_from):
+            self._started_from = observation.started_from
+            yield StartedFrom(self._started_from)
         if self.progress is None or self.progress.phase.is_final:
             return
         current = self.progress

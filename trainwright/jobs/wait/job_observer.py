@@ -24,6 +24,7 @@ from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.pods import step_of
 from trainwright.jobs.state.restarts import RestartCounts, container_restarts, read_restarts
+from trainwright.jobs.state.started_from import started_from
 from trainwright.jobs.state.started_pods import GangStart, StartedPods
 
 STALLED_SECONDS = 9.0
@@ -76,6 +77,8 @@ class Observation:
     """Why the job waits; empty if it no longer does."""
     is_partial: bool = False
     """Whether the training runs, but a pod of it has never started."""
+    started_from: str = ""
+    """What the training starts from, as far as its pods say it."""
 
 
 _DEFAULTS = WaitSettings()
@@ -166,7 +169,7 @@ class JobObserver:
         restarts = self._count_restarts(trainjob, pods)
         is_pending = any(map(_is_pending, pods))
         is_stopping = not is_pending and any(map(_is_stopping, pods))
-        found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts)
+        found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts, started_from=started_from(pods))
         if phase.is_final:
             return found
         self._read_start(phase, pods)

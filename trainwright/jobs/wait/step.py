@@ -15,11 +15,12 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.started_from import read_started_from
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
 from trainwright.jobs.wait.event_printer import EventPrinter
-from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents
+from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents, StartedFrom
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import CancelHandler, run_to_end
 from trainwright.jobs.wait.waiter import WaiterOptions
@@ -28,13 +29,15 @@ from trainwright.jobs.wait.waiter import WaiterOptions
 @dataclass(frozen=True)
 class StepResult:
     """`metrics` are the last values that the training reported, `results` its return value or results.json (or None),
-    `folder` the run's folder on the workspace, empty without one."""
+    `folder` the run's folder on the workspace, empty without one, `started_from` what the training started from: nothing, a
+    checkpoint of its own, an export and whose, or why that is not known; empty for a job that has not ended."""
 
     trainjob: str
     namespace: str
     metrics: dict[str, str] = field(default_factory=dict)
     results: Any = None
     folder: str = ""
+    started_from: str = ""
 
     def results_as_object(self) -> dict[str, Any]:
         """Return `results` as an object: any other value under the key `value`, None as an empty object."""
@@ -49,6 +52,7 @@ class StepResult:
             "metrics": self.metrics,
             "results": self.results,
             "folder": self.folder,
+            "started_from": self.started_from,
         }
 
 
@@ -103,7 +107,10 @@ def run_step(
         on_submitted=on_submitted,
         **waiting_of(request, on_event, on_signal=on_signal),
     )
-    return result_of(cluster, trainjob, request, identity, dict((event_printer.progress or progress_of(trainjob)).metrics))
+    metrics = dict((event_printer.progress or progress_of(trainjob)).metrics)
+    result = result_of(cluster, trainjob, request, identity, metrics)
+    event_printer((StartedFrom(result.started_from),))
+    return result
 
 
 def result_of(
@@ -117,6 +124,7 @@ def result_of(
         metrics if metrics is not None else dict(progress_of(trainjob).metrics),
         results_of(cluster, trainjob) if has_launcher else None,
         identity.folder if request.workspace else "",
+        read_started_from(cluster, trainjob),
     )
 
 

@@ -1,0 +1,66 @@
+"""Stops the TrainJobs of deferred tasks that a user has ended: hundreds at once, if a DAG run is marked as failed.
+
+Airflow cancels a trigger every second until it has ended, and the event loop and its default threads belong to all triggers. So the
+work is a task apart from the trigger, in other threads, and its time is bounded. A job that could not be stopped is found by the
+next triggerer (`left_jobs`) and by CleanUpOperator.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from trainwright.operators.values.airflow_calls import state_of
+from trainwright.operators.values.task_state import GOES_ON, StateUnknown, TaskId
+
+STOP_SECONDS = 120.0
+"""How long an API server that cannot be reached is tried again, for one job."""
+_MAX_PAUSE_SECONDS = 10.0
+_pool = ThreadPoolExecutor(16, thread_name_prefix="stop-jobs")
+
+
+async def end_with_task(trigger: Any) -> None:
+    """Stop the trigger's job unless its task goes on, and say so in one line of its log. Never raises but for a bug."""
+    name = f"TrainJob {trigger.namespace}/{trigger.name}"
+    try:
+        state = await state_of(TaskId(**trigger.task_key))
+    except StateUnknown as error:
+        trigger.log.error("%s was not stopped, because it is not known whether its task was ended: %s", name, error)
+        return
+    if state in GOES_ON:
+        trigger.log.info("the task is %s: %s is not changed", "still deferred" if state == "deferred" else state, name)
+        return
+    job = {"metadata": {"name": trigger.name, "namespace": trigger.namespace, "uid": trigger.uid}, "spec": {}}
+    outcome, is_stopped = await stop_job(trigger.connected, job, trigger.on_cancel)
+    log = trigger.log.info if is_stopped else trigger.log.error
+    log("the task was ended by a user; %s%s: %s", name, "" if is_stopped else " was not stopped", outcome)
+
+
+async def stop_job(connected: Callable[[], Awaitable[Any]], trainjob: dict[str, Any], on_cancel: str) -> tuple[str, bool]:
+    """Stop the job of a task that has ended, trying again while its API server cannot be reached. `connected` returns the cluster.
+
+    Returns the outcome, and whether nothing is left to do.
+    """
+    from trainwright.api.errors import ApiError, Forbidden, Unauthorized
+    from trainwright.cluster import NoCluster
+
+    deadline, pause = time.monotonic() + STOP_SECONDS, 0.5
+    while True:
+        try:
+            cluster = await connected()
+            return await asyncio.get_running_loop().run_in_executor(_pool, _cancel, cluster, trainjob, on_cancel), True
+        except (ApiError, NoCluster, ValueError) as error:
+            if isinstance(error, Forbidden | Unauthorized | ValueError) or time.monotonic() >= deadline:
+                return str(error), False
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+
+
+def _cancel(cluster: Any, trainjob: dict[str, Any], on_cancel: str) -> str:
+    from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
+
+    return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), timeout_seconds=None)
