@@ -76,7 +76,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param volumes: Volumes of the training pods, besides the runtime's and the workspace.
     :param volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-    :param start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no limit.
+    :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
+        no limit.
     :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
         week. 0: no limit.
     :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a

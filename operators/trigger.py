@@ -221,7 +221,7 @@ class TrainJobTrigger(BaseTrigger):
                 if reason := early_stop_reason(waited.trainjob):
                     return {"outcome": "stopped-early", "message": stopped_early_message(waited.trainjob, reason)}
                 if progress is not None:
-                    waited.phase = progress.phase
+                    waited.phase, waited.start = progress.phase, log.start
                 if late := waited.expired_deadline():
                     return {"outcome": "deadline", "message": str(late), "what": late.what}
                 if self.until is not None and time.time() >= self.until:

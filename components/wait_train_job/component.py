@@ -31,8 +31,8 @@ def wait_train_job(
         trainjob: Handle of the job, from submit_train_job.
         metrics: Last values reported by the training, and the numbers that it returned.
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-        start_timeout_seconds: Maximum seconds until training starts; time in which an initializer runs does not count. 0: no
-            limit.
+        start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
+            0: no limit.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
             Default: a week. 0: no limit.
         fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be

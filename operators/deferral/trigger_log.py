@@ -57,6 +57,11 @@ class TriggerLog:
         return found
 
     @property
+    def start(self) -> Any:
+        """Which pods have started, as far as the last look has shown; None if that is unknown."""
+        return self._observer.start if self._observer is not None else None
+
+    @property
     def divergence(self) -> Any:
         """How the running training has diverged, as far as its reports and its log show; None if it has not."""
         return self._tracker.divergence.running()

@@ -23,6 +23,7 @@ from trainwright.cluster import NoCluster
 from trainwright.cluster.permissions import AccessDenied, Permission
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.diagnosis.errors import (
+    CannotRun,
     DeadlineExceeded,
     ImagePullFailure,
     ImagePullTimeout,
@@ -68,6 +69,7 @@ def test_every_code_is_described() -> None:
         (StepFailed("", {}), 10),
         (TrainJobFailed("", {}), 10),
         (OutOfMemory("", {}), 11),
+        (CannotRun("", {}), 15),
         (Preempted("", {}), 12),
         (ImagePullFailure("", {}), 13),
         (ImagePullTimeout("", "start"), 13),

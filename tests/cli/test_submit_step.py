@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import yaml
 from factories import replicated_job, runtime
 
+from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CONFIG_MAP, TRAINJOB
 from trainwright.api.objects import name_of, owners_of
@@ -28,6 +31,13 @@ PLAIN = runtime(
     labels={"trainer.kubeflow.org/framework": "plain"},
 )
 ON_PLAIN = ("--runtime", "plain", "--runtime-kind", "TrainingRuntime")
+AGAIN = runtime(
+    "again",
+    replicated_job(step="trainer", backoffLimit=6, pod_spec={"restartPolicy": "OnFailure"}),
+    namespace="default",
+    labels={"trainer.kubeflow.org/framework": "plain"},
+)
+ON_AGAIN = ("--runtime", "again", "--runtime-kind", "TrainingRuntime")
 
 
 def submitted(run: Run, *options: str) -> Any:
@@ -39,6 +49,13 @@ def plain_runtime(plane: ControlPlane) -> None:
     """Runs python3: torchrun would take seconds."""
     with contextlib.suppress(AlreadyExists):
         connect().create(PLAIN)
+
+
+@pytest.fixture
+def again_runtime(plane: ControlPlane) -> None:
+    """As `plain`, but starts a program that has failed again."""
+    with contextlib.suppress(AlreadyExists):
+        connect().create(AGAIN)
 
 
 def job_of(run: Run, run_id: str) -> Any:
@@ -152,3 +169,56 @@ def test_what_the_cluster_would_refuse_is_named(
     assert done.exit_code == 2
     assert done.stdout == ""
     assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "code", "words"),
+    [
+        ("raise ValueError('told')", (), 10, "FailedTooOften: .* nothing is started again within a job"),
+        ("raise ValueError('told')", ("--restarts", "1"), 10, "FailedTooOften: .* restarts allows 1"),
+        (
+            "import tw_missing",
+            ("--restarts", "5"),
+            15,
+            "CannotRun: .* exited 15: trainwright cannot run this program: an import of the function failed: ModuleNotFoundError: "
+            "No module named 'tw_missing'.* to start it again cannot help",
+        ),
+    ],
+)
+def test_program_that_fails_is_not_started_again(
+    plane: ControlPlane, again_runtime: None, run: Run, tmp_path: Path, line: str, options: tuple[str, ...], code: int, words: str
+) -> None:
+    (tmp_path / "program.py").write_text(f"def train():\n    {line}\n")
+    run_id = f"again-{code}-{len(options)}"
+    begun = time.monotonic()
+    done = submitted(
+        run, *ON_AGAIN, "--func", f"{tmp_path}/program.py:train", "--run-id", run_id, "--wait", "--timeout", "60", *options
+    )
+    assert done.exit_code == code, done.stderr
+    assert time.monotonic() - begun < 50
+    assert re.search(words, done.stderr), done.stderr
+    left = job_of(run, run_id)
+    assert left["spec"]["suspend"] is True
+    assert names.SUPERSEDED_ANNOTATION in left["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("options", "suspended", "words"), [((), True, "it is suspended"), (("--on-cancel", "keep"), False, "it keeps running")]
+)
+def test_training_that_diverges_is_suspended(
+    plane: ControlPlane, plain_runtime: None, run: Run, tmp_path: Path, options: tuple[str, ...], suspended: bool, words: str
+) -> None:
+    lines = (
+        "import time",
+        "for step in range(5):",
+        "    print({'loss': float('nan'), 'step': step}, flush=True)",
+        "time.sleep(600)",
+    )
+    (tmp_path / "program.py").write_text("\n    ".join(("def train():", *lines)))
+    run_id = f"nan-{len(options)}"
+    arguments = (*ON_PLAIN, "--func", f"{tmp_path}/program.py:train", "--run-id", run_id, "--wait", "--logs", "--timeout", "60")
+    done = submitted(run, *arguments, *options)
+    assert done.exit_code == 14, done.stderr
+    assert words in done.stderr
+    assert bool(job_of(run, run_id)["spec"].get("suspend")) is suspended
+    run("delete", Identity("cli", run_id, "train").name())

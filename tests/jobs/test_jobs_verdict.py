@@ -27,8 +27,11 @@ from trainwright.jobs import (
     submit_or_adopt,
     wait_for,
 )
+from trainwright.jobs.diagnosis.errors import CannotRun
+from trainwright.jobs.diagnosis.exit_codes import is_permanent
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.diagnosis.report import report_of
+from trainwright.runtimes.launch import CANNOT_RUN_MARK
 
 PULLING = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
 
@@ -48,8 +51,9 @@ def container(state: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": state, **more}
 
 
-def exited(code: int, reason: str = "Error") -> dict[str, Any]:
+def exited(code: int, reason: str = "Error", message: str = "") -> dict[str, Any]:
     ended = {"exitCode": code, "reason": reason, "startedAt": "2026-01-01T00:00:00Z", "finishedAt": "2026-01-01T01:00:00Z"}
+    ended |= {"message": message} if message else {}
     return {"phase": "Failed", "startTime": "2026-01-01T00:00:00Z", "containerStatuses": [container({"terminated": ended})]}
 
 
@@ -63,6 +67,23 @@ def disrupted(reason: str, message: str = "") -> dict[str, Any]:
     [
         (exited(1), "ValueError: x", StepFailed, False, "exited 1"),
         (exited(137, "OOMKilled"), "", OutOfMemory, False, "out of memory"),
+        (
+            exited(15, message=f"{CANNOT_RUN_MARK}no module x"),
+            "",
+            CannotRun,
+            False,
+            "exited 15: trainwright cannot run this program: no",
+        ),
+        (
+            exited(15),
+            f"out\n{CANNOT_RUN_MARK}no module x\nout",
+            CannotRun,
+            False,
+            "exited 15: trainwright cannot run this program: no",
+        ),
+        (exited(15), "no module x", StepFailed, False, "exited 15"),
+        (exited(15, message="no module x"), "", StepFailed, False, "exited 15: no module x"),
+        (exited(1, message=f"{CANNOT_RUN_MARK}no module x"), "", StepFailed, False, "exited 1"),
         (exited(1), "torch.OutOfMemoryError: CUDA out of memory.", OutOfMemory, False, "the GPU was out of memory"),
         (exited(1), "Watchdog caught collective operation timeout", StepFailed, True, "NCCL timed out"),
         (exited(1), "RendezvousTimeoutError", StepFailed, True, "did not find each other"),
@@ -90,6 +111,8 @@ def test_the_cause_decides_the_error(
     raised = failure_of(WithLog(cluster, log), failed)  # type: ignore[arg-type]
     assert isinstance(raised, error)
     assert isinstance(raised, TrainJobFailed)
+    assert isinstance(raised, CannotRun) is (error is CannotRun)
+    assert is_permanent(raised) is (error in (CannotRun, OutOfMemory, ImagePullFailed))
     assert raised.retryable is retryable
     assert words in str(raised)
     assert raised.report is not None

@@ -155,6 +155,35 @@ def test_deadlines_count_only_their_own_time_and_sum_it_up(monkeypatch: pytest.M
     assert clock.seconds_left(Phase.Starting) == float("inf")
 
 
+@pytest.mark.parametrize(
+    ("phase", "has_started", "is_initializing", "expected"),
+    [
+        (Phase.Running, None, False, "run"),
+        (Phase.Running, False, False, "start"),
+        (Phase.Running, True, False, "run"),
+        (Phase.Starting, None, False, "start"),
+        (Phase.Starting, True, False, "run"),
+        (Phase.Restarting, None, False, "start"),
+        (Phase.Restarting, True, False, "run"),
+        (Phase.Starting, False, True, None),
+        (Phase.Running, False, True, None),
+        (Phase.Queued, False, False, "queue"),
+        (Phase.Suspended, True, False, "queue"),
+    ],
+)
+def test_deadline_counts_the_start_until_all_pods_have_started(
+    monkeypatch: pytest.MonkeyPatch, phase: Phase, has_started: bool | None, is_initializing: bool, expected: str | None
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = DeadlineTimer(Deadlines(queue=10, start=10, run=10))
+    state: dict[str, Any] = {"is_initializing": is_initializing, "has_started": has_started}
+    assert clock.expired(phase, **state) is None
+    now[0] += 11
+    expired = clock.expired(phase, **state)
+    assert (expired[0] if expired else None) == expected
+
+
 def test_stop_ends_the_wait_with_what_was_seen_last(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
     waiting = Waiting(cluster, job).begun()
     waiting.stop.set()

@@ -12,10 +12,12 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import StepFailed, TrainRequest
+from trainwright.jobs.diagnosis.errors import CannotRun
 from trainwright.jobs.wait import job_observer
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import follow_to_end
 from trainwright.jobs.wait.step import restarts_of_request
+from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 READY = [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
 
@@ -29,9 +31,9 @@ def _in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.2)
 
 
-def restarted(times: int, *, code: int = 1) -> dict[str, Any]:
+def restarted(times: int, *, code: int = 1, message: str = "") -> dict[str, Any]:
     """The status of a pod whose container runs again."""
-    ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2100-01-01T00:00:05Z"}}
+    ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": "2100-01-01T00:00:05Z", "message": message}}
     running = {"running": {"startedAt": "2100-01-01T00:00:06Z"}}
     status = {"name": "node", "image": "i", "imageID": "", "ready": True, "restartCount": times, "state": running}
     return {"phase": "Running", "containerStatuses": [{**status, "lastState": ended}]}
@@ -58,12 +60,48 @@ def test_a_failed_rank_ends_the_job_at_once_and_is_named(
     assert names.SUPERSEDED_ANNOTATION in annotations_of(left), "a retry submits the next attempt"
 
 
-@pytest.mark.parametrize("restarts", [None, 1])
-def test_restarts_that_are_allowed_do_not_end_the_job(
-    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, restarts: int | None
+def test_program_that_can_never_run_ends_the_job_whatever_restarts_are_allowed(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
 ) -> None:
     set_status(job, jobsStatus=READY)
-    add_pod(job, 1, **restarted(1))
+    add_pod(job, 0, **{"phase": "Running"})
+    add_pod(job, 1, **restarted(1, code=CANNOT_RUN, message=f"{CANNOT_RUN_MARK}No module named 'x'"))
+    words = (
+        r"CannotRun: pod \S+-node-0-1-\S+ exited 15: trainwright cannot run this program: No module named 'x'; to start it again"
+    )
+    with pytest.raises(CannotRun, match=words):
+        follow_to_end(cluster, job, settings=settings(5))
+    left = cluster.get(TRAINJOB, name_of(job), "default")
+    assert left["spec"]["suspend"] is True
+    assert names.SUPERSEDED_ANNOTATION in annotations_of(left)
+
+
+def test_launchers_word_is_read_from_the_log_where_there_is_no_termination_message(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "logs", lambda *_, **__: iter([f"out\n{CANNOT_RUN_MARK}No module named 'x'\n".encode()]))
+    set_status(job, jobsStatus=READY)
+    add_pod(job, 1, **restarted(1, code=CANNOT_RUN))
+    with pytest.raises(
+        CannotRun, match=r"exited 15: trainwright cannot run this program: No module named 'x'; to start it again"
+    ):
+        follow_to_end(cluster, job, settings=settings(5))
+
+
+@pytest.mark.parametrize(
+    ("restarts", "status"),
+    [
+        (None, restarted(1)),
+        (1, restarted(1)),
+        (1, restarted(1, code=CANNOT_RUN, message="told by a program of that code")),
+        (None, restarted(1, code=CANNOT_RUN, message=f"{CANNOT_RUN_MARK}in a job of somebody else")),
+    ],
+)
+def test_restarts_that_are_allowed_do_not_end_the_job(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, restarts: int | None, status: dict[str, Any]
+) -> None:
+    set_status(job, jobsStatus=READY)
+    add_pod(job, 1, **status)
     looked = threading.Event()
     ended: list[Any] = []
     waiting = threading.Thread(

@@ -15,7 +15,7 @@ from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 from support.waiting import eventually
 
 from trainwright.api import names
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.cluster import NoCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -24,6 +24,7 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.started_from import ITS_PROGRAM
+from trainwright.jobs.wait import job_observer
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
 from trainwright.operators.deferral import job_endings
 from trainwright.operators.deferral.trigger_log import TriggerLog
@@ -32,6 +33,7 @@ from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values import task_identity
 from trainwright.operators.values.airflow_api import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
 from trainwright.operators.values.task_state import TaskId
+from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -142,6 +144,29 @@ def test_failure_comes_back_as_the_report(connected: EmbeddedCluster, set_status
     connected.delete(TRAINJOB, event["name"], "default")
     with pytest.raises(TrainJobDeleted, match="failed and was deleted since"):
         task.execute_complete(context(), event)
+
+
+def test_program_that_can_never_run_ends_the_job_and_fails_without_retries(
+    connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.2)
+    task = operator(restarts=5)
+    trigger, job = deferred(task).trigger, the_job(connected)
+    message = f"{CANNOT_RUN_MARK}No module named 'x'"
+    ended = {"exitCode": CANNOT_RUN, "reason": "Error", "finishedAt": "2100-01-01T00:00:05Z", "message": message}
+    status = {"name": "node", "ready": True, "restartCount": 1, "image": "", "imageID": "", "lastState": {"terminated": ended}}
+    add_pod(job, 1, phase="Running", containerStatuses=[{**status, "state": {"running": {"startedAt": "2100-01-01T00:00:06Z"}}}])
+    set_status(job, jobsStatus=[{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}])
+    event = event_of(trigger)
+    assert event["outcome"] == "failing"
+    connected.delete(POD, f"{name_of(job)}-node-0-1-abcde", "default")
+    with pytest.raises(
+        NonRetryableError, match=r"CannotRun: TrainJob .* failed: CannotRun: pod \S+ exited 15: .*No module named 'x'"
+    ):
+        task.execute_complete(context(), event)
+    left = the_job(connected)
+    assert left["spec"]["suspend"] is True
+    assert names.SUPERSEDED_ANNOTATION in left["metadata"]["annotations"]
 
 
 @pytest.mark.parametrize(("reason", "in_vain"), [("OOMKilled", True), ("Error", False)])

@@ -22,7 +22,7 @@ from support.container_command import environment, launch, words_of
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.logs.result_lines import UnreportableResult, is_result_line, parse_results
 from trainwright.runtimes import launch as launcher
-from trainwright.runtimes.launch import CHUNK_BYTES, MAX_RESULT_BYTES
+from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK, CHUNK_BYTES, MAX_RESULT_BYTES
 
 pytestmark = pytest.mark.medium
 
@@ -175,7 +175,8 @@ def test_a_program_may_end_in_order_after_sigterm(tmp_path: Path) -> None:
 def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
     words = words_of(TrainRequest(func="def f(): ..."))
     done = launch([*words[:-1], "no-such-program"], tmp_path)
-    assert (done.returncode, done.stderr) == (1, "cannot start 'no-such-program': No such file or directory\n")
+    assert done.returncode == CANNOT_RUN
+    assert done.stderr == f"{CANNOT_RUN_MARK}cannot start 'no-such-program': No such file or directory\n"
 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=40) | st.sampled_from(

@@ -179,17 +179,32 @@ def test_a_script_under_torchrun_ends_as_it_would(tmp_path: Path, folder: Path, 
 @pytest.mark.parametrize(
     "command",
     [
-        ["python3", "train.py"],
+        ["python3", "-u", "train.py"],
+        ["python3", "-m", "train.py"],
+        ["./train.py"],
+        ["python2.7", "train.py"],
         ["torchrun", "-m", "package"],
         ["torchrun", "--no-python", "x.py"],
         ["torchrun", "--module", "a.py"],
         ["accelerate", "launch", "train.py"],
     ],
 )
-def test_what_torchrun_does_not_run_as_a_script_is_left_as_it_is(tmp_path: Path, command: list[str]) -> None:
+def test_other_commands_than_scripts_are_left_as_they_are(tmp_path: Path, command: list[str]) -> None:
     from trainwright.runtimes.launch import wrap_script
 
     assert wrap_script(command, str(tmp_path)) == command
+
+
+def test_script_of_another_python_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from trainwright.runtimes.launch import wrap_script
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (tmp_path / "python").symlink_to(sys.executable)
+    assert wrap_script(["python", "train.py", "a"], "/tmp/l") == ["python", "/tmp/l/entry_errors.py", "train.py", "a"]
+    (tmp_path / "python").unlink()
+    (tmp_path / "python").write_text("#!/bin/sh\n")
+    (tmp_path / "python").chmod(0o755)
+    assert wrap_script(["python", "train.py", "a"], "/tmp/l") == ["python", "train.py", "a"]
 
 
 @pytest.mark.slow

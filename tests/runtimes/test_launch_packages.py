@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import http.server
+import socket
 import subprocess
+import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +19,7 @@ from support.container_command import launch, words_of
 
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.logs.result_lines import parse_results
-from trainwright.runtimes.launch import pinned_requirement
+from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK, pinned_requirement
 
 pytestmark = pytest.mark.medium
 
@@ -51,6 +56,25 @@ def run(tmp_path: Path, source: str, *packages: str, indexes: list[str], **more:
     return launch(words_of(request, variables=variables), tmp_path, **variables)
 
 
+@contextmanager
+def index_that_answers(code: int) -> Iterator[str]:
+    """Serve a package index that answers every request with this status; yields its URL."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(code)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing: requests are not of interest."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/simple"
+        server.shutdown()
+
+
 USE = """
 def f():
     import os, subprocess, twtiny, twother
@@ -80,15 +104,41 @@ def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
 def test_a_missing_package_is_named_by_pip(tmp_path: Path) -> None:
     wheel(tmp_path / "first", "twtiny", "1.2")
     done = run(tmp_path, "def f(): print('ran')", "twtiny>=2", indexes=[f"file://{tmp_path}/first"])
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "No matching distribution found for twtiny>=2" in done.stderr
-    assert "packages_to_install: pip failed with exit code 1" in done.stderr
+    assert (done.returncode, done.stdout) == (CANNOT_RUN, "")
+    assert f"{CANNOT_RUN_MARK}packages_to_install: No matching distribution found for twtiny>=2" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(("answer", "code"), [(404, CANNOT_RUN), (403, 1), (503, 1)])
+def test_index_that_does_not_answer_is_not_the_fault_of_the_request(tmp_path: Path, answer: int, code: int) -> None:
+    """pip says `No matching distribution found` in each case."""
+    with index_that_answers(answer) as url:
+        done = run(tmp_path, "def f(): print('ran')", "twtiny", indexes=[url], PIP_RETRIES="0")
+    assert "No matching distribution found for twtiny" in done.stderr
+    assert (done.returncode, done.stdout) == (code, "")
+    assert ("packages_to_install: pip failed with exit code 1" in done.stderr) is (code == 1)
+
+
+def test_index_that_cannot_be_reached_is_not_the_fault_of_the_request(tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}/simple"
+        done = run(tmp_path, "def f(): print('ran')", "twtiny", indexes=[url], PIP_RETRIES="0")
+    assert "No matching distribution found for twtiny" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+
+
+def test_requirements_that_exclude_each_other_are_named(tmp_path: Path) -> None:
+    wheel(tmp_path / "first", "twtiny", "1.2", "twother>=2")
+    wheel(tmp_path / "first", "twother", "1.0")
+    done = run(tmp_path, "def f(): print('ran')", "twtiny", "twother==1.0", indexes=[f"file://{tmp_path}/first"])
+    assert done.returncode == CANNOT_RUN
+    assert f"{CANNOT_RUN_MARK}packages_to_install: Cannot install" in done.stderr
 
 
 def test_an_option_is_no_package(tmp_path: Path) -> None:
     done = run(tmp_path, "def f(): print('ran')", "--requirement=/etc/passwd", indexes=[f"file://{tmp_path}"])
-    assert (done.returncode, done.stdout) == (1, "")
+    assert (done.returncode, done.stdout) == (CANNOT_RUN, "")
     assert "Invalid requirement" in done.stderr
 
 

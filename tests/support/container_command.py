@@ -31,6 +31,7 @@ def environment(**variables: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("TRAINWRIGHT_", "PYTHON", "PIP_"))}
     for name in ("RANK", "JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK"):
         kept.pop(name, None)
+    kept["TRAINWRIGHT_TERMINATION_LOG"] = os.devnull
     return {**kept, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", **variables}
 
 

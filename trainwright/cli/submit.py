@@ -37,7 +37,7 @@ from trainwright.cli.waiting import (
     LogsOf,
     LostNodeTimeout,
     OnInterrupt,
-    OnInterruptOption,
+    OnInterruptOfOwnJob,
     QueueTimeout,
     RunTimeout,
     StartTimeout,
@@ -96,7 +96,7 @@ def submit(
     fail_if_stuck: FailIfStuck = True,
     fail_on_divergence: FailOnDivergence = True,
     lost_node_timeout: LostNodeTimeout = NO_LIMIT,
-    on_interrupt: OnInterruptOption = OnInterrupt.keep,
+    on_interrupt: OnInterruptOfOwnJob = None,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
@@ -118,10 +118,11 @@ def submit(
         logs,
         logs_of,
         log_bytes,
-        on_interrupt,
+        on_interrupt or OnInterrupt.keep,
         fail_if_stuck,
         lost_node_timeout,
         fail_on_divergence,
+        on_interrupt or OnInterrupt.suspend,
     )
     if settings or run_id or not filename:
         with bad_input_exits():
@@ -143,7 +144,7 @@ def submit(
                 "fail_if_stuck": fail_if_stuck,
                 "fail_on_divergence": fail_on_divergence,
                 "lost_node_timeout_seconds": int(lost_node_timeout),
-                "on_cancel": on_interrupt.value,
+                "on_cancel": (on_interrupt or OnInterrupt.keep).value,
             }
             step = Submission(settings_given, filename or [], run_id, dry_run, wait, namespace, output)
             raise typer.Exit(submit_step(step, wait_options, lambda: jobs_cluster_for(kubeconfig, home, submission_mode)))

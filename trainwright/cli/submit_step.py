@@ -88,7 +88,7 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
         return 0
     if submission.output is None:
         print_lines(text)
-    code = wait_and_report(job_cluster, submitted.trainjob, wait_options, submission.output)
+    code = wait_and_report(job_cluster, submitted.trainjob, wait_options.with_request(request), submission.output)
     if code == 0 and submission.output is None and (request.func or request.code):
         results = results_of(job_cluster, submitted.trainjob)
         if results is not None:

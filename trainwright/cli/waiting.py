@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
@@ -20,7 +20,7 @@ from trainwright.cli.errors import cluster_errors_exit
 from trainwright.cli.output import Format, print_lines, print_object
 from trainwright.cli.progress_display import ProgressDisplay
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs import Deadlines, TrainJobError
+from trainwright.jobs import Deadlines, TrainJobError, TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.logs.live_logs import TOTAL_BYTES, LogStreamOptions
@@ -28,6 +28,7 @@ from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy,
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import follow_to_end
+from trainwright.jobs.wait.step import restarts_of_request
 
 _SECONDS = "In seconds; 0: no limit."
 _LONGEST_SECONDS = 10 * 366 * 86400
@@ -57,7 +58,7 @@ StartTimeout = Annotated[
     typer.Option(
         "--start-timeout-seconds",
         "--start-timeout",
-        help=f"Maximum time until training starts; time in which an initializer runs does not count. {_SECONDS}",
+        help=f"Maximum time until all pods of the training have started; time of initializers does not count. {_SECONDS}",
         min=0,
         callback=finite_seconds,
     ),
@@ -110,6 +111,14 @@ class OnInterrupt(enum.StrEnum):
 OnInterruptOption = Annotated[
     OnInterrupt, typer.Option("--on-cancel", "--stopping", help="What to do with the job when the wait ends early.")
 ]
+OnInterruptOfOwnJob = Annotated[
+    OnInterrupt | None,
+    typer.Option(
+        "--on-cancel",
+        "--stopping",
+        help="What to do with the job when the wait ends early. Default: keep it, but suspend a training that has diverged.",
+    ),
+]
 NO_LIMIT, RANK_0 = 0.0, "0"
 START_LIMIT = float(START_TIMEOUT_SECONDS)
 
@@ -122,6 +131,7 @@ class Wait:
     log_options: LogStreamOptions | None
     on_interrupt: OnInterrupt
     settings: WaitSettings = WaitSettings()  # noqa: RUF009  (frozen)
+    on_divergence: OnInterrupt = OnInterrupt.keep
 
     @classmethod
     def of(
@@ -137,15 +147,21 @@ class Wait:
         fail_if_stuck: bool = True,
         lost_node: float = NO_LIMIT,
         fail_on_divergence: bool = True,
+        on_divergence: OnInterrupt | None = None,
     ) -> Wait:
-        """Create the options from the command line. Raises ValueError."""
+        """Create the options from the command line; `on_divergence` is `on_interrupt` by default. Raises ValueError."""
         log_options = LogStreamOptions.parse(logs_of, log_bytes)
         return cls(
             Deadlines(queue or None, start or None, run or None, timeout or None),
             log_options if logs else None,
             on_interrupt,
             WaitSettings(fail_if_stuck, lost_node or None, fail_on_divergence=fail_on_divergence),
+            on_divergence or on_interrupt,
         )
+
+    def with_request(self, request: TrainRequest) -> Wait:
+        """Return the options with how often pods of the request may fail, as a step of it counts."""
+        return replace(self, settings=replace(self.settings, restarts=restarts_of_request(request)))
 
 
 def register(app: typer.Typer) -> None:
@@ -193,7 +209,7 @@ def wait(
 
 def wait_and_report(cluster: Cluster, trainjob: Obj, wait_options: Wait, output: Format | None) -> int:
     """Wait for a job and print the outcome; returns the exit code."""
-    on_interrupt = _interrupt_handler(wait_options.on_interrupt)
+    on_interrupt, on_divergence = map(_interrupt_handler, (wait_options.on_interrupt, wait_options.on_divergence))
     try:
         with ProgressDisplay(Console(stderr=True, markup=False, emoji=False)) as show:
             ended = follow_to_end(
@@ -205,6 +221,7 @@ def wait_and_report(cluster: Cluster, trainjob: Obj, wait_options: Wait, output:
                 logs=wait_options.log_options,
                 on_signal=on_interrupt,
                 on_error=on_interrupt,
+                on_divergence=on_divergence,
             )
     except (TrainJobError, ApiError) as error:
         code = ExitCode.interrupted if isinstance(error, Cancelled) else exit_code_of(error)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from trainwright.api.errors import Forbidden as Forbidden
     from trainwright.api.phase import Phase as Phase
     from trainwright.api.phase import phase_of as phase_of
+    from trainwright.jobs.diagnosis.errors import CannotRun as CannotRun
     from trainwright.jobs.diagnosis.errors import ImagePullFailed as ImagePullFailed
     from trainwright.jobs.diagnosis.errors import OutOfMemory as OutOfMemory
     from trainwright.jobs.diagnosis.errors import Preempted as Preempted
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from trainwright.runtimes import RuntimeNotFound as RuntimeNotFound
 
 _WHERE = {
+    "CannotRun": "trainwright.jobs.diagnosis.errors",
     "Deadlines": "trainwright.jobs.state.deadline_timer",
     "EventPrinter": "trainwright.jobs.wait.event_printer",
     "FailureReport": "trainwright.jobs.diagnosis.report",

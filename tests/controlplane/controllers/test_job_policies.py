@@ -10,10 +10,10 @@ from factories import pod
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.api.indexes import indexes_text, parse_indexes
 from trainwright.controlplane.controllers.job import per_index, pod_failure_policy, tracking
 from trainwright.controlplane.controllers.job.backoff import BackoffRecord, backoff_seconds
 from trainwright.controlplane.controllers.job.finish import find_finish_reason
-from trainwright.controlplane.controllers.job.indexes import indexes_text, parse_indexes
 from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
 from trainwright.controlplane.controllers.job.scaling import indexes_to_create, pods_to_delete
 from trainwright.controlplane.controllers.job.success_policy import met_success_rule

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from trainwright.api.objects import Obj
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, PodFailure, pod_failure
 from trainwright.jobs.state.pod_history import SeenPod
+from trainwright.jobs.state.pods import Place
 
 _DELETED_POD = re.compile(r"Deleted pod: (\S+)")
 
@@ -45,8 +46,8 @@ def deletions_in(events: Iterable[Obj] | None, failing_since: str) -> Deletions:
 
 def split_by_attempt(pods: list[SeenPod]) -> tuple[list[SeenPod], list[SeenPod]]:
     """Return the pods of the last attempt, and those that were replaced: by a restart of the JobSet, or by their Job."""
-    latest: dict[tuple[str, str], int] = {}
-    newest: dict[tuple[str, str, int], str] = {}
+    latest: dict[tuple[str, int], int] = {}
+    newest: dict[Place, str] = {}
     for seen in pods:
         step, job, _ = seen.place
         latest[step, job] = max(latest.get((step, job), 0), seen.restart_attempt)

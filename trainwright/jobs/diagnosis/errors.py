@@ -55,6 +55,17 @@ class OutOfMemory(StepFailed):
         self.retryable = False
 
 
+class CannotRun(StepFailed):
+    """The program can never run: its packages cannot be installed, or its entry point cannot be imported or called.
+
+    A retry cannot succeed.
+    """
+
+    def __init__(self, message: str, trainjob: Obj, report: FailureReport | None = None):
+        super().__init__(message, trainjob, report)
+        self.retryable = False
+
+
 class Preempted(TrainJobFailed):
     """A pod was preempted, evicted from its node, or lost with it. The request itself is fine."""
 
@@ -62,7 +73,10 @@ class Preempted(TrainJobFailed):
 
 
 class TooManyRestarts(TrainJobError):
-    """A pod has failed more often than the step allows, and its runtime starts it again. Becomes a TrainJobFailed with a report."""
+    """A pod has failed more often than the step allows, or can never run, and its runtime starts it again.
+
+    Becomes a TrainJobFailed with a report.
+    """
 
 
 class Cancelled(TrainJobError):
@@ -127,7 +141,7 @@ class QueueTimeout(TrainJobDeadline):
 
 
 class StartTimeout(TrainJobDeadline):
-    """Training did not start in time. The message states what the pods were waiting for."""
+    """Not all pods of the training have started in time. The message states what they were waiting for."""
 
 
 class CannotStart(StartTimeout):

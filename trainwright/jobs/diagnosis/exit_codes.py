@@ -9,6 +9,7 @@ from trainwright.cluster import NoCluster
 from trainwright.cluster.connection_failure import CannotConnect
 from trainwright.cluster.permissions import AccessDenied, is_admission_denial, is_admission_rejection
 from trainwright.jobs.diagnosis.errors import (
+    CannotRun,
     CannotStart,
     CommandNotFound,
     Diverged,
@@ -42,6 +43,7 @@ class ExitCode(enum.IntEnum):
     preempted = 12
     image_pull_failed = 13
     diverged = 14
+    cannot_run = 15
     queue_timeout = 20
     start_timeout = 21
     run_timeout = 22
@@ -52,6 +54,7 @@ class ExitCode(enum.IntEnum):
 
 _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (OutOfMemory, ExitCode.out_of_memory),
+    (CannotRun, ExitCode.cannot_run),
     (Preempted, ExitCode.preempted),
     (NodeLost, ExitCode.preempted),
     (ImagePullFailed, ExitCode.image_pull_failed),
@@ -106,5 +109,7 @@ def is_permanent(error: BaseException) -> bool:
     Narrower than `not retryable`: a failure of unknown cause is not retryable, but may be transient.
     """
     if isinstance(error, StepFailed) and error.report is not None:
-        return isinstance(error, OutOfMemory) or any(pattern.name in _PERMANENT_PATTERNS for pattern in error.report.log_patterns)
+        return isinstance(error, OutOfMemory | CannotRun) or any(
+            pattern.name in _PERMANENT_PATTERNS for pattern in error.report.log_patterns
+        )
     return (isinstance(error, _PERMANENT_ERRORS) and not getattr(error, "retryable", False)) or is_admission_denial(error)

@@ -9,6 +9,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import (
+    CannotRun,
     DeadlineExceeded,
     ImagePullFailure,
     OutOfMemory,
@@ -26,8 +27,8 @@ from trainwright.jobs.state.pod_history import PodHistory
 log = logging.getLogger(__name__)
 
 
-STOPPED = "FailedTooOften"
-"""Reason in the report of a job that the client stops."""
+STOPPED, STOPPED_FOR_GOOD = "FailedTooOften", "CannotRun"
+"""Reasons in the report of a job that the client stops."""
 
 
 def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = None, *, stopped: str = "") -> TrainJobFailed:
@@ -37,7 +38,7 @@ def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = Non
     """
     report = report_of(cluster, trainjob, history=history)
     if stopped:
-        report = replace(report, reason=STOPPED, message=stopped)
+        report = replace(report, reason=STOPPED_FOR_GOOD if report.cannot_run else STOPPED, message=stopped)
     error = error_class(report)(str(report), trainjob, report)
     error.is_unfinished = bool(stopped)
     return error
@@ -66,6 +67,8 @@ def error_class(report: FailureReport) -> type[TrainJobFailed]:
     cause = report.cause
     if report.exceeded_deadline:
         return DeadlineExceeded
+    if report.cannot_run:
+        return CannotRun
     if cause is None:
         return ImagePullFailure if report.waiting is not None and report.waiting.part == "image" else TrainJobFailed
     if cause.out_of_memory:

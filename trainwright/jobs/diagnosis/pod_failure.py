@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from trainwright.api.one_line import one_line
 from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern
 from trainwright.jobs.state.pod_history import SeenPod, container_states, deletion_requested
 from trainwright.jobs.state.pods import index_of, step_of
+from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 STOPPED_CODES = (128 + signal.SIGTERM, 128 + signal.SIGKILL)
 """Exit codes of a container that was stopped; 137 if it ignored SIGTERM, as a shell that is PID 1 does."""
@@ -93,6 +94,11 @@ class PodFailure:
         return self.reason == "OOMKilled" or any(pattern.name == GPU_MEMORY for pattern in self.log_patterns)
 
     @property
+    def cannot_run(self) -> bool:
+        """Whether the launcher has found that the program can never run; a program may end with the same code."""
+        return self.exit_code == CANNOT_RUN and self.message.startswith(CANNOT_RUN_MARK)
+
+    @property
     def preempted(self) -> bool:
         return self.disruption in _PREEMPTIONS
 
@@ -160,6 +166,12 @@ class PodFailure:
 
     def with_log(self, lines: list[str], log_patterns: tuple[LogPattern, ...]) -> PodFailure:
         return replace(self, lines=tuple(lines), log_patterns=log_patterns)
+
+    def with_launcher_message(self, lines: Iterable[str]) -> PodFailure:
+        """Add what the launcher says in the log, where a container has no termination message, as without isolation."""
+        if self.exit_code != CANNOT_RUN or self.message:
+            return self
+        return replace(self, message=one_line(next((line for line in lines if line.startswith(CANNOT_RUN_MARK)), "")))
 
     def as_dict(self) -> Obj:
         return {

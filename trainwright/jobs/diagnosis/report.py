@@ -28,6 +28,7 @@ from trainwright.jobs.state.kubernetes_events import events_of, reason_and_messa
 from trainwright.jobs.state.pod_history import PodHistory, SeenPod
 from trainwright.jobs.state.pods import pods_of, step_of
 from trainwright.jobs.state.restarts import Restarts, restarts_of
+from trainwright.jobs.state.started_pods import StartedPods
 from trainwright.jobs.state.usage import NO_USAGE, Usage, usage_of
 
 _MAX_PODS = 4
@@ -66,6 +67,11 @@ class FailureReport:
     def cause(self) -> PodFailure | None:
         """The pod that failed first."""
         return self.pods[0] if self.pods else None
+
+    @property
+    def cannot_run(self) -> bool:
+        """Whether the launcher of a pod has found that the program can never run."""
+        return any(failure.cannot_run for pod in self.pods for failure in (pod, *pod.other_containers))
 
     @property
     def exceeded_deadline(self) -> bool:
@@ -253,6 +259,7 @@ class _Report:
         if not lines and not (failure.container or failure.is_gone):  # evicted before a container started
             return failure
         told = problem or ("(the log was deleted with its pod)" if pod is None else "(the log is empty)")
+        failure = failure.with_launcher_message(lines)
         return failure.with_log(log_tail(lines, LOG_LINES) or [told], patterns_in(lines))
 
     def _live_lines(self, failure: PodFailure, pod: Obj | None) -> tuple[list[str], str]:
@@ -284,7 +291,8 @@ class _Report:
 def last_seen(cluster: Cluster, trainjob: Obj) -> tuple[str, WaitingReason | None]:
     """Return why a job makes no progress, as text and as data (None if nothing says so)."""
     try:
-        reason = ReasonFinder(cluster, trainjob).reason(trainjob, pods_of(cluster, trainjob))
+        pods = pods_of(cluster, trainjob)
+        reason = ReasonFinder(cluster, trainjob).reason(trainjob, pods, StartedPods(cluster, trainjob).read(pods))
     except ApiError as error:
         return f"last seen: nothing ({error.message})", None
     return f"last seen: {reason.text if reason else NOTHING_SEEN}", reason

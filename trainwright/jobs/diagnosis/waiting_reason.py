@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeVar
@@ -34,6 +34,7 @@ from trainwright.jobs.state.kubernetes_events import (
     steps_of,
 )
 from trainwright.jobs.state.pod_history import container_states
+from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.workloads import queue_reason, workload_of
 
 T = TypeVar("T")
@@ -77,16 +78,27 @@ class ReasonFinder:
         self._steps: set[str] | None = None
         self._claims: set[str] = set()
 
-    def reason(self, trainjob: Obj, pods: list[Obj]) -> WaitingReason | None:
-        """Return why the job waits; None if nothing says so. Raises ApiError if the cluster cannot be read."""
+    def reason(self, trainjob: Obj, pods: list[Obj], start: GangStart | None = None) -> WaitingReason | None:
+        """Return why the job waits; None if nothing says so. Raises ApiError if the cluster cannot be read.
+
+        `start` tells which pods have never started: why those wait comes first, since the others may wait for them.
+        """
         too_large = condition(trainjob, names.FITS_CLUSTER)
         if too_large is not None and too_large.get("status") == "False":
             return WaitingReason(reason_and_message(too_large), "scheduling")
         if phase_of(trainjob) in (Phase.Queued, Phase.Suspended):
             return self._queue(trainjob)
-        if (reason := pods_reason(pods)) is not None:
+        if start is not None and start.is_partial:
+            missing = [pod for pod in pods if start.lacks(pod)]
+            if (found := self._of_pods(trainjob, pods, missing)) is not None:
+                return found
+        return self._of_pods(trainjob, pods, pods)
+
+    def _of_pods(self, trainjob: Obj, pods: list[Obj], concerned: list[Obj]) -> WaitingReason | None:
+        """Find the reason of the pods that are concerned, or of those that could not be created."""
+        if (reason := pods_reason(pods, concerned)) is not None:
             return self._with_pull_secret(reason) if reason.part == "image" else reason
-        return self._pod_events(trainjob, pods) or self._events(trainjob, pods)
+        return self._pod_events(trainjob, concerned) or self._events(trainjob, concerned)
 
     def _with_pull_secret(self, reason: WaitingReason) -> WaitingReason:
         """Add that a pull secret is missing: the registry's answer only says that access was denied."""
@@ -178,10 +190,14 @@ def claims_of(pod_template: Obj) -> set[str]:
     return {str(claim["claimName"]) for claim in claims if claim.get("claimName")}
 
 
-def pods_reason(pods: Iterable[Obj]) -> WaitingReason | None:
-    """Return the reason that the status of a pod shows: a lost node first, then the first pod that waits. Pure."""
+def pods_reason(pods: list[Obj], concerned: list[Obj] | None = None) -> WaitingReason | None:
+    """Return the reason that the status of a pod shows: a lost node first, then the first pod concerned that waits. Pure.
+
+    All pods are concerned by default.
+    """
     waiting = [pod for pod in pods if not _is_over(pod)]
-    found = [reason for pod in waiting if (reason := _pod_reason(pod)) is not None]
+    reasons = [(pod, reason) for pod in waiting if (reason := _pod_reason(pod)) is not None]
+    found = [reason for pod, reason in reasons if reason.part == "node" or concerned is None or pod in concerned]
     if found and all(map(_lacks_command, waiting)):
         return WaitingReason(found[0].text, "container", cannot_recover=True)
     return min(found, key=lambda reason: reason.part != "node", default=None)

@@ -142,7 +142,7 @@ class TrainRequest(BaseModel):
     start_timeout_seconds: Number = _setting(
         "deadlines",
         START_TIMEOUT_SECONDS,
-        "Maximum seconds until training starts; time in which an initializer runs does not count. 0: no limit.",
+        "Maximum seconds until all pods of the training have started; time of initializers does not count. 0: no limit.",
     )
     run_timeout_seconds: Number = _setting(
         "deadlines",

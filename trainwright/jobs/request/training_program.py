@@ -14,7 +14,8 @@ from trainwright.jobs.request.code_patch import MOUNT
 from trainwright.jobs.request.train_request import TrainRequest
 
 TORCHRUN, PYTHON = "torchrun", "python3"
-_PLAIN_VALUES = 'PLAIN_VALUES = ""'
+_MODULES = {"PLAIN_VALUES": "plain_values.py", "ENTRY_ERRORS": "entry_errors.py"}
+"""Constants of the launcher that get the source of another module."""
 _MPIRUN = ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
 
 
@@ -64,8 +65,10 @@ def _interpreter_for(runtime: Obj) -> str:
 
 @cache
 def _launcher() -> str:
-    """Return the source of the launcher with the source of the module that it runs after a function."""
+    """Return the source of the launcher with the sources of the modules that it runs beside a program."""
     folder = resources.files("trainwright.runtimes")
     text = folder.joinpath("launch.py").read_text("utf-8")
-    plain_values = folder.joinpath("plain_values.py").read_text("utf-8")
-    return text.replace(_PLAIN_VALUES, f"PLAIN_VALUES = {plain_values!r}", 1)
+    for constant, module in _MODULES.items():
+        source = folder.joinpath(module).read_text("utf-8")
+        text = text.replace(f'{constant} = ""', f"{constant} = {source!r}", 1)
+    return text

@@ -1,4 +1,4 @@
-"""Deadlines of a job: time in the queue, until training starts, of the training, and in total. Measures time; does not wait."""
+"""Deadlines of a job: time in the queue, until all pods have started, of the training, and in total. Measures time; does not wait."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ START_TIMEOUT_SECONDS, RUN_TIMEOUT_SECONDS = 21600, 7 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class Deadlines:
-    """Maximum seconds that a job may be queued or suspended, starting (until it trains), running, and in `total`.
+    """Maximum seconds that a job may be queued or suspended, starting, running, and in `total`.
 
-    Time in which an initializer runs counts only for `total`. None means no limit.
+    It starts until every pod of the training has started once; time in which an initializer runs counts only for `total`. None
+    means no limit.
     """
 
     queue: float | None = None
@@ -41,28 +42,37 @@ class DeadlineTimer:
         self._counting, self._last_update = "queue", time.monotonic()
         self._started = self._last_update
 
-    def seconds_left(self, phase: Phase, *, is_initializing: bool = False) -> float:
-        """Return the seconds until the deadline of this phase; infinity if it has none."""
+    def seconds_left(self, phase: Phase, *, is_initializing: bool = False, has_started: bool | None = None) -> float:
+        """Return the seconds until the deadline that counts now; infinity if there is none.
+
+        `has_started` tells whether every pod of the training has started once; where that is unknown (None), the phase decides.
+        """
         now = time.monotonic()
         self._spent[self._counting] += now - self._last_update
         self._last_update = now
-        self._counting, limit = self._limit(phase, is_initializing)
+        self._counting, limit = self._limit(phase, is_initializing, has_started)
         left = math.inf if limit is None else limit - self._spent[self._counting]
         return min(left, math.inf if self._deadlines.total is None else self._started + self._deadlines.total - now)
 
-    def expired(self, phase: Phase, *, is_initializing: bool = False) -> tuple[str, float] | None:
-        """Return the expired deadline (`queue`, `start`, `run` or `total`) and its limit in seconds; None if none has expired."""
-        if self.seconds_left(phase, is_initializing=is_initializing) > 0:
+    def expired(
+        self, phase: Phase, *, is_initializing: bool = False, has_started: bool | None = None
+    ) -> tuple[str, float] | None:
+        """Return the expired deadline (`queue`, `start`, `run` or `total`) and its limit in seconds; None if none has expired.
+
+        The arguments are those of `seconds_left`.
+        """
+        if self.seconds_left(phase, is_initializing=is_initializing, has_started=has_started) > 0:
             return None
-        what, limit = self._limit(phase, is_initializing)
+        what, limit = self._limit(phase, is_initializing, has_started)
         if limit is not None and self._spent[what] >= limit:
             return what, limit
         return "total", self._deadlines.total or 0.0
 
-    def _limit(self, phase: Phase, is_initializing: bool) -> tuple[str, float | None]:
+    def _limit(self, phase: Phase, is_initializing: bool, has_started: bool | None) -> tuple[str, float | None]:
         if phase in (Phase.Queued, Phase.Suspended):
             return "queue", self._deadlines.queue
-        if phase in (Phase.Starting, Phase.Restarting):
+        is_starting = phase in (Phase.Starting, Phase.Restarting) if has_started is None else not has_started
+        if is_starting:
             return ("initialization", None) if is_initializing else ("start", self._deadlines.start)
         return "run", self._deadlines.run
 

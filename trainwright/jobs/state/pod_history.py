@@ -15,7 +15,7 @@ from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, copy_of, labels_of, name_of, uid_of
-from trainwright.jobs.state.pods import index_of, step_of
+from trainwright.jobs.state.pods import Place, place_of
 
 MAX_GONE_PODS = 50
 """Deleted pods that are remembered; pods that ended well are forgotten first."""
@@ -51,9 +51,8 @@ class SeenPod:
         return name_of(self.pod)
 
     @property
-    def place(self) -> tuple[str, str, int]:
-        """Step, index of the Job in it, and completion index: what a replacement has in common with the pod."""
-        return step_of(self.pod), labels_of(self.pod).get(names.JOB_INDEX_LABEL, "0"), index_of(self.pod)
+    def place(self) -> Place:
+        return place_of(self.pod)
 
     @property
     def restart_attempt(self) -> int:

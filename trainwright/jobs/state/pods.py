@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trainwright.api import names
 from trainwright.api.integers import parse_count
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
+
+
+class Place(NamedTuple):
+    """Step, index of the Job in it, and completion index: what a replacement has in common with the pod."""
+
+    step: str
+    job: int
+    completion_index: int
+
+    def __str__(self) -> str:
+        return f"{self.step}-{self.job}-{self.completion_index}"
 
 
 def pods_of(cluster: Cluster, trainjob: Obj, step: str = "") -> list[Obj]:
@@ -18,9 +31,20 @@ def pods_of(cluster: Cluster, trainjob: Obj, step: str = "") -> list[Obj]:
     return sorted(pods, key=lambda pod: (step_of(pod), index_of(pod), pod["metadata"].get("creationTimestamp", ""), name_of(pod)))
 
 
-def step_of(pod: Obj) -> str:
-    return labels_of(pod).get(names.REPLICATED_JOB_LABEL, "")
+def step_of(obj: Obj) -> str:
+    """Return the replicated job that a pod or a Job belongs to."""
+    return labels_of(obj).get(names.REPLICATED_JOB_LABEL, "")
+
+
+def job_index_of(obj: Obj) -> int:
+    """Return the index of a Job, or of a pod's Job, in its replicated job."""
+    return parse_count(labels_of(obj).get(names.JOB_INDEX_LABEL, "")) or 0
 
 
 def index_of(pod: Obj) -> int:
     return parse_count(labels_of(pod).get(names.COMPLETION_INDEX, "")) or 0
+
+
+def place_of(pod: Obj) -> Place:
+    """Return the place of a pod in its training."""
+    return Place(step_of(pod), job_index_of(pod), index_of(pod))

@@ -121,7 +121,12 @@ CALLS = (
     ApiCall("list", POD, ("wait", "logs", "cancel", "report"), "no logs; failure reports do not contain pods"),
     ApiCall("get", POD, ("logs",), "log streaming does not resume after a lost connection"),
     ApiCall("get", POD, ("logs", "report"), "no logs, and no last lines in failure reports", subresource="log"),
-    ApiCall("get", JOBSET, ("wait", "cancel", "report"), "failure reports do not contain the JobSet's reason and restarts"),
+    ApiCall(
+        "get",
+        JOBSET,
+        ("wait", "cancel", "report"),
+        "failure reports do not contain the JobSet's reason and restarts, and a training of which a part starts counts as started",
+    ),
     ApiCall("list", EVENT, ("wait", "report"), "waits and failure reports do not contain events"),
     *(ApiCall(verb, JOB, ("wait", "report"), "failure reports do not contain the reasons of Jobs") for verb in ("get", "list")),
     ApiCall("list", WORKLOAD, ("wait",), "the reason why a job is queued is known from events only"),

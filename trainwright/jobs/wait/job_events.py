@@ -121,6 +121,7 @@ class EventTracker:
     __slots__ = (
         "_first_report",
         "_has_trainer_status",
+        "_is_partial",
         "_is_running",
         "_largest_total",
         "_reason",
@@ -135,7 +136,7 @@ class EventTracker:
         self.divergence = DivergenceDetector()
         """What the reports so far say about a divergence."""
         self._first_report: str | None = None
-        self._has_trainer_status = self._is_running = False
+        self._has_trainer_status = self._is_running = self._is_partial = False
         self._reason = self._started_from = ""
         self._restarts = RestartCounts()
         self._largest_total = 0
@@ -160,9 +161,11 @@ class EventTracker:
             current = _keep_log_progress(current, known)
         if self._is_running and current.phase is Phase.Starting:
             self._largest_total = 0
+        waits_on = self._is_running and self._is_partial
         self._is_running = current.phase is Phase.Running
         was_queued = known is not None and known.phase in (Phase.Queued, Phase.Suspended)
-        if self._is_running or current.phase.is_final or (was_queued and current.phase is Phase.Starting):
+        is_over = current.phase.is_final or (was_queued and current.phase is Phase.Starting)
+        if is_over or (self._is_running and not waits_on):
             self._reason = ""
         if known is not None and known.phase in (Phase.Running, Phase.Restarting) and current.phase is Phase.Starting:
             current = replace(current, phase=known.phase)  # no pod is ready: between two runs, or before the end
@@ -183,6 +186,7 @@ class EventTracker:
             current = replace(current, phase=Phase.Restarting)
         elif observation.is_stopping and current.phase is Phase.Starting:  # it ran before it was waited for
             current = replace(current, phase=Phase.Running)
+        self._is_partial = observation.is_partial
         if observation.reason is not None:
             if current.note in ("", self._reason):
                 current = replace(current, note=observation.reason)

@@ -17,7 +17,7 @@ from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_start
-from trainwright.jobs.diagnosis.pod_failure import pod_failure
+from trainwright.jobs.diagnosis.pod_failure import PodFailure, pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
 from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
@@ -25,6 +25,7 @@ from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.pods import step_of
 from trainwright.jobs.state.restarts import RestartCounts, container_restarts, read_restarts
 from trainwright.jobs.state.started_from import started_from
+from trainwright.jobs.state.started_pods import GangStart, StartedPods
 
 STALLED_SECONDS = 9.0
 """Seconds without progress after which the reason is looked for, so that it is shown within ten."""
@@ -74,6 +75,8 @@ class Observation:
     restarts: RestartCounts | None = None
     reason: str | None = None
     """Why the job waits; empty if it no longer does."""
+    is_partial: bool = False
+    """Whether the training runs, but a pod of it has never started."""
     started_from: str = ""
     """What the training starts from, as far as its pods say it."""
 
@@ -87,12 +90,14 @@ class JobObserver:
     def __init__(self, cluster: Cluster, trainjob: Obj, settings: WaitSettings = _DEFAULTS):
         self._cluster, self._settings = cluster, settings
         self._pods, self._reasons = PodObserver(cluster, trainjob), ReasonFinder(cluster, trainjob)
+        self._started = StartedPods(cluster, trainjob)
+        self._start: GangStart | None = None
         self._status: object = None
         self._changed = self._due = time.monotonic()
         self._has_run = self._is_blind = False
         self._restarts, self._log_restarts = RestartCounts(), 0
         self._shown: set[tuple[str, str]] = set()
-        self._failed: dict[tuple[str, str], str] = {}
+        self._failed: dict[tuple[str, str], PodFailure] = {}
         self._failed_too_often_since = 0.0
         self._reason: WaitingReason | None = None
         self._reason_since = self._reason_repeat = 0.0
@@ -101,6 +106,11 @@ class JobObserver:
     def history(self) -> PodHistory:
         """What was observed of the pods so far."""
         return self._pods.history
+
+    @property
+    def start(self) -> GangStart | None:
+        """Which pods have started, as far as the last look has shown; None if that is unknown."""
+        return self._start
 
     def seconds_left(self) -> float:
         """Return the seconds until the next look."""
@@ -137,6 +147,8 @@ class JobObserver:
             observation = self._look(trainjob, phase)
         except ApiError as error:
             log.debug("event=job_not_observed name=%s error=%s", name_of(trainjob), error.message)
+            if self._start is not None and not self._start.is_complete:
+                self._start = None  # all may have started since
             return None
         self._has_run = self._has_run or phase is Phase.Running
         self._check(trainjob)
@@ -158,13 +170,25 @@ class JobObserver:
         is_pending = any(map(_is_pending, pods))
         is_stopping = not is_pending and any(map(_is_stopping, pods))
         found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts, started_from=started_from(pods))
-        if phase is Phase.Running:
-            self._reason = None
-            return replace(found, reason="")
         if phase.is_final:
             return found
+        self._read_start(phase, pods)
+        is_partial = phase is Phase.Running and self._start is not None and not self._start.is_complete
+        if phase is Phase.Running and not is_partial:
+            self._reason = None
+            return replace(found, reason="")
         self._set_reason(self._find_reason(trainjob, phase, pods))
-        return replace(found, reason=self._reason_text())
+        reason = self._reason_text()
+        if is_partial and reason and self._start is not None:
+            reason = f"{self._start.describe()}; {reason}"
+        return replace(found, reason=reason, is_partial=is_partial)
+
+    def _read_start(self, phase: Phase, pods: list[Obj]) -> None:
+        """Find out which pods have started. A job that is queued or suspended has none, and its deadline is another one."""
+        if self._is_blind:
+            self._start = None
+        elif phase not in (Phase.Queued, Phase.Suspended):
+            self._start = self._started.read(pods)
 
     def _list_pods(self) -> list[Obj]:
         if self._is_blind:
@@ -211,7 +235,7 @@ class JobObserver:
         was_stopped = self._has_run and phase in (Phase.Queued, Phase.Suspended)
         if not was_stopped and time.monotonic() < self._changed + STALLED_SECONDS:
             return self._reason if self._reason is not None and self._reason.part not in ("job", "queue") else None
-        return self._reasons.reason(trainjob, pods)
+        return self._reasons.reason(trainjob, pods, self._start)
 
     def _set_reason(self, reason: WaitingReason | None) -> None:
         now = time.monotonic()
@@ -244,7 +268,10 @@ class JobObserver:
             raise cannot_start(f"{name} can never start: {self._reason.text}", self._reason.part)
 
     def _check_restarts(self, trainjob: Obj) -> None:
-        """Raise TooManyRestarts if pods have failed too often, and the job does not fail by itself within a moment."""
+        """Raise TooManyRestarts if pods have failed too often, or can never run, and the job does not fail by itself within a moment.
+
+        Whether a pod can never run counts only where the step says how often pods may fail: the job is its own.
+        """
         allowed = self._settings.restarts
         if allowed is None:
             return
@@ -252,16 +279,20 @@ class JobObserver:
             failure = pod_failure(seen.pod, seen)
             if failure is None or failure.disruption or not failure.is_own_failure or failure.step in names.INITIALIZERS:
                 continue
-            self._failed.setdefault((failure.name, f"{failure.container} {failure.finished}"), failure.describe())
-        if len(self._failed) <= allowed:
+            failure = failure.with_launcher_message(seen.lines_of(failure.container, failure.finished))
+            self._failed.setdefault((failure.name, f"{failure.container} {failure.finished}"), failure)
+        hopeless = next((failure for failure in self._failed.values() if failure.cannot_run), None)
+        if hopeless is None and len(self._failed) <= allowed:
             return
         now = time.monotonic()
         self._failed_too_often_since = self._failed_too_often_since or now
         self._due = min(self._due, self._failed_too_often_since + _CONFIRMED_SECONDS)
         if now >= self._failed_too_often_since + _CONFIRMED_SECONDS:
-            (name, _), text = next(iter(self._failed.items()))
+            first = hopeless or next(iter(self._failed.values()))
             limit = f"restarts allows {allowed}" if allowed else "nothing is started again within a job unless `restarts` says so"
-            raise TooManyRestarts(f"pod {name} {text}; {limit}")
+            raise TooManyRestarts(
+                f"pod {first.name} {first.describe()}; {'to start it again cannot help' if hopeless else limit}"
+            )
 
 
 def _status_of(trainjob: Obj) -> object:

@@ -111,9 +111,13 @@ def follow_to_end(
     logs: LogStreamOptions | None = None,
     on_signal: CancelHandler = cancel_by_suspending,
     on_error: CancelHandler = cancel_by_suspending,
+    on_divergence: CancelHandler | None = None,
     waiter: WaiterOptions = _NO_WAITER,
 ) -> Obj:
-    """As `run_to_end`, for a job that is already submitted; `resubmit` submits its step after a preemption."""
+    """As `run_to_end`, for a job that is already submitted; `resubmit` submits its step after a preemption.
+
+    `on_divergence` handles a training that has diverged; the default is `on_error`.
+    """
     with stop_on_signals() as stop:
 
         def next_attempt() -> Attempt:
@@ -121,7 +125,7 @@ def follow_to_end(
             return _attempt_of(resubmit(), cluster, deadlines)
 
         budget = preemption_budget if resubmit is not None else 0
-        options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter)
+        options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter, on_divergence)
         return _run_attempts(lambda: Attempt(cluster, trainjob, deadlines), next_attempt, budget, options)
 
 
@@ -143,6 +147,7 @@ class _WaitOptions(NamedTuple):
     on_error: CancelHandler
     settings: WaitSettings
     waiter: WaiterOptions
+    on_divergence: CancelHandler | None = None
 
 
 def _attempt_of(submitted: Submitted, cluster: Cluster, deadlines: Deadlines) -> Attempt:
@@ -202,6 +207,8 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
         waiter.settle()
         if isinstance(error, Diverged) and phase_of(error.trainjob).is_final:
             outcome = str(CancelOutcome.ended)
+        elif isinstance(error, Diverged) and options.on_divergence is not None:
+            outcome = cancel_unwatched_job(cluster, trainjob, options.on_divergence)
         else:
             outcome = cancel_unwatched_job(cluster, trainjob, options.on_error)
         if isinstance(error, TrainJobDeadline | Diverged):

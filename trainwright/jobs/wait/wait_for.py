@@ -22,6 +22,7 @@ from trainwright.jobs.logs.training_log import read_training_log
 from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_initializing
 from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.pod_history import PodHistory
+from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.wait.job_events import EventTracker, JobEvents, Logged, OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
 from trainwright.jobs.wait.stop_early import raise_if_stopped_early
@@ -91,6 +92,7 @@ def _follow(
     while stop is None or not stop.is_set():
         try:
             phase = state.phase = publisher.observe_status(state.trainjob)
+            state.start = publisher.start
         except TooManyRestarts as error:
             raise failure_of(cluster, state.trainjob, publisher.history, stopped=str(error)) from None
         if phase.is_final:
@@ -138,6 +140,11 @@ class EventPublisher:
     def history(self) -> PodHistory:
         """What was observed of the job's pods."""
         return self._observer.history
+
+    @property
+    def start(self) -> GangStart | None:
+        """Which pods have started, as far as the last look has shown."""
+        return self._observer.start
 
     @property
     def divergence(self) -> DivergenceDetector:
@@ -207,13 +214,15 @@ def _read_current(cluster: Cluster, state: JobState) -> Obj:
 class JobState:
     """The last observed state of the awaited job. Does no I/O, so that threads and event loops can both use it."""
 
-    __slots__ = ("_on_change", "_timer", "phase", "trainjob")
+    __slots__ = ("_on_change", "_timer", "phase", "start", "trainjob")
 
     def __init__(self, trainjob: Obj, deadlines: Deadlines, on_change: Callable[[Obj], None] = lambda _trainjob: None):
         self.trainjob = trainjob
         self._on_change = on_change
         self.phase = phase_of(trainjob)
         """The phase as shown: a job that has run is not `Starting` again because no pod is ready for a moment."""
+        self.start: GangStart | None = None
+        """Which pods have started; None if that is unknown, then the phase decides which deadline counts."""
         self._timer = DeadlineTimer(deadlines)
 
     def observe_status(self, event: str, seen: Obj) -> None:
@@ -227,18 +236,25 @@ class JobState:
         return TrainJobDeleted(f"{_describe(self.trainjob)} was deleted while it was being waited for")
 
     def seconds_left(self) -> float:
-        """Return the seconds until the deadline of the job's phase; infinity if it has none."""
-        return self._timer.seconds_left(self.phase, is_initializing=is_initializing(self.trainjob))
+        """Return the seconds until the deadline that counts now; infinity if there is none."""
+        return self._timer.seconds_left(
+            self.phase, is_initializing=is_initializing(self.trainjob), has_started=self._has_started()
+        )
 
     def expired_deadline(self) -> TrainJobDeadline | None:
         """Return the error of an expired deadline; None if none has expired."""
-        expired = self._timer.expired(self.phase, is_initializing=is_initializing(self.trainjob))
+        expired = self._timer.expired(self.phase, is_initializing=is_initializing(self.trainjob), has_started=self._has_started())
         if expired is None:
             return None
         what, limit = expired
+        if what == "start" and self.start is not None and self.start.is_partial:
+            return deadline_error(f"{_describe(self.trainjob)}: after {limit:g} s {self.start.describe()}", what)
         if what == "total":
             return deadline_error(f"{_describe(self.trainjob)} has not ended within {limit:g} s: it is {self.phase.value}", what)
         return deadline_error(f"{_describe(self.trainjob)} was {self.phase.value} for more than {limit:g} s", what)
+
+    def _has_started(self) -> bool | None:
+        return self.start.is_complete if self.start is not None else None
 
 
 def _describe(trainjob: Obj) -> str:

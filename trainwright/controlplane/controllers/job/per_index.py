@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from trainwright.api.indexes import parse_indexes
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, annotations_of
 from trainwright.controlplane.controllers.job import pod_failure_policy
-from trainwright.controlplane.controllers.job.indexes import parse_indexes
 from trainwright.controlplane.controllers.job.pods import index_of, is_tracked
 
 FAILURES = "batch.kubernetes.io/job-index-failure-count"

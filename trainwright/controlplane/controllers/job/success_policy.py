@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from trainwright.api.indexes import parse_indexes
 from trainwright.api.objects import Obj
-from trainwright.controlplane.controllers.job.indexes import parse_indexes
 
 
 def met_success_rule(spec: Obj, completed: set[int]) -> int | None:

@@ -11,12 +11,12 @@ from contextlib import suppress
 
 from trainwright.api import names
 from trainwright.api.errors import NotFound
+from trainwright.api.indexes import indexes_text
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.job import pod_failure_policy
 from trainwright.controlplane.controllers.job.finish import FinishReason
-from trainwright.controlplane.controllers.job.indexes import indexes_text
 from trainwright.controlplane.controllers.job.pods import index_of, is_tracked, phase_of
 from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
 

@@ -1,0 +1,201 @@
+"""Which pods of a training have started once: from pods, from Jobs whose pods are gone, from the counters of the JobSet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from factories import cluster_in_memory, job, jobset, pod, replicated_job, trainjob
+
+from trainwright.api.kinds import JOB, JOBSET, POD, TRAINJOB
+from trainwright.api.objects import name_of, owner_reference
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.state.pods import Place
+from trainwright.jobs.state.started_pods import GangStart, StartedPods, expected_places, has_started, over_or_ready
+from trainwright.runtimes import bundled_runtimes
+
+RUNNING = {"name": "node", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
+WAITING = {"name": "node", "state": {"waiting": {"reason": "ContainerCreating"}}}
+
+
+def ended(code: int, reason: str = "Error") -> dict[str, Any]:
+    return {"terminated": {"exitCode": code, "reason": reason, "finishedAt": "2026-01-01T00:00:01Z"}}
+
+
+@pytest.mark.parametrize(
+    ("containers", "expected"),
+    [
+        ([], False),
+        ([WAITING], False),
+        ([RUNNING], True),
+        ([{**RUNNING, "name": "sidecar"}, WAITING], False),
+        ([RUNNING, {**RUNNING, "name": "sidecar"}], True),
+        ([{"name": "node", "state": ended(0, "Completed")}], True),
+        ([{"name": "node", "state": ended(1)}], True),
+        ([{"name": "node", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended(1)}], True),
+        ([{"name": "node", "state": ended(128, "StartError")}], False),
+        ([{"name": "node", "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": ended(128, "StartError")}], False),
+        ([{"name": "node", "state": ended(137, "ContainerStatusUnknown")}], False),
+        ([{"name": "node", "state": ended(137, "ContainerStatusUnknown"), "lastState": ended(1)}], True),
+    ],
+)
+def test_pod_has_started_with_all_its_containers(containers: list[dict[str, Any]], expected: bool) -> None:
+    found = pod(status={"initContainerStatuses": [RUNNING], "containerStatuses": containers})
+    assert has_started(found) is expected
+
+
+NODE = replicated_job("node", parallelism=2, completions=2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "expected"),
+    [
+        ([NODE], {"node-0-0", "node-0-1"}),
+        ([replicated_job("node", replicas=2, parallelism=1, completions=1)], {"node-0-0", "node-1-0"}),
+        ([replicated_job("node")], {"node-0-0"}),
+        ([replicated_job("node", parallelism=4, completions=2)], {"node-0-0", "node-0-1"}),
+        ([replicated_job("node", parallelism=2, completions=6)], {"node-0-0", "node-0-1"}),
+        ([replicated_job("node", replicas=0), replicated_job("launcher")], {"launcher-0-0"}),
+        ([replicated_job("node", parallelism=0, completions=0)], set()),
+        ([replicated_job("dataset-initializer"), replicated_job("model-initializer"), replicated_job("node")], {"node-0-0"}),
+        (
+            [
+                replicated_job("dataset-initializer"),
+                {**NODE, "dependsOn": [{"name": "dataset-initializer", "status": "Complete"}]},
+                {**replicated_job("launcher"), "dependsOn": [{"name": "node", "status": "Ready"}]},
+                {**replicated_job("report"), "dependsOn": [{"name": "launcher", "status": "Complete"}]},
+                {**replicated_job("after-report"), "dependsOn": [{"name": "report", "status": "Ready"}]},
+            ],
+            {"node-0-0", "node-0-1", "launcher-0-0"},
+        ),
+        ([replicated_job("node", completionMode="NonIndexed", parallelism=2)], None),
+    ],
+)
+def test_expected_pods_are_those_that_train_together(steps: list[dict[str, Any]], expected: set[str] | None) -> None:
+    found = expected_places(jobset("js", *steps))
+    assert (None if found is None else set(map(str, found))) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, set()),
+        ({"ready": 1}, set()),
+        ({"ready": 1, "succeeded": 2}, {0, 1, 2}),
+        ({"succeeded": 1, "completedIndexes": "1"}, {1}),
+        ({"succeeded": 1, "completedIndexes": "1", "failedIndexes": "0"}, {0, 1}),
+        ({"completedIndexes": "0-2"}, {0, 1, 2}),
+    ],
+)
+def test_job_tells_of_pods_that_are_gone(status: dict[str, Any], expected: set[int]) -> None:
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "4"}
+    found = set(over_or_ready(job(labels=labels, parallelism=3, completions=3, status=status)))
+    assert found == {Place("node", 4, index) for index in expected}
+
+
+class Training:
+    """A TrainJob of two pods on a cluster without controllers."""
+
+    def __init__(self, cluster: EmbeddedCluster, *steps: dict[str, Any]):
+        self.cluster = cluster
+        self.trainjob = cluster.create(trainjob("t"))
+        owned = {"ownerReferences": [owner_reference(self.trainjob)]}
+        self.jobset = cluster.create(jobset("t", *(steps or (NODE,)), metadata=owned))
+        self.started = StartedPods(cluster, self.trainjob)
+
+    def add_pod(self, index: int, container: dict[str, Any], suffix: str = "abcde") -> None:
+        labels = {
+            "jobset.sigs.k8s.io/jobset-name": "t",
+            "jobset.sigs.k8s.io/replicatedjob-name": "node",
+            "batch.kubernetes.io/job-completion-index": str(index),
+        }
+        made = self.cluster.create(pod(f"t-node-0-{index}-{suffix}", labels=labels, container={"name": "node"}))
+        status = {
+            "phase": "Running",
+            "containerStatuses": [{"image": "i", "imageID": "", "ready": True, "restartCount": 0, **container}],
+        }
+        self.cluster.patch(POD, name_of(made), {"status": status}, "default", subresource="status")
+
+    def delete_pod(self, index: int, suffix: str = "abcde") -> None:
+        self.cluster.delete(POD, f"t-node-0-{index}-{suffix}", "default", grace_period_seconds=0)
+
+    def read(self) -> GangStart | None:
+        return self.started.read(self.cluster.list(POD, "default").items)
+
+    def missing(self) -> list[str]:
+        start = self.read()
+        assert start is not None
+        return list(map(str, start.missing))
+
+
+@pytest.fixture
+def training() -> Iterator[Training]:
+    with cluster_in_memory(*bundled_runtimes()) as cluster:
+        yield Training(cluster)
+
+
+def test_rank_that_is_done_before_another_starts_has_started(training: Training) -> None:
+    assert training.missing() == ["node-0-0", "node-0-1"]
+    training.add_pod(1, {"name": "node", "state": ended(0, "Completed")})
+    assert training.missing() == ["node-0-0"]
+    training.delete_pod(1)
+    training.add_pod(0, WAITING)
+    assert training.missing() == ["node-0-0"]
+    training.delete_pod(0)
+    training.add_pod(0, RUNNING)
+    assert training.missing() == []
+
+
+def test_replacement_counts_for_the_rank_of_its_predecessor(training: Training) -> None:
+    training.add_pod(0, RUNNING)
+    training.add_pod(1, {"name": "node", "state": ended(1)})
+    training.add_pod(1, WAITING, suffix="later")
+    assert training.missing() == []
+
+
+def test_complete_start_is_final(training: Training) -> None:
+    training.add_pod(0, RUNNING)
+    training.add_pod(1, RUNNING)
+    assert training.missing() == []
+    training.delete_pod(1)
+    training.add_pod(1, WAITING, suffix="later")
+    assert training.missing() == []
+    fresh = StartedPods(training.cluster, training.trainjob).read(training.cluster.list(POD, "default").items)
+    assert fresh is not None
+    assert fresh.describe() == "1 of 2 pods have not started: node-0-1", "nothing on the cluster tells that it had started"
+
+
+def test_rank_whose_pod_was_deleted_is_read_from_its_job(training: Training) -> None:
+    labels = {"jobset.sigs.k8s.io/jobset-name": "t", "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+    made = training.cluster.create(job("t-node-0", labels=labels, parallelism=2, completions=2, completionMode="Indexed"))
+    training.add_pod(0, RUNNING)
+    assert training.missing() == ["node-0-1"]
+    status = {"status": {"completedIndexes": "1", "succeeded": 1}}
+    training.cluster.patch(JOB, name_of(made), status, "default", subresource="status")
+    assert training.missing() == []
+
+
+def test_step_whose_jobs_are_ready_has_started(training: Training) -> None:
+    counter = {"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
+    training.cluster.patch(JOBSET, "t", {"status": {"replicatedJobsStatus": [counter]}}, "default", subresource="status")
+    assert training.missing() == []
+
+
+def test_jobset_of_an_earlier_job_is_not_taken_for_this_ones(training: Training) -> None:
+    training.cluster.delete(TRAINJOB, "t", "default")
+    again = training.cluster.create(trainjob("t"))
+    assert StartedPods(training.cluster, again).read([]) is None
+
+
+def test_start_is_unknown_before_the_jobset_exists_and_on_another_cluster(training: Training) -> None:
+    training.cluster.delete(JOBSET, "t", "default")
+    assert training.read() is None
+    metadata = {"ownerReferences": training.jobset["metadata"]["ownerReferences"]}
+    training.cluster.create(jobset("t", NODE, metadata=metadata, managedBy="kueue.x-k8s.io/multikueue"))
+    assert training.read() is None
+
+
+def test_many_missing_pods_are_not_all_named() -> None:
+    start = GangStart(6, tuple(Place("node", 0, index) for index in range(5)))
+    assert start.describe() == "5 of 6 pods have not started: node-0-0, node-0-1, node-0-2 and 2 more"
