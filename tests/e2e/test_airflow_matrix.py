@@ -137,6 +137,37 @@ def test_a_killed_worker_leaves_one_job_running_and_the_retry_adopts_it(scene: S
         assert uid_of(scene.the_job(run)) == uid_of(job), run
 
 
+@pytest.mark.parametrize("kills_workers", [False, True])
+def test_a_killed_scheduler_leaves_one_job_that_the_next_ones_worker_adopts(
+    scene: Scene, kills_workers: bool, number: int
+) -> None:
+    """The tasks' own processes live on, with or without their worker, beside those that the next scheduler starts."""
+    runs = [
+        (dag, f"scheduler-{'and-workers' if kills_workers else 'alone'}-{number}-{left}")
+        for dag, left in ((SYNC, "retry"), ("once_in_worker", "last"))
+    ]
+    jobs = scene.begin_all(runs)
+    workers = [worker_of(scene.pid(dag, run)) for dag, run in runs]
+    scene.airflow.kill_alone("scheduler")
+    for worker in workers if kills_workers else ():
+        os.kill(worker, signal.SIGKILL)
+    scene.airflow.start("scheduler")
+    try:
+        for (dag, run), job in zip(runs, jobs, strict=True):
+            if kills_workers and dag != SYNC:  # the last try of the task has failed: nobody waits for the job any more
+                assert scene.ended(dag, run)["state"] == "failed", run
+                continue
+            eventually(lambda dag=dag, run=run: scene.is_followed_anew(dag, run), 120, f"another worker to follow {run}")
+            assert uid_of(scene.the_job(run)) == uid_of(job), run
+            assert not scene.the_job(run)["spec"].get("suspend"), run
+            scene.let_end(run)
+            assert scene.ended(dag, run)["state"] == "success", scene.airflow.log(dag, run)
+            assert uid_of(scene.the_job(run)) == uid_of(job), run
+    finally:
+        for _, run in runs:
+            scene.let_end(run)
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_triggerer_that_ends_leaves_the_job_to_the_next(scene: Scene, how: signal.Signals, number: int) -> None:
     run = f"triggerer-{how.name}-{number}".lower()

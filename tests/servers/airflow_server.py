@@ -55,6 +55,12 @@ class AirflowServer:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
+    def kill_alone(self, part: str) -> None:
+        """Kill the process of a part, and none that it has started."""
+        process = self.parts.pop(part)
+        process.kill()
+        process.wait(10)
+
     @property
     def has_workers_that_heed_signals(self) -> bool:
         """Whether a worker of LocalExecutor ends on SIGTERM: those of Airflow 3.1 and 3.2 go on."""
@@ -170,6 +176,8 @@ def running_airflow(
         "AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC": "2",
         "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "8",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_SEC": "2",
+        "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "8",
+        "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "5",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "12",
         "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
         **environment,

@@ -89,6 +89,10 @@ class Scene:
         pods = pods_of(self.plane.cluster, job)
         return any((pod.get("status") or {}).get("phase") == "Running" for pod in pods)
 
+    def is_followed_anew(self, dag: str, run: str) -> bool:
+        """Whether another process than the first one follows the job of a run."""
+        return "event=trainjob_adopted" in self.airflow.log(dag, run)
+
     def pid(self, dag: str, run: str) -> int:
         return int(eventually(lambda: self.airflow.task(dag, run)["pid"], 30, "the task's process"))
 
