@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -92,13 +93,13 @@ class EvaluateOperator(WorkspaceOperator):
         node_selector: dict[str, Any] | str | None = None,
         tolerations: list[Any] | str | None = None,
         affinity: dict[str, Any] | str | None = None,
-        queue_timeout_seconds: int | str | None = None,
-        start_timeout_seconds: int | str = 21600,
-        run_timeout_seconds: int | str = 604800,
+        queue_timeout_seconds: int | str | timedelta | None = None,
+        start_timeout_seconds: int | str | timedelta = 21600,
+        run_timeout_seconds: int | str | timedelta = 604800,
         logs: str = "0",
         log_bytes: int | str = 16777216,
         on_cancel: str = "suspend",
-        waiter_lease_seconds: int | str = 1800,
+        waiter_lease_seconds: int | str | timedelta = 1800,
         hub_secret: str = "",
         **kwargs: Any,
     ):

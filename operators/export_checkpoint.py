@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from trainwright.operators.errors import fail_fast
@@ -69,7 +70,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         trial_index: int | str = -1,
         beside: str = "",
         folder: str = "",
-        every_seconds: float | str = 600,
+        every_seconds: float | str | timedelta = 600,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)

@@ -24,7 +24,6 @@ class TrainwrightHook(BaseHook):
     """With an empty `conn_id`, or None, no connection is used. `submission_mode` overrides that of the connection."""
 
     conn_name_attr = "conn_id"
-    default_conn_name = "trainwright_default"
     conn_type = "trainwright"
     hook_name = "Trainwright"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn
 
@@ -23,6 +24,7 @@ from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
 from trainwright.operators.values.credentials import step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
+from trainwright.operators.values.rendered_values import parse_number
 from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
 from trainwright.operators.values.task_identity import task_identity
 
@@ -171,12 +173,12 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         affinity: dict[str, Any] | str | None = None,
         volumes: list[Any] | str | None = None,
         volume_mounts: list[Any] | str | None = None,
-        queue_timeout_seconds: int | str | None = None,
-        start_timeout_seconds: int | str = 21600,
-        run_timeout_seconds: int | str = 604800,
+        queue_timeout_seconds: int | str | timedelta | None = None,
+        start_timeout_seconds: int | str | timedelta = 21600,
+        run_timeout_seconds: int | str | timedelta = 604800,
         fail_if_stuck: bool | str = True,
         fail_on_divergence: bool | str = True,
-        lost_node_timeout_seconds: int | str | None = None,
+        lost_node_timeout_seconds: int | str | timedelta | None = None,
         logs: str = "0",
         log_bytes: int | str = 16777216,
         resume: str = "auto",
@@ -187,7 +189,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         on_changed_request: str = "adopt",
         adopt_finished: bool | str = False,
         on_cancel: str = "suspend",
-        waiter_lease_seconds: int | str = 1800,
+        waiter_lease_seconds: int | str | timedelta = 1800,
         store_secret: str = "",
         hub_secret: str = "",
         dataset_secret: str = "",
@@ -204,8 +206,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         wait_for_completion: bool = True,
         durable: bool = True,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
-        min_defer_seconds: float = MIN_DEFER_SECONDS,
+        log_poll_interval: float | timedelta = LOG_POLL_INTERVAL_SECONDS,
+        min_defer_seconds: float | timedelta = MIN_DEFER_SECONDS,
         **kwargs: Any,
     ):
         given = dict(locals())
@@ -217,7 +219,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
         self.tracking, self.workspace_path = tracking, workspace_path
         self.wait_for_completion, self.durable = wait_for_completion, durable
-        self.deferrable, self.log_poll_interval, self.min_defer_seconds = deferrable, log_poll_interval, min_defer_seconds
+        self.deferrable = deferrable
+        self.log_poll_interval = parse_number("log_poll_interval", log_poll_interval)
+        self.min_defer_seconds = parse_number("min_defer_seconds", min_defer_seconds)
         if func is not None and not kwargs.get("_airflow_mapped_validation_only"):
             check_arguments(func, self._arguments_of_call(func_args))
         self._templated_arguments = templated_arguments(self._arguments_of_call(func_args))

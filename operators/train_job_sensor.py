@@ -21,6 +21,7 @@ from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
+from trainwright.operators.values.rendered_values import parse_number
 
 
 class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
@@ -55,18 +56,18 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         namespace: str = "",
         submission_mode: str = "",
         conn_id: str | None = None,
-        queue_timeout_seconds: int | str | None = None,
-        start_timeout_seconds: int | str = 21600,
-        run_timeout_seconds: int | str = 604800,
+        queue_timeout_seconds: int | str | timedelta | None = None,
+        start_timeout_seconds: int | str | timedelta = 21600,
+        run_timeout_seconds: int | str | timedelta = 604800,
         fail_if_stuck: bool | str = True,
         fail_on_divergence: bool | str = True,
-        lost_node_timeout_seconds: int | str | None = None,
+        lost_node_timeout_seconds: int | str | timedelta | None = None,
         logs: str = "0",
         log_bytes: int | str = 16777216,
         on_cancel: str = "keep",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
-        min_defer_seconds: float = MIN_DEFER_SECONDS,
+        log_poll_interval: float | timedelta = LOG_POLL_INTERVAL_SECONDS,
+        min_defer_seconds: float | timedelta = MIN_DEFER_SECONDS,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -76,7 +77,9 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         self.run_timeout_seconds, self.fail_if_stuck = run_timeout_seconds, fail_if_stuck
         self.fail_on_divergence = fail_on_divergence
         self.lost_node_timeout_seconds, self.logs, self.log_bytes = lost_node_timeout_seconds, logs, log_bytes
-        self.deferrable, self.log_poll_interval, self.min_defer_seconds = deferrable, log_poll_interval, min_defer_seconds
+        self.deferrable = deferrable
+        self.log_poll_interval = parse_number("log_poll_interval", log_poll_interval)
+        self.min_defer_seconds = parse_number("min_defer_seconds", min_defer_seconds)
         if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
         if deferrable and self._can_start_in_triggerer():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 _FLAGS = {"true": True, "1": True, "false": False, "0": False, "": False}
@@ -18,7 +19,12 @@ def parse_flag(name: str, value: Any) -> bool:
 
 
 def parse_number(name: str, value: Any) -> float:
-    """Return a finite number that is not negative; empty text is 0. Raises ValueError naming the parameter."""
+    """Return a finite number that is not negative; empty text is 0, and a `timedelta` is in seconds.
+
+    Raises ValueError naming the parameter.
+    """
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
     try:
         number = float(str(value).strip() or 0) if value is not None else 0.0
     except ValueError:

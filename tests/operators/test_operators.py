@@ -290,3 +290,18 @@ def test_texts_that_end_like_template_files_stay_texts() -> None:
     task = trainwright.operators.TrainJobOperator(task_id="train", command=["tool"], args=["--config", "conf.yaml"])
     task.resolve_template_files()
     assert task.args == ["--config", "conf.yaml"]
+
+
+def test_durations_are_timedeltas_too() -> None:
+    from datetime import timedelta
+
+    task = trainwright.operators.TrainJobOperator(
+        task_id="train",
+        run_timeout_seconds=timedelta(hours=2),
+        waiter_lease_seconds=timedelta(minutes=10),
+        min_defer_seconds=timedelta(seconds=20),
+        log_poll_interval=timedelta(0),
+    )
+    request = task.request()
+    assert (request.run_timeout_seconds, request.waiter_lease_seconds) == (7200, 600)
+    assert (task.min_defer_seconds, task.log_poll_interval) == (20.0, 0.0)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from trainwright.jobs.request.setting_values import normalize_resources, optional_number, parse_structure
+from trainwright.jobs.request.setting_values import normalize_resources, optional_number, parse_structure, seconds_of
 from trainwright.jobs.request.variables import Variables
 
 Structure = dict[str, Any]
@@ -17,4 +17,5 @@ Objects = Annotated[list[Structure], BeforeValidator(lambda value: parse_structu
 Env = Annotated[Variables, BeforeValidator(lambda value: parse_structure(value) or {})]
 Resources = Annotated[dict[str, dict[str, str]], BeforeValidator(lambda value: normalize_resources(parse_structure(value)) or {})]
 Number = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(optional_number)]
+Seconds = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(lambda value: optional_number(seconds_of(value)))]
 Nodes = Annotated[Annotated[int, Field(ge=1, le=100000)] | None, BeforeValidator(optional_number)]

@@ -5,6 +5,8 @@ KFP passes numbers inside dicts and lists as floats and has no None; Airflow tem
 
 from __future__ import annotations
 
+import math
+from datetime import timedelta
 from typing import Any
 
 from trainwright.api.json_reader import NotJson, read_json
@@ -59,6 +61,11 @@ def floats_to_integers(value: Any, depth: int = 0) -> Any:
     if value is not None and not isinstance(value, str | int | float):
         raise ValueError(f"JSON has no type {type(value).__name__}")
     return value
+
+
+def seconds_of(value: Any) -> Any:
+    """Return a `timedelta` as whole seconds, rounded up; anything else as it is."""
+    return math.ceil(value.total_seconds()) if isinstance(value, timedelta) else value
 
 
 def optional_number(value: Any) -> Any:

@@ -25,8 +25,19 @@ from trainwright.jobs.request.manifest_source import checked_manifest
 from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.scheduling import Topology, scheduling_problems
 from trainwright.jobs.request.secret_detection import reject_literals
-from trainwright.jobs.request.setting_types import Env, Labels, Nodes, Number, Object, Objects, Resources, Structure, Texts
-from trainwright.jobs.request.setting_values import parse_structure
+from trainwright.jobs.request.setting_types import (
+    Env,
+    Labels,
+    Nodes,
+    Number,
+    Object,
+    Objects,
+    Resources,
+    Seconds,
+    Structure,
+    Texts,
+)
+from trainwright.jobs.request.setting_values import parse_structure, seconds_of
 from trainwright.jobs.request.variables import Variables, reference_problems
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS, START_TIMEOUT_SECONDS
@@ -136,15 +147,15 @@ class TrainRequest(BaseModel):
     )
 
     # deadlines
-    queue_timeout_seconds: Number = _setting(
+    queue_timeout_seconds: Seconds = _setting(
         "deadlines", None, "Maximum seconds that the job may be queued or suspended. 0: no limit."
     )
-    start_timeout_seconds: Number = _setting(
+    start_timeout_seconds: Seconds = _setting(
         "deadlines",
         START_TIMEOUT_SECONDS,
         "Maximum seconds until all pods of the training have started; time of initializers does not count. 0: no limit.",
     )
-    run_timeout_seconds: Number = _setting(
+    run_timeout_seconds: Seconds = _setting(
         "deadlines",
         RUN_TIMEOUT_SECONDS,
         "Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a week. 0: no limit.",
@@ -162,7 +173,7 @@ class TrainRequest(BaseModel):
         "Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after another. "
         "Checkpoints stay.",
     )
-    lost_node_timeout_seconds: Number = _setting(
+    lost_node_timeout_seconds: Seconds = _setting(
         "deadlines",
         None,
         "Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel says. 0: no limit.",
@@ -214,7 +225,7 @@ class TrainRequest(BaseModel):
         "What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep it.",
     )
 
-    waiter_lease_seconds: Annotated[int, Field(ge=0)] = _setting(
+    waiter_lease_seconds: Annotated[int, Field(ge=0), BeforeValidator(seconds_of)] = _setting(
         "cancellation",
         1800,
         "Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright or a later step of "
