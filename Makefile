@@ -57,7 +57,7 @@ coverage: .venv/.ready-dev
 
 # What may happen to a task under a real Airflow, every scene twenty times: about two hours. ARGS: such as -k triggerer.
 airflow-matrix: .venv/.ready-dev
-	TRAINWRIGHT_ROUNDS=$(or $(ROUNDS),20) TRAINWRIGHT_AIRFLOW=$(AIRFLOW) $(PY) -m pytest tests/e2e/test_airflow_matrix.py $(ARGS)
+	TRAINWRIGHT_ROUNDS=$(or $(ROUNDS),20) TRAINWRIGHT_AIRFLOW=$(AIRFLOW) TRAINWRIGHT_EXECUTOR=$(EXECUTOR) $(PY) -m pytest tests/e2e/test_airflow_matrix.py $(ARGS)
 
 # Fault and property tests with many more cases; not part of CI.
 chaos: .venv/.ready-dev

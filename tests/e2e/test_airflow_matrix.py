@@ -1,6 +1,7 @@
 """What may happen to a task and its TrainJob under a real Airflow: the right end, exactly one job an attempt, none left running.
 
-`make airflow-matrix AIRFLOW=3.1` plays every scene twenty times on that minor; TRAINWRIGHT_ROUNDS says how often.
+`make airflow-matrix AIRFLOW=3.1` plays every scene twenty times on that minor, or ROUNDS=n times; EXECUTOR=celery on the newest with
+CeleryExecutor.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from servers.airflow_server import worker_of
-from support.airflow_minors import minor_under_test
+from servers.celery_backend import celery_backend
+from support.airflow_minors import NEWEST, AirflowMinor, older_minor
 from support.airflow_with_cluster import Scene, running_scene
+from support.built_wheel import unpacked_wheel
 from support.client_environments import Unavailable
 from support.waiting import eventually
 
@@ -65,12 +68,27 @@ def both(kind: str, name: str, number: int) -> list[tuple[str, str]]:
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     kinds = ("train", "once", "leased", "flaky", "hurried", "queued", "nowhere")
     known = tuple(f"{kind}_{where}" for kind in kinds for where in ("in_worker", "deferred"))
+    folder, wheel = tmp_path_factory.mktemp("airflow"), tmp_path_factory.mktemp("wheel")
+    with (
+        airflow_under_test(folder / "backend", wheel) as minor,
+        running_scene(folder, DAGS, (*known, "mapped"), minor) as running,
+    ):
+        yield running
+
+
+@contextmanager
+def airflow_under_test(folder: Path, wheel: Path) -> Iterator[AirflowMinor]:
+    """The minor that TRAINWRIGHT_AIRFLOW names, with the executor that TRAINWRIGHT_EXECUTOR names; skips what cannot be had here."""
+    version = os.environ.get("TRAINWRIGHT_AIRFLOW") or NEWEST
     try:
-        minor = minor_under_test(tmp_path_factory.mktemp("wheel"))
+        if os.environ.get("TRAINWRIGHT_EXECUTOR") == "celery":
+            folder.mkdir()
+            with celery_backend(folder, unpacked_wheel(wheel)) as minor:
+                yield minor
+        else:
+            yield AirflowMinor() if version == NEWEST else older_minor(version, unpacked_wheel(wheel))
     except Unavailable as error:
         pytest.skip(str(error))
-    with running_scene(tmp_path_factory.mktemp("airflow"), DAGS, (*known, "mapped"), minor) as running:
-        yield running
 
 
 def test_a_training_that_succeeds(scene: Scene, number: int) -> None:

@@ -40,7 +40,8 @@ class AirflowServer:
 
     def start(self, part: str) -> None:
         """Start a part, which leads a process group of its own."""
-        command = [str(self.python), "-P", "-m", "airflow", next(name for name in _PARTS if part.startswith(name))]
+        words = ["celery", "worker"] if part == "celery-worker" else [next(name for name in _PARTS if part.startswith(name))]
+        command = [str(self.python), "-P", "-m", "airflow", *words]
         with open(self.home / f"{part}.log", "ab") as output:
             self.parts[part] = subprocess.Popen(
                 command, env=self.environment, stdout=output, stderr=output, start_new_session=True
@@ -187,7 +188,7 @@ def running_airflow(
     subprocess.run(migrate, env=env, check=True, capture_output=True, timeout=120)
     server = AirflowServer(url, home, env, minor.python, minor.version)
     try:
-        for part in _PARTS:
+        for part in (*_PARTS, *minor.more_parts):
             server.start(part)
         eventually(server.is_healthy, 120, "Airflow to be healthy")
         yield server

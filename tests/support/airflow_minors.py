@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from support.built_wheel import unpacked_wheel
 from support.client_environments import ROOT, client_environment
 
 OLDER = {"3.1": ("apache-airflow>=3.1,<3.2",), "3.2": ("apache-airflow>=3.2,<3.3", "fastapi<0.130")}
@@ -23,17 +22,17 @@ class AirflowMinor:
     version: str = NEWEST
     python: Path = Path(sys.executable)
     environment: dict[str, str] = field(default_factory=dict)
+    more_parts: tuple[str, ...] = ()
+    """Processes besides those of every Airflow: `celery-worker`."""
 
 
 def older_minor(version: str, installed: Path) -> AirflowMinor:
     """Airflow of an older minor, with the project from its unpacked wheel. Raises Unavailable."""
+    return minor_with(version, OLDER[version], installed)
+
+
+def minor_with(version: str, requirements: Sequence[str], installed: Path) -> AirflowMinor:
+    """Airflow in an environment with these requirements, besides those of the project. Raises Unavailable."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    requirements = [*project["dependencies"], *OLDER[version]]
-    python = client_environment(f"airflow-{version.replace('.', '-')}", requirements)
+    python = client_environment(f"airflow-{version.replace('.', '-')}", [*project["dependencies"], *requirements])
     return AirflowMinor(version, python, {"PYTHONPATH": str(installed)})
-
-
-def minor_under_test(folder: Path) -> AirflowMinor:
-    """The minor that TRAINWRIGHT_AIRFLOW names, the newest by default; `folder` is for the wheel. Raises Unavailable, KeyError."""
-    version = os.environ.get("TRAINWRIGHT_AIRFLOW") or NEWEST
-    return AirflowMinor() if version == NEWEST else older_minor(version, unpacked_wheel(folder))
