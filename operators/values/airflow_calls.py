@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from trainwright.operators.values.task_state import StateUnknown, TaskId
 
 _T = TypeVar("_T")
-_ANSWER_SECONDS = 20.0
+_ANSWER_SECONDS = 60.0
 _pauses = (0.5, 1.0, 2.0, 4.0)
 """Seconds between attempts to read a state."""
 _under_way: set[asyncio.Task[Any]] = set()

@@ -1,0 +1,94 @@
+"""What a trigger asks of Airflow is asked on the event loop, to its end, and no more often than needed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values import airflow_calls
+from trainwright.operators.values.airflow_calls import state_of, undisturbed
+from trainwright.operators.values.task_state import StateUnknown, TaskId
+
+TASK = TaskId("d", "train", "r")
+
+
+def test_a_request_ends_although_whoever_asks_is_cancelled() -> None:
+    ended: list[str] = []
+
+    async def request() -> None:
+        await asyncio.sleep(0.05)
+        ended.append("answer taken")
+
+    async def cancel_amid() -> None:
+        asking = asyncio.create_task(undisturbed(request()))
+        await asyncio.sleep(0.01)
+        asking.cancel()
+        await asyncio.wait({asking})
+        assert asking.cancelled()
+        await asyncio.sleep(0.1)
+
+    asyncio.run(cancel_amid())
+    assert ended == ["answer taken"]
+
+
+@pytest.mark.parametrize(("failures", "is_known"), [(0, True), (2, True), (3, False)])
+def test_a_state_is_asked_for_again_and_not_for_ever(monkeypatch: pytest.MonkeyPatch, failures: int, is_known: bool) -> None:
+    asked: list[int] = []
+
+    def state(_task: TaskId) -> str:
+        asked.append(1)
+        if len(asked) <= failures:
+            raise StateUnknown("no answer")
+        return "failed"
+
+    monkeypatch.setattr(airflow_calls, "_pauses", (0.0, 0.0))
+    monkeypatch.setattr(TaskId, "state", state)
+    if is_known:
+        assert asyncio.run(state_of(TASK)) == "failed"
+    else:
+        with pytest.raises(StateUnknown, match="no answer"):
+            asyncio.run(state_of(TASK))
+    assert len(asked) == min(failures + 1, 3)
+
+
+def test_an_answer_that_does_not_come_is_no_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = threading.Event()
+    monkeypatch.setattr(airflow_calls, "_ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(TaskId, "state", lambda _task: str(waits.wait(20)))
+
+    async def ask() -> None:
+        with pytest.raises(StateUnknown, match="did not answer"):
+            await state_of(TASK)
+        waits.set()
+
+    asyncio.run(ask())
+
+
+def test_a_connection_is_read_once_for_all_triggers_and_on_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[int] = []
+    errors: list[Exception] = [LookupError("away")]
+
+    async def connection(_conn_id: str) -> Any:
+        threads.append(threading.get_ident())
+        await asyncio.sleep(0)
+        if errors:
+            raise errors.pop()
+        return SimpleNamespace(conn_type="trainwright", extra_dejson={"namespace": "team"})
+
+    monkeypatch.setattr(TrainwrightHook, "aget_connection", connection)
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, settings: (settings.namespace, threading.get_ident()))
+
+    async def read() -> None:
+        with pytest.raises(LookupError):
+            await TrainwrightHook("c").recent_settings()
+        found = await asyncio.gather(*(TrainwrightHook("c").aget_conn() for _ in range(100)))
+        assert {namespace for namespace, _ in found} == {"team"}
+        assert threading.get_ident() not in {thread for _, thread in found}, "connecting blocks"
+        assert threads == [threading.get_ident()] * 2
+
+    asyncio.run(read())
