@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench docs components interfaces image-locks images-test coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components interfaces image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | docs | components | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -67,7 +67,11 @@ fuzz: .venv/.ready-dev
 	HYPOTHESIS_PROFILE=fuzz $(PY) -m pytest -m "not slow" -k "property" --timeout 3600 $(ARGS)
 
 bench: .venv/.ready-dev
-	@for script in bench/*.py; do echo "== $$script"; $(PY) $$script || exit 1; done
+	@for script in $(filter-out bench/gpu_check.py, $(wildcard bench/*.py)); do echo "== $$script"; $(PY) $$script || exit 1; done
+
+# Trains on this machine's GPUs through TrainJobs, about 4 minutes: needs torch's CUDA build. ARGS=--cpu pretends a GPU.
+gpu-check: .venv/.ready-dev
+	$(PY) bench/gpu_check.py $(ARGS)
 
 # Regenerates the pages and manifests that are generated from code.
 docs: .venv/.ready-dev
