@@ -18,6 +18,7 @@ from trainwright.checkpoints.manifest import OWNER
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import export_page
 from trainwright.checkpoints.training_start import STARTS, recorded_starts
+from trainwright.runtimes.bundled import bundled_runtime
 
 NOTHING = "nothing: there is no checkpoint of this run"
 
@@ -106,3 +107,15 @@ def test_without_a_record_of_writers_nobody_is_named(
     write_checkpoint(5)
     (output / JOBS).unlink()
     assert start("next").startswith("checkpoint-5 of its own run")
+
+
+def test_a_job_is_told_from_an_earlier_one_of_its_name(start: Callable[..., str], write_checkpoint: Callable[..., Path]) -> None:
+    start("job")
+    write_checkpoint(5)
+    again = start("job", **{names.RESUME_JOB_VARIABLE: "uid of the next"})
+    assert again == "checkpoint-5 of its own run, of the TrainJob job"
+    runtime = bundled_runtime("trl-sft")
+    assert runtime is not None
+    (job,) = (job for job in runtime["spec"]["template"]["spec"]["replicatedJobs"] if job["name"] == "node")
+    (container,) = job["template"]["spec"]["template"]["spec"]["initContainers"]
+    assert names.RESUME_JOB_VARIABLE in {variable["name"] for variable in container["env"]}

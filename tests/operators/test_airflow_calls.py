@@ -73,7 +73,7 @@ def test_a_connection_is_read_once_for_all_triggers_and_on_the_event_loop(monkey
     threads: list[int] = []
     errors: list[Exception] = [LookupError("away")]
 
-    async def connection(_conn_id: str) -> Any:
+    async def connection(_hook: TrainwrightHook, _conn_id: str) -> Any:
         threads.append(threading.get_ident())
         await asyncio.sleep(0)
         if errors:

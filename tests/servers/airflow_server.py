@@ -35,6 +35,8 @@ class AirflowServer:
     environment: dict[str, str] = field(default_factory=dict, repr=False)
     python: Path = Path(sys.executable)
     version: str = NEWEST
+    adopts_tasks: bool = False
+    """Whether a new scheduler takes over the tasks of a killed one with their workers, as with CeleryExecutor."""
     parts: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict, repr=False)
     """The process of each part, by its name; a second triggerer is `triggerer-2`."""
 
@@ -186,7 +188,7 @@ def running_airflow(
     }
     migrate = [str(minor.python), "-P", "-m", "airflow", "db", "migrate"]
     subprocess.run(migrate, env=env, check=True, capture_output=True, timeout=120)
-    server = AirflowServer(url, home, env, minor.python, minor.version)
+    server = AirflowServer(url, home, env, minor.python, minor.version, bool(minor.more_parts))
     try:
         for part in (*_PARTS, *minor.more_parts):
             server.start(part)
