@@ -21,7 +21,7 @@ from trainwright.operators.tracked_task import check_tracking, tracked
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
-from trainwright.operators.values.credentials import step_credentials
+from trainwright.operators.values.credentials import credentials, step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
 from trainwright.operators.values.task_identity import task_identity
@@ -377,10 +377,15 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _submission_arguments(self, identity: Any) -> dict[str, Any]:
         """Arguments of a submission besides the request: the run's latest export, and the credentials of its connections."""
+        look = partial(self._latest_export, identity) if self.export_uri else None
+        return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
+
+    def _latest_export(self, identity: Any) -> str:
+        """The URI of the run's latest export, read with the credentials of the connections; empty if there is none."""
         from trainwright.checkpoints.resume_source import latest_export_lookup
 
-        look = latest_export_lookup(identity, self.export_uri) if self.export_uri else None
-        return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
+        with credentials(self.store_conn_id, self.hub_conn_id):
+            return latest_export_lookup(identity, self.export_uri)()
 
     def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
         from trainwright.jobs.wait.step import result_of
