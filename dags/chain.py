@@ -74,7 +74,9 @@ PARAMETERS = {
         "workspace", type="string", description="claim, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it"
     ),
     "workspace_path": Param("", type="string", description="where the claim is mounted in the workers; empty if it is not"),
-    "runs_on": Param("auto", enum=["auto", "worker", "cluster"], description="where data is prepared, exported and restored"),
+    "runs_on": Param(
+        "auto", type="string", enum=["auto", "worker", "cluster"], description="where data is prepared, exported and restored"
+    ),
     "job": Param({}, type="object", description="settings of the pods in which that is done on the cluster"),
     "run_id": Param("", type="string", description="id of the run; defaults to DAG/RUN_ID of the DAG run"),
     "layout": Param("", type="string", description="layout of the dataset: alpaca, prompt-completion, messages, text ..."),

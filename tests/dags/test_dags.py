@@ -31,7 +31,8 @@ RETURNED: dict[str, Any] = {
     "preprocess-dataset": {"data_uri": "file:///mnt/preprocessed/2", "digest": DATA, "rows_in": 2, "rows_out": 1, "dropped": {}},
     "plan-trials": [{"index": 0, "settings": {"learning_rate": 0.1}}, {"index": 1, "settings": {"learning_rate": 0.2}}],
     "pick-trial": {"index": 1, "trainjob": "job-1", "value": 1.0, "settings": {"learning_rate": 0.2}, "summary": ""},
-    "candidate": {"checkpoint": "s3://b/e", "manifest": "sha256:x", "run": "r", "step": 9, "loss_before": 4.0, "loss_after": 1.0},
+    "candidate": {"checkpoint": "s3://b/e", "manifest": "sha256:x", "run": "r", "step": 9, "loss_before": 4.0, "loss_after": 1.0}
+    | {"export_uri": "s3://b/e", "alias": "champion"},
 }
 
 
@@ -99,7 +100,7 @@ def test_every_template_renders(module: str, variable: dict[str, Any] | None) ->
         assert (train.run_id, train.workspace, train.dataset_digest) == ("r", "pvc://c", DATA)
         assert (evaluate.checkpoint_uri, evaluate.workspace_path) == ("s3://b/e/r/checkpoint-9", "/mnt")
         assert train.request().resume == train.resume
-    if module in (*RETRAINING, "approve_then_promote"):
+    if module in RETRAINING:
         assert rendered["promote"].export_uri == (variable or {}).get("export_uri", "")
     if variable is not None and "start-from" in rendered:
         assert (rendered["train"].num_nodes, rendered["train"].env) == (4, {"A": "b"})
