@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import Param, task
 
+from trainwright.example_dags.form import objects
 from trainwright.operators import PromoteModelOperator, finetuning
 from trainwright.operators.finetuning import Chain, Results, on_workspace
 
@@ -32,17 +33,17 @@ TRAINING = {
     "resources_per_node": Param({}, type="object"),
     "labels": Param({}, type="object"),
     "annotations": Param({}, type="object"),
-    "runtime_patches": Param([], type="array"),
+    "runtime_patches": objects('[{"manager": "example.com/team", "trainingRuntimeSpec": {...}}]'),
     "dataset_env": Param({}, type="object"),
     "model_env": Param({}, type="object"),
     "queue_name": Param("", type="string"),
     "priority_class": Param("", type="string"),
     "topology": Param("", type="string"),
     "node_selector": Param({}, type="object"),
-    "tolerations": Param([], type="array"),
+    "tolerations": objects('[{"key": "nvidia.com/gpu", "operator": "Exists"}]'),
     "affinity": Param({}, type="object"),
-    "volumes": Param([], type="array"),
-    "volume_mounts": Param([], type="array"),
+    "volumes": objects('[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]'),
+    "volume_mounts": objects('[{"name": "data", "mountPath": "/data"}]'),
     "queue_timeout_seconds": Param(0, type="integer"),
     "start_timeout_seconds": Param(21600, type="integer"),
     "run_timeout_seconds": Param(604800, type="integer"),

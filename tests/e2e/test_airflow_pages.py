@@ -24,6 +24,7 @@ DAGS = """
 from airflow.sdk import DAG
 from trainwright.example_dags.finetune import dag as finetune
 from trainwright.example_dags.scheduled_retraining import dag as retraining
+from trainwright.example_dags.sweep import dag as sweep
 from trainwright.operators import TrainJobOperator
 
 with DAG("linked", schedule=None, catchup=False) as linked:
@@ -49,7 +50,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
     with running_scene(
-        tmp_path_factory.mktemp("airflow"), DAGS, ("trainwright_finetune", "trainwright_retraining", "linked")
+        tmp_path_factory.mktemp("airflow"),
+        DAGS,
+        ("trainwright_finetune", "trainwright_retraining", "trainwright_sweep", "linked"),
     ) as running:
         yield running
 
@@ -96,6 +99,13 @@ class Pages:
         from selenium.webdriver.common.by import By
 
         self._driver.find_element(By.NAME, identifier).send_keys(text)
+
+    def replace(self, identifier: str, text: str) -> None:
+        """Replace the text of the field with this name."""
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.common.keys import Keys
+
+        self._driver.find_element(By.NAME, identifier).send_keys(Keys.CONTROL, "a", Keys.NULL, text)
 
     def submit(self, word: str) -> None:
         """Click on the button of the dialog, as soon as it may be clicked on."""
@@ -165,6 +175,19 @@ def test_form_of_a_retraining_sends_only_what_was_chosen(scene: Scene, pages: Pa
         "margin": 0,
         "roll_back": False,
     }
+
+
+def test_list_of_objects_is_filled_in_as_json(scene: Scene, pages: Pages) -> None:
+    pages.open("dags/trainwright_sweep")
+    pages.click("Trigger")
+    pages.wait_for("trials", "JSON list of objects: the settings of each trial")
+    for name, value in (("dataset_uri", "hf://org/data"), ("model_uri", "hf://org/model"), ("export_uri", "file:///exports")):
+        pages.fill(f"element_{name}", value)
+    pages.replace("element_trials", '[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]')
+    pages.submit("Trigger")
+    runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_sweep/dagRuns")["dag_runs"], 30, "a run")
+    assert runs[0]["conf"]["trials"] == [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]
+    assert runs[0]["conf"]["tolerations"] == []
 
 
 def test_the_links_of_a_deferred_task(scene: Scene, pages: Pages) -> None:
