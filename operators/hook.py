@@ -10,6 +10,7 @@ from typing import Any
 from airflow.sdk import BaseHook
 
 from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
+from trainwright.operators.values.defined_connection import defined_connection
 
 
 class TrainwrightHook(BaseHook):
@@ -38,10 +39,12 @@ class TrainwrightHook(BaseHook):
         )
 
     def settings(self) -> ClusterSettings:
-        """The settings of the connection. Raises ValueError for a connection of another type, and for unsupported settings."""
+        """The settings of the connection. Raises ConnectionNotDefined, and ValueError for one of another type, or with unsupported
+        settings."""
         if not self.conn_id:
             return ClusterSettings()
-        connection = self.get_connection(self.conn_id)
+        with defined_connection(self.conn_id):
+            connection = self.get_connection(self.conn_id)
         return settings_of(str(connection.conn_type or ""), dict(connection.extra_dejson or {}), self.conn_id)
 
     def test_connection(self) -> tuple[bool, str]:

@@ -6,6 +6,7 @@ try:  # Airflow 3.2
     from airflow.sdk import conf
     from airflow.sdk.exceptions import (
         AirflowFailException,
+        AirflowNotFoundException,
         AirflowSensorTimeout,
         AirflowSkipException,
         TaskDeferralError,
@@ -16,6 +17,7 @@ except ImportError:
     from airflow.configuration import conf  # type: ignore[assignment, no-redef, unused-ignore]
     from airflow.exceptions import (  # type: ignore[no-redef, unused-ignore]
         AirflowFailException,
+        AirflowNotFoundException,
         AirflowSensorTimeout,
         AirflowSkipException,
         TaskDeferralError,
@@ -25,6 +27,7 @@ except ImportError:
 
 __all__ = [
     "AirflowFailException",
+    "AirflowNotFoundException",
     "AirflowSensorTimeout",
     "AirflowSkipException",
     "TaskDeferralError",

@@ -19,6 +19,7 @@ from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.connection_failure import connection_failure, lost_connection
 from trainwright.cluster.kubeconfig import InvalidKubeconfig
+from trainwright.cluster.missing_namespace import with_namespace_hint
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
 from trainwright.cluster.permissions import with_missing_permission, with_quota_hint
 from trainwright.cluster.protocol import Listing, WatchEvent
@@ -266,7 +267,7 @@ class KubernetesCluster:
             if not error.status:  # TLS error: there is no response
                 raise connection_failure(self.host, error) from None
             report_warnings(error.headers, request.get("on_warning"))
-            converted = with_quota_hint(self._api_error(error))
+            converted = with_namespace_hint(with_quota_hint(self._api_error(error)), method)
             # The client's error contains headers, and no other information.
             raise with_missing_permission(converted, method, path, query) from None
         except (ConfigException, InvalidKubeconfig) as error:
