@@ -254,6 +254,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
                 return self._reference(context, self._submit_unless_ended(context, cluster, stop)).as_xcom()
             return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
 
+    @fail_fast()
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
         try:

@@ -175,7 +175,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             )
         except TrainJobDeadline as error:
             if error.what == "total":
-                raise AirflowSensorTimeout(str(error)) from error
+                raise AirflowSensorTimeout(str(error)) from None
             raise
         return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 
