@@ -17,6 +17,7 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.jobs.named_job_trigger import WAITING, NamedTrainJobTrigger, missing_job
+from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
@@ -99,7 +100,8 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         """As in TrainJobOperator. A sensor that took too long fails with Airflow's error for that, without retries."""
         with self._skip_softly():
             if not event["namespace"]:  # the trigger could not connect
-                event = {**event, "namespace": self._look_up()[1]}
+                with name_unreadable_job(event):
+                    event = {**event, "namespace": self._look_up()[1]}
             if event["outcome"] == "deadline" and not event.get("what"):
                 self._cancel(*self._read_job())
                 raise AirflowSensorTimeout(event["message"])

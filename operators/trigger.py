@@ -221,7 +221,7 @@ class TrainJobTrigger(BaseTrigger):
                 if change is not None:
                     waited.observe_status(*change)
                     continue
-                check_reachable(follower.reflector)
+                check_reachable(follower.reflector, waited.trainjob)
                 if follower.is_absent():
                     raise waited.deleted_error()
         except TrainJobDeleted as gone:
