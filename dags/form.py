@@ -7,6 +7,7 @@ without the type of its entries is a list of texts there, one on each line.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from airflow.sdk import Param
 
@@ -20,7 +21,7 @@ _LIST_AS_TEXT = r"^\s*(\[[\s\S]*\]\s*)?$"
 
 def objects(description: str) -> Param:
     """Return a parameter that is a list of objects, or its JSON text: by default none. `description` shows an example."""
-    schema = {"type": ["array", "string", "null"], "items": {"type": "object"}, "pattern": _LIST_AS_TEXT}
+    schema: dict[str, Any] = {"type": ["array", "string", "null"], "items": {"type": "object"}, "pattern": _LIST_AS_TEXT}
     return Param([], description=f"JSON list of objects: {description}", **schema)
 
 

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseOperator
 
 from trainwright.operators import cancellation
+from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
@@ -18,7 +19,7 @@ from trainwright.operators.reporting.job_report import report_end, report_submit
 from trainwright.operators.reporting.lineage import TrainJobLineage
 from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.tracked_task import check_tracking, tracked
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS
 from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
 from trainwright.operators.values.credentials import credentials, step_credentials
@@ -111,8 +112,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param namespace: namespace of the TrainJob; defaults to the manifest's, else the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
-    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md: pods get them as a Secret of the job,
-        instead of store_secret.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md: pods get them as a
+        Secret of the job, instead of store_secret.
     :param hub_conn_id: connection with the token of the hub, likewise instead of hub_secret.
     :param tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address; see
         docs/tracking.md. What a deferred task has logged goes there at its end.
@@ -121,7 +122,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param durable: whether a retry adopts the job of the previous try; else it stops that job and submits a new one.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
     :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
-    :param min_defer_seconds: minimum time between deferral and event, see MIN_DEFER_SECONDS of the trigger.
+    :param min_defer_seconds: minimum time between deferral and event; below 10, Airflow 3.3 may fail the task.
     :return: trainjob, namespace, metrics, results (return value of a function, or results.json), folder (in the workspace). Without
         waiting: trainjob, namespace, uid, submission_mode, folder, has_results.
     """

@@ -13,6 +13,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.triggers.base import StartTriggerArgs
 
 from trainwright.operators import cancellation
+from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
@@ -20,7 +21,7 @@ from trainwright.operators.jobs.named_job_trigger import WAITING, NamedTrainJobT
 from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 
 
@@ -41,7 +42,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     :param on_cancel: what to do with the job when the sensor is cancelled or exceeds a deadline: keep, suspend or delete it.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
     :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
-    :param min_defer_seconds: minimum time between deferral and event, see MIN_DEFER_SECONDS of the trigger.
+    :param min_defer_seconds: minimum time between deferral and event; below 10, Airflow 3.3 may fail the task.
     :param kwargs: as in all sensors, such as timeout (seconds for the whole wait, a week by default), mode and soft_fail.
     :return: trainjob, namespace, metrics, results, folder, as TrainJobOperator returns them.
     """

@@ -14,13 +14,12 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.task_state import TaskId
 
-MIN_DEFER_SECONDS = 10.0
-"""An event fired sooner after the deferral can arrive before the executor's own report, and Airflow 3.3 then fails the task."""
 LOG_POLL_INTERVAL_SECONDS = 60.0
 LOG_BYTES = 16 * 1024 * 1024
 _CHECK_SECONDS = 30.0

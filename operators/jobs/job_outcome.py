@@ -16,6 +16,7 @@ from airflow.sdk import BaseOperatorLink
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from trainwright.operators import cancellation
+from trainwright.operators.deferral.short_deferral import warn_of_short_deferral
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.jobs.unreadable_job import name_unreadable_job
@@ -214,6 +215,7 @@ class WaitsForTrainJob(_Operator):
         """
         from trainwright.jobs.wait.step import deadlines_of, restarts_of_request
 
+        warn_of_short_deferral(self.log, self.min_defer_seconds)
         left, metadata = until - time.time() if until is not None else None, trainjob["metadata"]
         self.defer(
             trigger=TrainJobTrigger(

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS, warn_of_short_deferral
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, TrainJobTrigger
 
 WAITING = (
     "queue_timeout_seconds",
@@ -73,6 +74,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         """Nothing: the job is not this task's."""
 
     async def _end(self) -> dict[str, Any]:
+        warn_of_short_deferral(self.log, self.min_defer_seconds)  # no worker has run the task
         if not await asyncio.to_thread(self._find):
             return {"outcome": "deleted", "message": missing_job(self.namespace, self.name)}
         return await super()._end()

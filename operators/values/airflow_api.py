@@ -15,7 +15,7 @@ try:  # Airflow 3.2
     )
 except ImportError:
     from airflow.configuration import conf  # type: ignore[assignment, no-redef, unused-ignore]
-    from airflow.exceptions import (  # type: ignore[no-redef, unused-ignore]
+    from airflow.exceptions import (  # type: ignore[attr-defined, no-redef, unused-ignore]
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,
