@@ -84,7 +84,7 @@ def test_missing_namespace_fails_without_retries(tmp_path: Path, monkeypatch: py
                 task.execute(context())
             assert str(raised.value) == (
                 'NamespaceNotFound: namespaces "nowhere" not found: create it (`kubectl create namespace nowhere`), or correct the '
-                "namespace of the step or of its connection"
+                "name that the step, its connection or -n gives"
             )
 
 

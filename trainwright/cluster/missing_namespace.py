@@ -20,5 +20,5 @@ def with_namespace_hint(error: ApiError, method: str) -> ApiError:
     if method.lower() != "post" or not is_missing_namespace(error):
         return error
     name = error.details.get("name") or "NAME"
-    hint = f"create it (`kubectl create namespace {name}`), or correct the namespace of the step or of its connection"
+    hint = f"create it (`kubectl create namespace {name}`), or correct the name that the step, its connection or -n gives"
     return NamespaceNotFound(f"{error.message}: {hint}", details=error.details, code=error.code)
