@@ -1,8 +1,9 @@
 """The DAG `trainwright_approve_then_promote`: a person decides whether a retrained model becomes the champion.
 
 It runs when a DAG of retraining has published a checkpoint and not decided about it (its parameter `rule` is never), or by hand with
-the URI and digest of any export. The task `approve` waits for an answer in Airflow's page of required actions; without one in a week,
-and after a rejection, nothing is promoted.
+the URI and digest of any export. Folder of exports and alias are those of the form, else of that run, else of the Variable
+`trainwright_retraining`. The task `approve` waits for an answer in Airflow's page of required actions; without one in a week, and
+after a rejection, nothing is promoted.
 """
 
 from __future__ import annotations
@@ -14,19 +15,23 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import DAG, Param, task
 
 from trainwright.example_dags.form import form
-from trainwright.example_dags.retraining import MODEL, VARIABLE
+from trainwright.example_dags.retraining import MODEL, SETTINGS, setting
+from trainwright.example_dags.variable_settings import optional_fields
 from trainwright.operators import PromoteModelOperator
 from trainwright.operators.values.airflow_api import AirflowSkipException
 
 ANSWER_WITHIN = timedelta(days=7)
 PARAMETERS = {
-    "checkpoint_uri": Param("", type="string", description="export to promote; empty: the one that was published"),
-    "checkpoint_digest": Param("", type="string", description="digest of its manifest"),
-    "export_uri": Param("", type="string", description=f"folder of all exports; empty: that of the Variable {VARIABLE}"),
-    "alias": Param("champion", type="string"),
-    "store_conn_id": Param("", type="string", description="connection with credentials for an object store"),
+    **form(
+        {
+            "checkpoint_uri": Param("", type="string", description="export to promote; empty: the one that was published"),
+            "checkpoint_digest": Param("", type="string", description="digest of its manifest"),
+        },
+        required=(),
+    ),
+    **optional_fields({name: SETTINGS[name] for name in ("export_uri", "alias", "store_conn_id")}),
 }
-SUBJECT = "Promote {{ ti.xcom_pull('candidate')['checkpoint'] }} to {{ params.alias }}?"
+SUBJECT = "Promote {{ ti.xcom_pull('candidate')['checkpoint'] }} to {{ ti.xcom_pull('candidate')['alias'] }}?"
 BODY = """\
 {% set candidate = ti.xcom_pull('candidate') %}\
 | | |
@@ -39,25 +44,23 @@ BODY = """\
 """
 
 
-def setting(name: str) -> str:
-    """The template of a setting: the parameter if it is set, else the Variable's value, else empty."""
-    return f"{{{{ params.{name} or var.json.get('{VARIABLE}', {{}}).get('{name}', '') }}}}"
-
-
 with DAG(
     "trainwright_approve_then_promote",
     description="Ask whether a retrained model becomes the champion, and promote it.",
     schedule=[MODEL],
     catchup=False,
     max_active_runs=1,
-    params=form(PARAMETERS, required=()),
+    params=PARAMETERS,
     tags=["trainwright"],
 ) as dag:
 
     @task
-    def candidate(*, params: Any = None, triggering_asset_events: Any = None) -> dict[str, Any]:
-        """The export to decide about: that of the parameters, else the one that was published last and not decided about."""
-        known = dict.fromkeys(("run", "step", "loss_before", "loss_after"), "")
+    def candidate(export_uri: str, alias: str, *, params: Any = None, triggering_asset_events: Any = None) -> dict[str, Any]:
+        """The export to decide about: that of the parameters, else the one that was published last and not decided about.
+
+        The folder of exports and the alias are those of the run that has published it, unless the form sets others.
+        """
+        known = {**dict.fromkeys(("run", "step", "loss_before", "loss_after"), ""), "export_uri": export_uri, "alias": alias}
         if params["checkpoint_uri"]:
             return {**known, "checkpoint": params["checkpoint_uri"], "manifest": params["checkpoint_digest"] or ""}
         events = [event for event in (triggering_asset_events or {}).get(MODEL, []) if event.extra.get("checkpoint")]
@@ -65,16 +68,17 @@ with DAG(
             raise ValueError("checkpoint_uri: set the export to promote; no asset event has started this run")
         if "promoted" in events[-1].extra:
             raise AirflowSkipException(f"{events[-1].extra['checkpoint']} was decided about by the run that trained it")
-        return {**known, **events[-1].extra}
+        chosen = {name: known[name] for name in ("export_uri", "alias") if params[name] is not None}
+        return {**known, **events[-1].extra, **chosen}
 
     approve = ApprovalOperator(task_id="approve", subject=SUBJECT, body=BODY, response_timeout=ANSWER_WITHIN)
     promote = PromoteModelOperator(
         task_id="promote",
-        export_uri=setting("export_uri"),
+        export_uri="{{ ti.xcom_pull('candidate')['export_uri'] }}",
         checkpoint_uri="{{ ti.xcom_pull('candidate')['checkpoint'] }}",
         checkpoint_digest="{{ ti.xcom_pull('candidate')['manifest'] }}",
         rule="always",
-        alias="{{ params.alias }}",
+        alias="{{ ti.xcom_pull('candidate')['alias'] }}",
         store_conn_id=setting("store_conn_id"),
     )
-    candidate() >> approve >> promote
+    candidate(setting("export_uri"), setting("alias")) >> approve >> promote

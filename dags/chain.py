@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow.sdk import Param, task
 
+from trainwright.example_dags.form import objects
 from trainwright.operators import PromoteModelOperator, finetuning
 from trainwright.operators.finetuning import Chain, Results, on_workspace
 
@@ -32,17 +33,17 @@ TRAINING = {
     "resources_per_node": Param({}, type="object"),
     "labels": Param({}, type="object"),
     "annotations": Param({}, type="object"),
-    "runtime_patches": Param([], type="array"),
+    "runtime_patches": objects('[{"manager": "example.com/team", "trainingRuntimeSpec": {...}}]'),
     "dataset_env": Param({}, type="object"),
     "model_env": Param({}, type="object"),
     "queue_name": Param("", type="string"),
     "priority_class": Param("", type="string"),
     "topology": Param("", type="string"),
     "node_selector": Param({}, type="object"),
-    "tolerations": Param([], type="array"),
+    "tolerations": objects('[{"key": "nvidia.com/gpu", "operator": "Exists"}]'),
     "affinity": Param({}, type="object"),
-    "volumes": Param([], type="array"),
-    "volume_mounts": Param([], type="array"),
+    "volumes": objects('[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]'),
+    "volume_mounts": objects('[{"name": "data", "mountPath": "/data"}]'),
     "queue_timeout_seconds": Param(0, type="integer"),
     "start_timeout_seconds": Param(21600, type="integer"),
     "run_timeout_seconds": Param(604800, type="integer"),
@@ -74,7 +75,9 @@ PARAMETERS = {
         "workspace", type="string", description="claim, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it"
     ),
     "workspace_path": Param("", type="string", description="where the claim is mounted in the workers; empty if it is not"),
-    "runs_on": Param("auto", enum=["auto", "worker", "cluster"], description="where data is prepared, exported and restored"),
+    "runs_on": Param(
+        "auto", type="string", enum=["auto", "worker", "cluster"], description="where data is prepared, exported and restored"
+    ),
     "job": Param({}, type="object", description="settings of the pods in which that is done on the cluster"),
     "run_id": Param("", type="string", description="id of the run; defaults to DAG/RUN_ID of the DAG run"),
     "layout": Param("", type="string", description="layout of the dataset: alpaca, prompt-completion, messages, text ..."),

@@ -1,16 +1,28 @@
 """Parameters as fields of the form with which Airflow starts a run.
 
-The form takes a text for required unless its type has `null`, and then a run cannot be started while a single one is empty.
+The form takes a text for required unless its type has `null`, and then a run cannot be started while a single one is empty. A list
+without the type of its entries is a list of texts there, one on each line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from airflow.sdk import Param
 
 REQUIRED = ("dataset_uri", "model_uri", "export_uri")
 """What a fine-tuning cannot do without."""
+
+
+_LIST_AS_TEXT = r"^\s*(\[[\s\S]*\]\s*)?$"
+"""Refuses at the start of a run what is certainly no JSON list; the step that uses the list parses it."""
+
+
+def objects(description: str) -> Param:
+    """Return a parameter that is a list of objects, or its JSON text: by default none. `description` shows an example."""
+    schema: dict[str, Any] = {"type": ["array", "string", "null"], "items": {"type": "object"}, "pattern": _LIST_AS_TEXT}
+    return Param([], description=f"JSON list of objects: {description}", **schema)
 
 
 def form(parameters: Mapping[str, Param], required: Collection[str] = REQUIRED) -> dict[str, Param]:

@@ -29,7 +29,7 @@ def find_dataset(default: str, *, triggering_asset_events: Any = None) -> str:
     try:
         StorageUri.parse(str(named[-1]))
     except BadUri as error:
-        raise AirflowFailException(f"dataset_uri of the event of the asset {DATASET.name}: {error}") from error
+        raise AirflowFailException(f"dataset_uri of the event of the asset {DATASET.name}: {error}") from None
     return str(named[-1])
 
 

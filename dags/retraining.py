@@ -1,7 +1,7 @@
 """The tasks of a retraining, which the DAGs share: train if there are new data, compare with the champion, promote what is better.
 
-Settings come from the parameters of the run, else from the Variable `trainwright_retraining`, a JSON object with the same names.
-A run that nobody has triggered by hand uses only the Variable.
+Settings come from the form, else from the Variable `trainwright_retraining`, a JSON object with the same names, else from their
+defaults.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from typing import Any
 
 from airflow.sdk import Asset, Param, task
 
+from trainwright.example_dags import variable_settings
 from trainwright.example_dags.chain import PARAMETERS, RETRIES, training_chain
-from trainwright.example_dags.form import form
+from trainwright.example_dags.variable_settings import log_sources, optional_fields
 from trainwright.operators import (
     EvaluateOperator,
     PromoteModelOperator,
@@ -24,42 +25,40 @@ from trainwright.operators.values.airflow_api import AirflowSkipException
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 MODEL = Asset(name="trainwright_retrained_model", uri="trainwright://retrained-model")
-VARIABLE = "trainwright_retraining"
 RETENTION = "keep=1"
 """Retention of run folders in the workspace: the last run is kept for inspection, or to resume from its checkpoints."""
-RETRAINING = form(
-    {
-        **PARAMETERS,
-        "retention": Param(RETENTION, type="string", description="folders of earlier runs to keep: always, or keep=N"),
-        "force": Param(False, type="boolean", description="train even if the dataset and the base model are unchanged"),
-        "warm_start": Param(False, type="boolean", description="start from the champion's weights instead of the base model"),
-        "rule": Param(
-            "better",
-            type="string",
-            enum=["better", "always", "never"],
-            description="when to promote: if better than the champion, always without comparison, or never (a person decides)",
-        ),
-        "metric": Param("loss", type="string", description="figure of the evaluations to compare"),
-        "greater_is_better": Param(False, type="boolean", description="whether a greater metric is better"),
-        "margin": Param(0.0, type="number", minimum=0, description="by how much it must be better"),
-        "alias": Param("champion", type="string", description="name of what is in use"),
-        "keep_exports": Param(0, type="integer", minimum=0, description="last exports to keep, besides promoted ones; 0: all"),
-        "roll_back": Param(
-            False, type="boolean", description="only let the alias name again what it named before, and train nothing"
-        ),
-    },
-    required=(),
-)
-"""None is required in the form: the Variable may have it."""
+SETTINGS = {
+    **PARAMETERS,
+    "retention": Param(RETENTION, type="string", description="folders of earlier runs to keep: always, or keep=N"),
+    "force": Param(False, type="boolean", description="train even if the dataset and the base model are unchanged"),
+    "warm_start": Param(False, type="boolean", description="start from the champion's weights instead of the base model"),
+    "rule": Param(
+        "better",
+        type="string",
+        enum=["better", "always", "never"],
+        description="when to promote: if better than the champion, always without comparison, or never (a person decides)",
+    ),
+    "metric": Param("loss", type="string", description="figure of the evaluations to compare"),
+    "greater_is_better": Param(False, type="boolean", description="whether a greater metric is better"),
+    "margin": Param(0.0, type="number", minimum=0, description="by how much it must be better"),
+    "alias": Param("champion", type="string", description="name of what is in use"),
+    "keep_exports": Param(0, type="integer", minimum=0, description="last exports to keep, besides promoted ones; 0: all"),
+}
+"""Settings of a retraining with their defaults."""
+RETRAINING = {
+    **optional_fields(SETTINGS),
+    "roll_back": Param(
+        False, type="boolean", description="only let the alias name again what it named before, and train nothing"
+    ),
+}
+"""Parameters of the DAGs."""
 NONE_FAILED = "none_failed_min_one_success"
 """Trigger rule after tasks that a run may skip; with all of them, the task itself is skipped."""
 
 
 def setting(name: str) -> str:
-    """The template of a setting: the parameter if it differs from its default, else the Variable's value, else the default."""
-    default = RETRAINING[name].value
-    chosen = f"params.{name} if params.{name} not in (none, {default!r}) else "
-    return f"{{{{ {chosen}var.json.get('{VARIABLE}', {{}}).get({name!r}, {default!r}) }}}}"
+    """The template of a setting."""
+    return variable_settings.setting(name, SETTINGS[name].value)
 
 
 def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
@@ -112,13 +111,17 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
         **every,
     )
     begin = source.operator if source is not None else chain.start
-    choice, decision, announced = roll_back_or_train(begin.task_id), decide(setting("rule")), publish()
+    choice, decision, announced = (
+        roll_back_or_train(begin.task_id),
+        decide(setting("rule")),
+        publish(setting("export_uri"), setting("alias")),
+    )
     start_from_weights = start_from(setting("warm_start"), setting("resume"))
     kept = keep_exports(setting("export_uri"), setting("keep_exports"), setting("store_conn_id"))
     choice >> [roll_back, begin]
     if source is not None:
         begin >> chain.start
-    chain.start >> [chain.dataset, chain.model] >> champion >> new_data() >> start_from_weights >> chain.training
+    chain.start >> [chain.dataset, chain.model] >> champion >> new_data(setting("force")) >> start_from_weights >> chain.training
     chain.training >> chain.export >> chain.evaluation >> decision >> [present, promote, announced]
     present >> promote >> announced >> kept
     [chain.start, announced] >> tidy
@@ -126,13 +129,19 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
 
 @task.branch(task_id="roll-back-or-train")
 def roll_back_or_train(train: str, *, params: Any = None) -> str:
-    """The task to go on with. The Variable does not count: it would roll back in every scheduled run."""
+    """The task to go on with. The Variable has no `roll_back`: it would roll back in every scheduled run.
+
+    Raises AirflowFailException for a Variable that cannot be used.
+    """
+    log_sources(params, SETTINGS)
     return "roll-back" if params["roll_back"] else train
 
 
 @task(task_id="new-data", inlets=[MODEL])
-def new_data(*, ti: Any = None, params: Any = None, inlet_events: Any = None) -> str:
+def new_data(force: Any, *, ti: Any = None, inlet_events: Any = None) -> str:
     """The dataset's digest if neither the champion nor the last model was trained on it. Otherwise the tasks after it are skipped."""
+    from trainwright.operators.values.rendered_values import parse_flag
+
     dataset, model = (ti.xcom_pull(task_ids=f"initialize-{kind}")["digest"] for kind in ("dataset", "model"))
     champion = ti.xcom_pull(task_ids="read-champion")
     good = [event for event in inlet_events[MODEL] if "dataset_digest" in event.extra]
@@ -140,7 +149,7 @@ def new_data(*, ti: Any = None, params: Any = None, inlet_events: Any = None) ->
     reason = ""
     if champion["state"] == "current":
         reason = f"the champion {champion['uri']} was trained on the same dataset, {dataset}"
-    elif last.get("dataset_digest") == dataset and last.get("model_digest", model) == model and not params["force"]:
+    elif last.get("dataset_digest") == dataset and last.get("model_digest", model) == model and not parse_flag("force", force):
         reason = f"the run {last['run']} was trained on the same dataset, {dataset}"
     if reason:
         ti.xcom_push("reason", reason)
@@ -170,14 +179,19 @@ def decide(rule: str, *, ti: Any = None) -> str:
 
 
 @task(trigger_rule=NONE_FAILED, outlets=[MODEL])
-def publish(*, ti: Any = None, outlet_events: Any = None) -> None:
-    """Emit the asset event with the checkpoint, and what was decided about it, if anything: the run was successful."""
+def publish(export_uri: str, alias: str, *, ti: Any = None, outlet_events: Any = None) -> None:
+    """Emit the asset event with the checkpoint, and what was decided about it, if anything: the run was successful.
+
+    Whoever decides later needs the folder of exports and the alias of this run, which the form may have set.
+    """
     exported, evaluated = ti.xcom_pull(task_ids="export-checkpoint"), ti.xcom_pull(task_ids="evaluate")
     outlet_events[MODEL].extra = {
         "run": ti.xcom_pull(task_ids="start-run")["run_id"],
         "checkpoint": exported["uri"],
         "manifest": exported["digest"],
         "step": exported["step"],
+        "export_uri": export_uri,
+        "alias": alias,
         "dataset_digest": ti.xcom_pull(task_ids="new-data"),
         "model_digest": ti.xcom_pull(task_ids="initialize-model")["digest"],
         "loss_before": evaluated["before"]["loss"],

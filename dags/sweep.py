@@ -11,16 +11,14 @@ from typing import Any
 from airflow.sdk import DAG, Param, TriggerRule
 
 from trainwright.example_dags.chain import PARAMETERS, PROMOTION, every_task, promotion, training_chain, workspace_settings
-from trainwright.example_dags.form import form, parameter
+from trainwright.example_dags.form import form, objects, parameter
 from trainwright.operators import PickTrialOperator, PlanTrialsOperator, StopHopelessTrialsOperator, TrainTrialOperator
 
 PARALLELISM = int(os.environ.get("TRAINWRIGHT_PARALLELISM", "2"))
 """Trials of a run that train at once, read when the DAG is parsed: it cannot be a parameter of a run."""
 SWEEP = {
     **PARAMETERS,
-    "trials": Param(
-        [], type="array", description='settings of each trial, as [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]'
-    ),
+    "trials": objects('the settings of each trial, as [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]'),
     "space": Param(
         {},
         type="object",

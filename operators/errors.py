@@ -1,37 +1,67 @@
-"""Errors that Airflow does not retry, because a retry cannot succeed."""
+"""How tasks end with an error: without retries if a retry cannot succeed, and with the message as the end of the log.
+
+Airflow logs the traceback below the message, and that of each error in its chain with its message again. Of an error whose message is
+the whole story that is noise: what is left are Airflow's own frames.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSkipException
+from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException
+
+P = ParamSpec("P")
+R = TypeVar("R")
+log = logging.getLogger(__name__)
 
 
 class NonRetryableError(AirflowFailException):
     """The task fails immediately, even with retries left. `error` is the original error, `report` its report if it has one."""
 
     def __init__(self, error: Exception):
-        super().__init__(f"{type(error).__name__}: {error}")
+        from trainwright.jobs.request.validation_problems import message_of
+
+        super().__init__(f"{type(error).__name__}: {message_of(error)}")
         self.error = error
         self.report: Any = getattr(error, "report", None)
 
 
-@contextmanager
-def fail_fast() -> Iterator[None]:
-    """Fail without retries on errors that every retry would repeat (out of memory, a missing image, a missing permission).
+def fail_fast() -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a method that Airflow calls: fail without retries on errors that every retry would repeat (out of memory, a missing
+    image, a missing permission), and raise errors that explain themselves without a chain and without our frames.
 
     A trial that was stopped early has not failed: Airflow shows its task as skipped.
     """
-    from trainwright.jobs.diagnosis.errors import StoppedEarly
-    from trainwright.jobs.diagnosis.exit_codes import is_permanent
 
-    try:
-        yield
-    except StoppedEarly as error:
-        raise AirflowSkipException(str(error)) from error
-    except Exception as error:
-        if is_permanent(error):
-            raise NonRetryableError(error) from error
-        raise
+    def decorate(method: Callable[P, R]) -> Callable[P, R]:
+        @wraps(method)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            from trainwright.jobs.diagnosis.errors import StoppedEarly
+
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:
+                if isinstance(error, StoppedEarly):
+                    raise AirflowSkipException(str(error)) from error
+                ending = _ending(error)
+                if ending is None:
+                    raise
+                log.debug("event=task_failed", exc_info=True)
+                raise ending.with_traceback(None) from None
+
+        return call
+
+    return decorate
+
+
+def _ending(error: Exception) -> Exception | None:
+    """Return the error to raise instead; None for one that only its traceback explains, and for a task that goes on."""
+    from trainwright.jobs.diagnosis.exit_codes import is_permanent
+    from trainwright.steps.step_end import EXPECTED
+
+    if is_permanent(error):
+        return NonRetryableError(error)
+    return error if isinstance(error, (*EXPECTED, AirflowFailException, AirflowSensorTimeout)) else None

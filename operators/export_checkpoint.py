@@ -37,7 +37,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param run_id: id of the run, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of these pods; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
-    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :param hub_conn_id: connection with the token of the hub.
     :return: uri, digest, step, bytes, metrics (those that training had logged at this step).
     """

@@ -14,6 +14,7 @@ from airflow.sdk import BaseHook
 
 from trainwright.operators.values.airflow_calls import apart
 from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
+from trainwright.operators.values.defined_connection import defined_connection
 
 _RECENT_SECONDS = 60.0
 _recent: dict[tuple[int, str | None], tuple[float, asyncio.Task[ClusterSettings]]] = {}
@@ -53,16 +54,21 @@ class TrainwrightHook(BaseHook):
         )
 
     def settings(self) -> ClusterSettings:
-        """The settings of the connection. Raises ValueError for a connection of another type, and for unsupported settings."""
+        """The settings of the connection. Raises ConnectionNotDefined, and ValueError for one of another type, or with unsupported
+        settings."""
         if not self.conn_id:
             return ClusterSettings()
-        return self._settings_of(self.get_connection(self.conn_id))
+        with defined_connection(self.conn_id):
+            connection = self.get_connection(self.conn_id)
+        return self._settings_of(connection)
 
     async def asettings(self) -> ClusterSettings:
         """As `settings`, on an event loop."""
         if not self.conn_id:
             return ClusterSettings()
-        return self._settings_of(await self.aget_connection(self.conn_id))
+        with defined_connection(self.conn_id):
+            connection = await self.aget_connection(self.conn_id)
+        return self._settings_of(connection)
 
     async def recent_settings(self) -> ClusterSettings:
         """As `asettings`, read once a minute for all triggers of a process: one that starts takes a thousand of them."""

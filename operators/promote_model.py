@@ -31,7 +31,7 @@ class PromoteModelOperator(BaseOperator):
     :param greater_is_better: whether a greater metric is better.
     :param margin: by how much it must be better.
     :param alias: champion, challenger, or another name.
-    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :return: promoted, reason, champion_uri (what the alias names now), previous_uri (what it named before; empty if nothing).
     """
 

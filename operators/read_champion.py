@@ -21,7 +21,7 @@ class ReadChampionOperator(BaseOperator):
     :param model_digest: digest of the prepared base model. Empty: not compared.
     :param always: whether it counts as outdated in any case.
     :param alias: champion, challenger, or another name.
-    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :return: state (none without a champion, outdated if it was trained on other data, else current), uri and digest of the export,
         dataset_digest and model_digest of what it was trained on; empty without a champion, or where its manifest has none.
     """

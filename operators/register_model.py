@@ -31,7 +31,7 @@ class RegisterModelOperator(BaseOperator):
     :param datasets: org/name of datasets, for the model card.
     :param workspace_path: where the workspace is mounted in the worker, if it is: MLflow without MLFLOW_TRACKING_URI keeps its
         models in tracking/mlflow.db in it.
-    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :param hub_conn_id: connection with a token for the hub as its password.
     :return: uri (where the registry has it), version, existed (whether an earlier registration was complete).
     """

@@ -23,7 +23,7 @@ class RollBackModelOperator(BaseOperator):
     :param expected_digest: digest of the manifest that the alias must name now; empty: whatever it names.
     :param reason: recorded with the change.
     :param run_id: id of the run, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run.
-    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :return: URI of the export that the alias names now.
     """
 

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from airflow.sdk import BaseOperator
 
 from trainwright.operators import cancellation
+from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
@@ -19,10 +20,10 @@ from trainwright.operators.reporting.job_report import report_end, report_submit
 from trainwright.operators.reporting.lineage import TrainJobLineage
 from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.tracked_task import check_tracking, tracked
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS
 from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
-from trainwright.operators.values.credentials import step_credentials
+from trainwright.operators.values.credentials import credentials, step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.rendered_values import parse_number
 from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
@@ -114,8 +115,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param namespace: namespace of the TrainJob; defaults to the manifest's, else the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
-    :param store_conn_id: connection with credentials for an object store, see docs/airflow.md: pods get them as a Secret of the job,
-        instead of store_secret.
+    :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md: pods get them as a
+        Secret of the job, instead of store_secret.
     :param hub_conn_id: connection with the token of the hub, likewise instead of hub_secret.
     :param tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address; see
         docs/tracking.md. What a deferred task has logged goes there at its end.
@@ -124,7 +125,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param durable: whether a retry adopts the job of the previous try; else it stops that job and submits a new one.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
     :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
-    :param min_defer_seconds: minimum time between deferral and event, see MIN_DEFER_SECONDS of the trigger.
+    :param min_defer_seconds: minimum time between deferral and event; below 10, Airflow 3.3 may fail the task.
     :return: trainjob, namespace, metrics, results (return value of a function, or results.json), folder (in the workspace). Without
         waiting: trainjob, namespace, uid, submission_mode, folder, has_results.
     """
@@ -259,6 +260,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
                 return self._reference(context, self._submit_unless_ended(context, cluster, stop)).as_xcom()
             return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
 
+    @fail_fast()
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
         try:
@@ -399,10 +401,15 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _submission_arguments(self, identity: Any) -> dict[str, Any]:
         """Arguments of a submission besides the request: the run's latest export, and the credentials of its connections."""
+        look = partial(self._latest_export, identity) if self.export_uri else None
+        return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
+
+    def _latest_export(self, identity: Any) -> str:
+        """The URI of the run's latest export, read with the credentials of the connections; empty if there is none."""
         from trainwright.checkpoints.resume_source import latest_export_lookup
 
-        look = latest_export_lookup(identity, self.export_uri) if self.export_uri else None
-        return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
+        with credentials(self.store_conn_id, self.hub_conn_id):
+            return latest_export_lookup(identity, self.export_uri)()
 
     def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
         from trainwright.jobs.wait.step import result_of

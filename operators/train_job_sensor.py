@@ -13,13 +13,15 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.triggers.base import StartTriggerArgs
 
 from trainwright.operators import cancellation
+from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.jobs.named_job_trigger import WAITING, NamedTrainJobTrigger, missing_job
+from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 from trainwright.operators.values.rendered_values import parse_number
 
@@ -41,7 +43,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     :param on_cancel: what to do with the job when the sensor is cancelled or exceeds a deadline: keep, suspend or delete it.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
     :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
-    :param min_defer_seconds: minimum time between deferral and event, see MIN_DEFER_SECONDS of the trigger.
+    :param min_defer_seconds: minimum time between deferral and event; below 10, Airflow 3.3 may fail the task.
     :param kwargs: as in all sensors, such as timeout (seconds for the whole wait, a week by default), mode and soft_fail.
     :return: trainjob, namespace, metrics, results, folder, as TrainJobOperator returns them.
     """
@@ -102,7 +104,8 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         """As in TrainJobOperator. A sensor that took too long fails with Airflow's error for that, without retries."""
         with self._skip_softly():
             if not event["namespace"]:  # the trigger could not connect
-                event = {**event, "namespace": self._look_up()[1]}
+                with name_unreadable_job(event):
+                    event = {**event, "namespace": self._look_up()[1]}
             if event["outcome"] == "deadline" and not event.get("what"):
                 self._cancel(*self._read_job())
                 raise AirflowSensorTimeout(event["message"])
@@ -178,7 +181,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             )
         except TrainJobDeadline as error:
             if error.what == "total":
-                raise AirflowSensorTimeout(str(error)) from error
+                raise AirflowSensorTimeout(str(error)) from None
             raise
         return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 

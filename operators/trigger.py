@@ -18,13 +18,12 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from trainwright.operators.deferral.job_endings import end_with_task
 from trainwright.operators.deferral.left_jobs import begin_waiting, end_waiting
+from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_calls import apart
 
-MIN_DEFER_SECONDS = 10.0
-"""An event fired sooner after the deferral can arrive before the executor's own report, and Airflow 3.3 then fails the task."""
 LOG_POLL_INTERVAL_SECONDS = 60.0
 LOG_BYTES = 16 * 1024 * 1024
 _CHECK_SECONDS = 30.0
@@ -233,7 +232,7 @@ class TrainJobTrigger(BaseTrigger):
                 if change is not None:
                     waited.observe_status(*change)
                     continue
-                check_reachable(follower.reflector)
+                check_reachable(follower.reflector, waited.trainjob)
                 if follower.is_absent():
                     raise waited.deleted_error()
         except TrainJobDeleted as gone:

@@ -52,8 +52,7 @@ def _check_settings(text: str) -> None:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]
         setting = ".".join(map(str, first["loc"]))
-        known = f"; settings: {', '.join(SftSettings.model_fields)}" if first["type"] == "extra_forbidden" else ""
-        raise RunError(f"SETTINGS: {setting}: {first['msg']}{known}") from None
+        raise RunError(f"SETTINGS: {setting}: {first['msg']}") from None
 
 
 def _check_source(variable: str, text: str) -> None:

@@ -150,7 +150,7 @@ def _by_operator(recording: Recording, client: JobsClient, options: dict[str, An
             train_job.TrainJobOperator.execute.__wrapped__(operator, _context())
         except Exception as error:
             print(error)
-            return int(exit_code_of(error.__cause__ or error))
+            return int(exit_code_of(getattr(error, "error", error)))
     return 0
 
 
@@ -179,7 +179,7 @@ def _by_trigger(recording: Recording, client: JobsClient, options: dict[str, Any
                 work = partial(operator.execute_complete, _context(), event)
             except Exception as error:
                 print(error)
-                return int(exit_code_of(error.__cause__ or error))
+                return int(exit_code_of(getattr(error, "error", error)))
             else:
                 return 0
 

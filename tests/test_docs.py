@@ -29,6 +29,31 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_links_to_headings_lead_to_one(page: Path) -> None:
+    for target, heading in re.findall(r"\]\(([^)#\s]*)#([^)]+)\)", page.read_text("utf-8")):
+        if "://" not in target:
+            assert heading in _headings(page.parent / target if target else page), f"{target}#{heading}"
+
+
+def test_pages_that_the_code_names_exist() -> None:
+    named = {
+        found
+        for folder in ("trainwright", "operators", "components", "pipelines", "dags")
+        for path in (ROOT / folder).rglob("*.py")
+        for found in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text("utf-8"))
+    }
+    assert {"docs/settings.md", "docs/airflow/credentials.md"} <= named
+    assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
+
+
+def _headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title).lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_exist(page: Path) -> None:
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     for fence in re.findall(r"```(?:console)?\n(.*?)```", page.read_text("utf-8"), re.DOTALL):

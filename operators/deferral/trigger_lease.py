@@ -20,13 +20,14 @@ class TriggerLease:
     It is renewed for the first time within `retry_seconds`, and again after so long if that failed.
     """
 
-    __slots__ = ("_due", "_interval", "_retry_seconds", "_seconds", "_trigger")
+    __slots__ = ("_due", "_failure", "_interval", "_retry_seconds", "_seconds", "_trigger")
 
     def __init__(self, trigger: Any, seconds: int, retry_seconds: float):
         from trainwright.api.waiter_lease import RENEWALS, lease_seconds
 
         self._trigger, self._seconds, self._retry_seconds = trigger, lease_seconds(seconds), retry_seconds
         self._interval = self._seconds / RENEWALS
+        self._failure = ""
         # A triggerer that starts takes many triggers at once; the task's own lease, if it had one, has run for a moment only.
         self._due = time.monotonic() + random.uniform(0, min(self._interval, retry_seconds))
 
@@ -37,7 +38,7 @@ class TriggerLease:
     async def keep(self, cluster: Any, trainjob: dict[str, Any]) -> None:
         """Renew the lease if it is time. A job that was suspended because no triggerer ran for longer goes on.
 
-        A failure is logged, and tried again soon.
+        A failure is logged if it is not that of the last time, and tried again soon.
         """
         from trainwright.api.conditions import is_finished
         from trainwright.api.errors import ApiError
@@ -48,7 +49,12 @@ class TriggerLease:
         pause = self._interval * random.uniform(0.8, 1.0)
         try:
             await asyncio.get_running_loop().run_in_executor(_pool, renew_lease, cluster, trainjob, self._seconds)
+            self._failure = ""
         except ApiError as error:
-            self._trigger.log.info("the lease on TrainJob %s was not renewed: %s", trainjob["metadata"]["name"], error.message)
+            if error.message != self._failure:
+                self._failure = error.message
+                self._trigger.log.warning(
+                    "the lease on TrainJob %s was not renewed: %s", trainjob["metadata"]["name"], error.message
+                )
             pause = min(pause, self._retry_seconds)
         self._due = time.monotonic() + pause

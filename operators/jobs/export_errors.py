@@ -18,8 +18,8 @@ def reject_unusable_exports() -> Iterator[None]:
     try:
         yield
     except BadUri as error:
-        raise NonRetryableError(error) from error
+        raise NonRetryableError(error) from None
     except CheckpointError as error:  # PromotionConflict and errors of registries are classes of their own
         if isinstance(error, NoCheckpoint | MissingExtra) or type(error) is CheckpointError:
-            raise NonRetryableError(error) from error
+            raise NonRetryableError(error) from None
         raise

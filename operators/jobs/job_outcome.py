@@ -17,8 +17,10 @@ from airflow.sdk import BaseOperatorLink
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from trainwright.operators import cancellation
+from trainwright.operators.deferral.short_deferral import warn_of_short_deferral
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end, report_result
 from trainwright.operators.reporting.links import CheckpointLink, LogsLink, TrainJobLink, show_job_links
 from trainwright.operators.trigger import TrainJobTrigger
@@ -53,8 +55,7 @@ class WaitsForTrainJob(_Operator):
 
     def _after_wait(self, context: Any, event: dict[str, Any]) -> Any:
         from trainwright.api.errors import NotFound
-        from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs import TrainJobDeadline, TrainJobDeleted, TrainJobError
+        from trainwright.jobs import TrainJobDeadline, TrainJobDeleted
         from trainwright.jobs.diagnosis.errors import Diverged, StoppedEarly, stuck_error
         from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
         from trainwright.jobs.state.divergence import Divergence
@@ -66,11 +67,13 @@ class WaitsForTrainJob(_Operator):
             return self._after_success(context, event)
         if outcome == "deleted":
             raise TrainJobDeleted(event["message"])
-        cluster = self._cluster(event.get("submission_mode") or "")
         try:
-            trainjob = cluster.get(TRAINJOB, name, namespace)
+            cluster, trainjob = self._read_job_of(event)
         except NotFound:
             raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
+        if outcome == "error":  # of the triggerer alone: the worker reaches the job
+            self.log.warning("TrainJob %s/%s is waited for in the worker: %s", namespace, name, event["message"])
+            return self._wait_in_worker(context, cluster, trainjob)
         if outcome == "stopped-early":
             raise StoppedEarly(event["message"], trainjob)
         if outcome == "failed":
@@ -81,18 +84,23 @@ class WaitsForTrainJob(_Operator):
             failure = failure_of(cluster, trainjob, history, stopped=event["message"])
             stop_failing_job(cluster, trainjob)
             return self._after_failure(context, cluster, failure, event.get("until"))
-        stuck: TrainJobDeadline | Diverged | None = None
+        stuck: TrainJobDeadline | Diverged
         if outcome == "deadline":
             stuck = deadline_of(cluster, trainjob, event["message"], event.get("what") or "run")
         elif outcome == "diverged":
             stuck = Diverged(trainjob, Divergence.from_dict(event["divergence"]))
-        elif outcome == "stuck":
+        else:
             stuck = stuck_error(event["what"], event["message"])
-        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
-        if stuck is not None:
-            stuck.add_outcome(result)
-            raise stuck
-        raise TrainJobError(f"TrainJob {namespace}/{name} could not be followed: {event['message']}; {result}")
+        stuck.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)))
+        raise stuck
+
+    def _read_job_of(self, event: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The cluster, and the job of an event. Raises NotFound, and the errors of `name_unreadable_job`."""
+        from trainwright.api.kinds import TRAINJOB
+
+        with name_unreadable_job(event):
+            cluster = self._cluster(event.get("submission_mode") or "")
+            return cluster, cluster.get(TRAINJOB, event["name"], event["namespace"])
 
     @fail_fast()
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
@@ -138,17 +146,16 @@ class WaitsForTrainJob(_Operator):
         Raises Diverged if its last figures are not finite.
         """
         from trainwright.api.errors import NotFound
-        from trainwright.api.kinds import TRAINJOB
         from trainwright.jobs import StepResult
         from trainwright.jobs.state.started_from import NOT_KNOWN, read_started_from
 
         name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
         start = shown_start = event.get("started_from") or ""
         if self._has_results() or self._fails_on_divergence() or metrics:
-            cluster = self._cluster(event.get("submission_mode") or "")
             try:
-                trainjob = cluster.get(TRAINJOB, name, namespace)
+                cluster, trainjob = self._read_job_of(event)
             except NotFound:
+                cluster = self._cluster(event.get("submission_mode") or "")
                 trainjob = {"metadata": {"name": name, "namespace": namespace}}
                 self._judge_end(cluster, trainjob, metrics, is_gone=True)
                 if self._has_results():
@@ -219,6 +226,7 @@ class WaitsForTrainJob(_Operator):
         """
         from trainwright.jobs.wait.step import deadlines_of, restarts_of_request
 
+        warn_of_short_deferral(self.log, self.min_defer_seconds)
         left, metadata = until - time.time() if until is not None else None, trainjob["metadata"]
         self.__dict__["_deferred_job"] = trainjob, str(mode)
         self.defer(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, TrainJobTrigger, threads
+from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS, warn_of_short_deferral
+from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, TrainJobTrigger, threads
 
 WAITING = (
     "queue_timeout_seconds",
@@ -69,6 +70,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         return path, {**self._given, "conn_id": self.conn_id, **more}
 
     async def _end(self) -> dict[str, Any]:
+        warn_of_short_deferral(self.log, self.min_defer_seconds)  # no worker has run the task
         cluster = await self.connected()
         if not await asyncio.get_running_loop().run_in_executor(threads, self._find, cluster):
             return {"outcome": "deleted", "message": missing_job(self.namespace, self.name)}

@@ -20,8 +20,9 @@ _ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
 class StopHopelessTrialsOperator(BaseOperator):
     """Watch the trials of a sweep, beside them, and stop those that are worse than the median of the others; ends when all have ended.
 
-    The rule is median stopping, see docs/airflow.md. The TrainJob of a stopped trial is suspended and has the reason in an annotation;
-    the task that waits for it is skipped. Only metrics in the status of TrainJobs count. A retry begins with what is reported then.
+    The rule is median stopping, see docs/airflow/sweeps.md. The TrainJob of a stopped trial is suspended and has the reason in an
+    annotation; the task that waits for it is skipped. Only metrics in the status of TrainJobs count. A retry begins with what is
+    reported then.
 
     :param trials_task_id: the mapped task that trains the trials, of this DAG.
     :param metric: reported metric by which trials are compared.

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from trainwright.operators.errors import fail_fast
 from trainwright.operators.train_job import TrainJobOperator
 from trainwright.operators.values.rendered_values import parse_object
 
@@ -30,10 +31,12 @@ class TrainTrialOperator(TrainJobOperator):
         super().__init__(**kwargs)
         self.trial = trial
 
+    @fail_fast()
     def execute(self, context: Any) -> Any:
         with self._outcome_of_failure(context):
             return self._with_outcome(context, super().execute(context))
 
+    @fail_fast()
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
         with self._outcome_of_failure(context):
             return self._with_outcome(context, super().execute_complete(context, event))

@@ -8,6 +8,7 @@ try:  # Airflow 3.2
     from airflow.sdk import conf
     from airflow.sdk.exceptions import (
         AirflowFailException,
+        AirflowNotFoundException,
         AirflowSensorTimeout,
         AirflowSkipException,
         TaskDeferralError,
@@ -16,8 +17,9 @@ try:  # Airflow 3.2
     )
 except ImportError:
     from airflow.configuration import conf  # type: ignore[assignment, no-redef, unused-ignore]
-    from airflow.exceptions import (  # type: ignore[no-redef, unused-ignore]
+    from airflow.exceptions import (  # type: ignore[attr-defined, no-redef, unused-ignore]
         AirflowFailException,
+        AirflowNotFoundException,
         AirflowSensorTimeout,
         AirflowSkipException,
         TaskDeferralError,
@@ -38,6 +40,7 @@ def get_task_states(**which: Any) -> dict[str, Any]:
 
 __all__ = [
     "AirflowFailException",
+    "AirflowNotFoundException",
     "AirflowSensorTimeout",
     "AirflowSkipException",
     "TaskDeferralError",

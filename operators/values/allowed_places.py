@@ -20,6 +20,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import RESUME_WEIGHTS
 from trainwright.operators.values.airflow_api import AirflowFailException
+from trainwright.operators.values.defined_connection import defined_connection
 from trainwright.storage.foreign_texts import without_user
 
 VARIABLE = "trainwright_allowed_places"
@@ -31,7 +32,7 @@ class PlaceNotAllowed(AirflowFailException):
 
 
 def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
-    """Raise PlaceNotAllowed for the first place that a list does not allow.
+    """Raise PlaceNotAllowed for the first place that a list does not allow, ConnectionNotDefined for an unknown connection.
 
     `conn_ids` are the connections of the task; empty ones are skipped. `places` are parameters of the operators with their values,
     rendered: URIs, claims, local paths, code, or a TrainJob manifest, whose sources and claims are checked. Empty ones are skipped.
@@ -52,7 +53,8 @@ def _lists(conn_ids: Iterable[str | None]) -> Iterator[tuple[str, list[str]]]:
     if given is not None:
         yield f"the Variable {VARIABLE}", _parsed(given, f"the Variable {VARIABLE}")
     for conn_id in dict.fromkeys(filter(None, conn_ids)):
-        extra = dict(BaseHook.get_connection(conn_id).extra_dejson or {})
+        with defined_connection(conn_id):
+            extra = dict(BaseHook.get_connection(conn_id).extra_dejson or {})
         if EXTRA in extra:
             yield f"the connection {conn_id!r}", _parsed(extra[EXTRA], f"{EXTRA} of the connection {conn_id!r}")
 

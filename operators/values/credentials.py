@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from trainwright.operators.values.defined_connection import defined_connection
+
 _AWS_EXTRA = {
     "AWS_SESSION_TOKEN": "aws_session_token",
     "AWS_ENDPOINT_URL": "endpoint_url",
@@ -29,7 +31,7 @@ _MAX_KEY_BYTES = 65536
 def credentials(store_conn_id: str | None, hub_conn_id: str | None) -> Iterator[None]:
     """Set the credentials of the connections in the environment, and restore it on exit. None sets nothing.
 
-    Raises ValueError for a connection that cannot be used.
+    Raises ConnectionNotDefined, and ValueError for a connection that cannot be used.
     """
     variables = connection_variables(store_conn_id, hub_conn_id)
     before = {name: os.environ.get(name) for name in variables}
@@ -47,7 +49,7 @@ def credentials(store_conn_id: str | None, hub_conn_id: str | None) -> Iterator[
 def connection_variables(store_conn_id: str | None, hub_conn_id: str | None) -> dict[str, str]:
     """Return the environment variables with the credentials of the connections.
 
-    Raises ValueError for a connection of another type, or one whose extra cannot be used.
+    Raises ConnectionNotDefined, and ValueError for a connection of another type, or one whose extra cannot be used.
     """
     variables: dict[str, str] = {}
     if store_conn_id:
@@ -70,7 +72,8 @@ def step_credentials(store_conn_id: str | None, hub_conn_id: str | None) -> Any:
 def _connection(conn_id: str) -> Any:
     from airflow.sdk import BaseHook
 
-    return BaseHook.get_connection(conn_id)
+    with defined_connection(conn_id):
+        return BaseHook.get_connection(conn_id)
 
 
 def _store_variables(connection: Any, conn_id: str) -> dict[str, str]:

@@ -95,7 +95,7 @@ def test_submit_checks_all_documents_before_it_creates_one(plane: ControlPlane, 
     assert run("get", "good").exit_code == 1
     run("submit", "-f", write(trainjob("twice", suspend=True)))
     refused(run("submit", "-f", write(trainjob("twice", suspend=True))), 1, "TrainJob 'twice' already exists")
-    refused(run("submit", "-f", write(trainjob("lost", suspend=True)), "-n", "nowhere"), 1, "nowhere")
+    refused(run("submit", "-f", write(trainjob("lost", suspend=True)), "-n", "nowhere"), 2, "kubectl create namespace nowhere")
     run("delete", "twice")
 
 

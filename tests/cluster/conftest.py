@@ -57,6 +57,14 @@ class Stub:
         headers = more.pop("headers", {})
         self.answer({"kind": "Status", "code": code, "reason": reason, "message": message, **more}, code, **headers)
 
+    def hang_up(self) -> None:
+        """Close the connection of one request without an answer, as a server closes one that was kept alive."""
+
+        def close(handler: BaseHTTPRequestHandler) -> None:
+            handler.close_connection = True
+
+        self.answers.put(close)
+
     def stream(self, *pieces: bytes, end: str = "whole") -> None:
         """Answer one request with chunks; `end` is `whole`, `cut` (no last chunk) or `open` (until the client hangs up)."""
 

@@ -157,6 +157,27 @@ def test_a_refused_connection_names_the_host(tmp_path: Path, kubeconfig: Callabl
     assert "\n" not in str(raised.value)
 
 
+def test_get_is_sent_again_over_a_closed_connection_without_a_word_of_urllib3(
+    stub: Any, cluster: KubernetesCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    stub.hang_up()
+    stub.answer({"metadata": {"name": "a"}})
+    assert cluster.get(POD, "a", "team") == {"metadata": {"name": "a"}}
+    assert [asked.method for asked in stub.asked] == ["GET", "GET"]
+    for _ in range(2):
+        stub.hang_up()
+    with pytest.raises(ServiceUnavailable):
+        cluster.get(POD, "a", "team")
+    assert not [record for record in caplog.records if record.name.startswith("urllib3") and record.levelname != "DEBUG"]
+
+
+def test_change_is_not_sent_again_over_a_closed_connection(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.hang_up()
+    with pytest.raises(ServiceUnavailable):
+        cluster.create(CREATED)
+    assert len(stub.asked) == 1
+
+
 def test_a_proxy_of_the_environment_is_not_asked_for_a_cluster_on_this_machine(
     stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path], closed_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,10 +28,15 @@ def module() -> Any:
     return approve_then_promote
 
 
-def candidate(module: Any, params: dict[str, str], *extras: dict[str, Any]) -> Any:
+OF_VARIABLE = ("s3://models/support", "champion")
+OF_RUN = {"export_uri": "s3://models/of-the-run", "alias": "of-the-run"}
+
+
+def candidate(module: Any, params: dict[str, Any], *extras: dict[str, Any], settings: tuple[str, str] = OF_VARIABLE) -> Any:
     given = {name: param.value for name, param in module.PARAMETERS.items()} | params
     events = {module.MODEL: [SimpleNamespace(extra=extra) for extra in extras]}
-    return module.dag.get_task("candidate").python_callable(params=given, triggering_asset_events=events if extras else None)
+    function = module.dag.get_task("candidate").python_callable
+    return function(*settings, params=given, triggering_asset_events=events if extras else None)
 
 
 def test_it_follows_the_retraining_and_asks_before_it_promotes(module: Any) -> None:
@@ -45,7 +50,8 @@ def test_it_follows_the_retraining_and_asks_before_it_promotes(module: Any) -> N
 
 
 def test_the_export_is_the_one_that_was_published_last_or_that_of_the_parameters(module: Any) -> None:
-    assert candidate(module, {}, {"other": 1}, {**EXTRA, "step": 1}, EXTRA) == EXTRA
+    export_uri, alias = OF_VARIABLE
+    assert candidate(module, {}, {"other": 1}, {**EXTRA, "step": 1}, EXTRA) == {**EXTRA, "export_uri": export_uri, "alias": alias}
     by_hand = candidate(module, {"checkpoint_uri": "file:///x", "checkpoint_digest": "sha256:b"}, EXTRA)
     assert (by_hand["checkpoint"], by_hand["manifest"], by_hand["run"]) == ("file:///x", "sha256:b", "")
     with pytest.raises(ValueError, match="checkpoint_uri: set the export to promote"):
@@ -53,18 +59,34 @@ def test_the_export_is_the_one_that_was_published_last_or_that_of_the_parameters
 
 
 def test_the_question_shows_what_is_decided_about(module: Any) -> None:
-    context = {"ti": SimpleNamespace(xcom_pull=lambda _task: EXTRA), "params": {"alias": "champion"}}
+    context = {"ti": SimpleNamespace(xcom_pull=lambda _task: {**EXTRA, "alias": "champion"})}
     shown = [Environment().from_string(text).render(**context) for text in (module.SUBJECT, module.BODY)]
     assert shown[0] == f"Promote {EXTRA['checkpoint']} to champion?"
     assert "| loss after | 1.25 |" in shown[1]
     assert shown[1].startswith("| | |\n|---|---|\n")
 
 
-@pytest.mark.parametrize(("given", "expected"), [("s3://mine", "s3://mine"), ("", "s3://models/support")])
-def test_the_folder_of_exports_is_that_of_the_retraining_unless_another_is_given(module: Any, given: str, expected: str) -> None:
-    variable = SimpleNamespace(json={"trainwright_retraining": {"export_uri": "s3://models/support"}})
-    template = Environment().from_string(module.dag.get_task("promote").export_uri)
-    assert template.render(params={"export_uri": given}, var=variable) == expected
+@pytest.mark.parametrize(
+    ("chosen", "of_run", "expected"),
+    [
+        ({}, {}, ("s3://models/support", "production")),
+        ({}, OF_RUN, ("s3://models/of-the-run", "of-the-run")),
+        ({"alias": "staging"}, {}, ("s3://models/support", "staging")),
+        ({"alias": "staging", "export_uri": "s3://mine"}, OF_RUN, ("s3://mine", "staging")),
+        ({"alias": "champion"}, {}, ("s3://models/support", "champion")),
+    ],
+)
+def test_export_uri_and_alias_are_those_of_the_form_else_of_the_run_else_of_the_variable(
+    module: Any, chosen: dict[str, str], of_run: dict[str, str], expected: tuple[str, str]
+) -> None:
+    variable = SimpleNamespace(json={"trainwright_retraining": {"export_uri": "s3://models/support", "alias": "production"}})
+    params = {name: param.value for name, param in module.PARAMETERS.items()} | chosen
+    rendered = [
+        Environment().from_string(text).render(params=params, var=variable) for text in module.dag.get_task("candidate").op_args
+    ]
+    found = candidate(module, chosen, {**EXTRA, **of_run}, settings=(rendered[0], rendered[1]))
+    promote, instance = module.dag.get_task("promote"), SimpleNamespace(xcom_pull=lambda _task: found)
+    assert tuple(Environment().from_string(text).render(ti=instance) for text in (promote.export_uri, promote.alias)) == expected
 
 
 def test_nobody_is_asked_about_what_the_run_has_decided(module: Any) -> None:

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.exceptions import ParamValidationError
 from jinja2 import StrictUndefined
 from support.example_dags import DAG_IDS
 
@@ -31,7 +32,8 @@ RETURNED: dict[str, Any] = {
     "preprocess-dataset": {"data_uri": "file:///mnt/preprocessed/2", "digest": DATA, "rows_in": 2, "rows_out": 1, "dropped": {}},
     "plan-trials": [{"index": 0, "settings": {"learning_rate": 0.1}}, {"index": 1, "settings": {"learning_rate": 0.2}}],
     "pick-trial": {"index": 1, "trainjob": "job-1", "value": 1.0, "settings": {"learning_rate": 0.2}, "summary": ""},
-    "candidate": {"checkpoint": "s3://b/e", "manifest": "sha256:x", "run": "r", "step": 9, "loss_before": 4.0, "loss_after": 1.0},
+    "candidate": {"checkpoint": "s3://b/e", "manifest": "sha256:x", "run": "r", "step": 9, "loss_before": 4.0, "loss_after": 1.0}
+    | {"export_uri": "s3://b/e", "alias": "champion"},
 }
 
 
@@ -99,7 +101,7 @@ def test_every_template_renders(module: str, variable: dict[str, Any] | None) ->
         assert (train.run_id, train.workspace, train.dataset_digest) == ("r", "pvc://c", DATA)
         assert (evaluate.checkpoint_uri, evaluate.workspace_path) == ("s3://b/e/r/checkpoint-9", "/mnt")
         assert train.request().resume == train.resume
-    if module in (*RETRAINING, "approve_then_promote"):
+    if module in RETRAINING:
         assert rendered["promote"].export_uri == (variable or {}).get("export_uri", "")
     if variable is not None and "start-from" in rendered:
         assert (rendered["train"].num_nodes, rendered["train"].env) == (4, {"A": "b"})
@@ -230,3 +232,44 @@ def test_what_was_left_empty_in_the_form_is_an_empty_text(module: str) -> None:
     context = {"params": params, "var": SimpleNamespace(json={}), "ti": None}
     start.render_template_fields(context, dag.get_template_env())
     assert (start.workspace_path, start.run_id, start.conn_id, start.num_nodes) == ("", "", "", 0)
+
+
+OBJECTS = {"tolerations", "volumes", "volume_mounts", "runtime_patches", "trials"}
+
+
+@pytest.mark.parametrize("module", DAG_IDS)
+def test_lists_of_objects_may_be_json_text(module: str) -> None:
+    """The form has one line for each text of a list, unless the type of the entries says otherwise."""
+    dag = dag_of(module)
+    for name in OBJECTS & set(dag.params):
+        param = dag.params.get_param(name)
+        assert param.schema["items"] == {"type": "object"}
+        assert "JSON list of objects: " in param.description
+        for value in ([{"a": 1}], '[{"a": 1}]', "", None, []):
+            assert copy.copy(param).resolve(value) == value
+        for value in ("a", ["a"], '{"a": 1}', "[1"):
+            with pytest.raises(ParamValidationError):
+                copy.copy(param).resolve(value)
+    others = {name for name in dag.params if "array" in str(dag.params.get_param(name).schema.get("type"))} - OBJECTS
+    assert others <= {
+        *("command", "args", "packages_to_install", "pip_index_urls", "evaluation_tasks", "deduplicate_by", "tracking")
+    }
+
+
+@pytest.mark.parametrize("text", ['[{"key": "gpu", "operator": "Exists"}]', [{"key": "gpu", "operator": "Exists"}]])
+def test_json_text_of_a_parameter_reaches_the_request(text: Any) -> None:
+    dag = dag_of("finetune")
+    assert rendered_training(dag, tolerations=text).request().tolerations == [{"key": "gpu", "operator": "Exists"}]
+
+
+@pytest.mark.parametrize("name", ["tolerations", "volumes", "volume_mounts", "runtime_patches"])
+def test_error_in_json_text_names_the_parameter(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name}\n.*neither JSON nor YAML: line 1, column 9: not JSON: "):
+        rendered_training(dag_of("finetune"), **{name: '[{"a": 1'}).request()
+
+
+def rendered_training(dag: Any, **params: Any) -> Any:
+    train = copy.copy(dag.get_task("train"))
+    context = {"params": {**{name: dag.params[name] for name in dag.params}, **params}, "ti": Before(train)}
+    train.render_template_fields(context, dag.get_template_env())
+    return train

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import Variable
+from airflow.sdk.exceptions import ParamValidationError
 from jinja2.nativetypes import NativeEnvironment
 
 from trainwright.example_dags import retraining
-from trainwright.example_dags.retraining import MODEL, RETRAINING, setting
-from trainwright.operators.values.airflow_api import AirflowSkipException
+from trainwright.example_dags.retraining import MODEL, RETRAINING, SETTINGS, setting
+from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSkipException
 
 pytestmark = pytest.mark.medium
 DIGEST = "sha256:" + "a" * 64
@@ -32,24 +35,80 @@ def rendered(name: str, params: dict[str, Any], variable: dict[str, Any] | None)
 
 
 @pytest.mark.parametrize(
-    ("params", "variable", "found"),
+    ("name", "params", "variable", "found"),
     [
-        ({"dataset_uri": "s3://b/mine"}, {"dataset_uri": "s3://b/weekly"}, "s3://b/mine"),
-        ({}, {"dataset_uri": "s3://b/weekly"}, "s3://b/weekly"),
-        ({}, {}, ""),
-        ({}, None, ""),
+        ("dataset_uri", {"dataset_uri": "s3://b/mine"}, {"dataset_uri": "s3://b/weekly"}, "s3://b/mine"),
+        ("dataset_uri", {}, {"dataset_uri": "s3://b/weekly"}, "s3://b/weekly"),
+        ("dataset_uri", {}, {"dataset_uri": None}, ""),
+        ("dataset_uri", {}, {}, ""),
+        ("dataset_uri", {}, None, ""),
+        ("rule", {"rule": "better"}, {"rule": "always"}, "better"),
+        ("rule", {}, {"rule": "always"}, "always"),
+        ("rule", {}, None, "better"),
+        ("force", {"force": "false"}, {"force": True}, "false"),
+        ("force", {"force": False}, {"force": True}, False),
+        ("num_nodes", {"num_nodes": 0}, {"num_nodes": 4}, 0),
+        ("num_nodes", {}, {"num_nodes": 4}, 4),
+        ("env", {"env": {}}, {"env": {"A": "b"}}, {}),
+        ("env", {}, {"env": {"A": "b"}}, {"A": "b"}),
+        ("warm_start", {}, {"warm_start": True}, True),
+        ("margin", {}, None, 0.0),
     ],
 )
-def test_a_run_takes_its_parameter_else_the_variable(params: Any, variable: Any, found: str) -> None:
-    assert rendered("dataset_uri", params, variable) == found
+def test_setting_is_that_of_the_form_else_of_the_variable_else_the_default(
+    name: str, params: Any, variable: Any, found: Any
+) -> None:
+    value = rendered(name, params, variable)
+    assert (value, type(value)) == (found, type(found))
 
 
-def test_settings_keep_their_types() -> None:
-    assert rendered("num_nodes", {}, {"num_nodes": 4}) == 4
-    assert rendered("num_nodes", {}, None) == 0
-    assert rendered("env", {}, {"env": {"A": "b"}}) == {"A": "b"}
-    assert rendered("warm_start", {}, {"warm_start": True}) is True
-    assert rendered("margin", {}, None) == 0.0
+def test_form_sends_no_setting_that_nobody_has_chosen() -> None:
+    """Airflow's form sends all fields: those of settings are empty, and say what that means."""
+    for name, default in SETTINGS.items():
+        field = RETRAINING[name]
+        assert field.resolve() is None
+        assert "as the Variable trainwright_retraining says" in str(field.description)
+        if default.value not in ("", [], {}):
+            assert "says, else " in str(field.description)
+    assert str(RETRAINING["rule"].description).endswith("; empty: as the Variable trainwright_retraining says, else better")
+    assert RETRAINING["rule"].schema["enum"] == [None, "better", "always", "never"]
+
+
+@pytest.mark.parametrize("given", ["true", "false", True, False, None])
+def test_flag_in_the_form_is_true_false_or_empty(given: Any) -> None:
+    """A boolean would be a switch, which shows `false` for an empty value."""
+    field = copy.copy(RETRAINING["force"])  # resolving stores the value
+    assert field.resolve(given) is given
+    assert field.schema["type"][0] == "string"
+    with pytest.raises(ParamValidationError):
+        field.resolve("yes")
+
+
+def test_first_task_logs_which_settings_apply(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    variable(monkeypatch, '{"rule": "always", "num_nodes": 2}')
+    with caplog.at_level("INFO"):
+        retraining.roll_back_or_train.function("start-run", params={"roll_back": False, "rule": "better", "metric": None})
+    assert "settings of the run: rule" in caplog.text
+    assert "settings of the Variable trainwright_retraining: num_nodes" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"rules": "always"}', "the setting 'rules' is unknown; did you mean rule?"),
+        ("[1]", "is no JSON object but a list"),
+        ('{"rule": ', "is not JSON: "),
+    ],
+)
+def test_variable_that_would_be_ignored_fails_without_retries(monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
+    variable(monkeypatch, text)
+    with pytest.raises(AirflowFailException, match="the Variable trainwright_retraining") as raised:
+        retraining.roll_back_or_train.function("start-run", params={"roll_back": False})
+    assert said in str(raised.value)
+
+
+def variable(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
+    monkeypatch.setattr(Variable, "get", lambda _name, **_options: text)
 
 
 class Instance:
@@ -65,12 +124,12 @@ class Instance:
         self.said[key] = value
 
 
-def gate(earlier: list[dict[str, Any]], *, force: bool = False, champion: dict[str, str] = NO_CHAMPION) -> tuple[Any, Instance]:
+def gate(earlier: list[dict[str, Any]], *, force: Any = False, champion: dict[str, str] = NO_CHAMPION) -> tuple[Any, Instance]:
     prepared = {"initialize_dataset": {"digest": DIGEST}, "initialize_model": {"digest": BASE}}
     instance = Instance(**prepared, read_champion=champion)
     events = {MODEL: [SimpleNamespace(extra=extra) for extra in earlier]}
     try:
-        return retraining.new_data.function(ti=instance, params={"force": force}, inlet_events=events), instance
+        return retraining.new_data.function(force, ti=instance, inlet_events=events), instance
     except AirflowSkipException as skipped:
         return skipped, instance
 
@@ -83,11 +142,12 @@ def gate(earlier: list[dict[str, Any]], *, force: bool = False, champion: dict[s
         ([{"dataset_digest": DIGEST, "run": "older"}, {"dataset_digest": "sha256:other", "run": "last"}], False),
         ([{"dataset_digest": DIGEST, "model_digest": "sha256:other", "run": "r"}], False),
         ([{"dataset_digest": DIGEST, "run": "r"}], True),
+        ([{"dataset_digest": DIGEST, "run": "r"}], "true"),
         ([{"note": "somebody else's event"}], False),
     ],
 )
 @pytest.mark.parametrize("champion", [NO_CHAMPION, OUTDATED])
-def test_new_data_are_trained_on(earlier: list[dict[str, Any]], force: bool, champion: dict[str, str]) -> None:
+def test_new_data_are_trained_on(earlier: list[dict[str, Any]], force: Any, champion: dict[str, str]) -> None:
     assert gate(earlier, force=force, champion=champion)[0] == DIGEST
 
 
@@ -134,7 +194,8 @@ def test_the_champion_is_measured_only_to_be_compared_with(rule: str, champion: 
 
 
 @pytest.mark.parametrize(("given", "expected"), [(True, "roll-back"), (False, "start-run")])
-def test_a_run_rolls_back_or_trains(given: bool, expected: str) -> None:
+def test_a_run_rolls_back_or_trains(monkeypatch: pytest.MonkeyPatch, given: bool, expected: str) -> None:
+    variable(monkeypatch, None)
     assert retraining.roll_back_or_train.function("start-run", params={"roll_back": given}) == expected
 
 
@@ -151,12 +212,14 @@ def test_a_good_run_announces_its_checkpoint_its_dataset_and_what_was_decided(de
         promote=decided,
     )
     events = {MODEL: SimpleNamespace(extra={})}
-    retraining.publish.function(ti=instance, outlet_events=events)
+    retraining.publish.function("s3://b/e", "champion", ti=instance, outlet_events=events)
     assert events[MODEL].extra == {
         "run": "weekly",
         "checkpoint": "s3://b/e/checkpoint-9",
         "manifest": "sha256:m",
         "step": 9,
+        "export_uri": "s3://b/e",
+        "alias": "champion",
         "dataset_digest": DIGEST,
         "model_digest": BASE,
         "loss_before": 2.0,

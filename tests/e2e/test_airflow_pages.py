@@ -23,6 +23,8 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 DAGS = """
 from airflow.sdk import DAG
 from trainwright.example_dags.finetune import dag as finetune
+from trainwright.example_dags.scheduled_retraining import dag as retraining
+from trainwright.example_dags.sweep import dag as sweep
 from trainwright.operators import TrainJobOperator
 
 with DAG("linked", schedule=None, catchup=False) as linked:
@@ -47,7 +49,11 @@ QUIET = (
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
-    with running_scene(tmp_path_factory.mktemp("airflow"), DAGS, ("trainwright_finetune", "linked")) as running:
+    with running_scene(
+        tmp_path_factory.mktemp("airflow"),
+        DAGS,
+        ("trainwright_finetune", "trainwright_retraining", "trainwright_sweep", "linked"),
+    ) as running:
         yield running
 
 
@@ -89,10 +95,17 @@ class Pages:
         eventually(lambda: part.get_attribute("aria-expanded") == "true", 10, f"{word!r} to be expanded")
 
     def fill(self, identifier: str, text: str) -> None:
-        """Type a text into the field with this id."""
+        """Type a text into the field with this name."""
         from selenium.webdriver.common.by import By
 
-        self._driver.find_element(By.ID, identifier).send_keys(text)
+        self._driver.find_element(By.NAME, identifier).send_keys(text)
+
+    def replace(self, identifier: str, text: str) -> None:
+        """Replace the text of the field with this name."""
+        from selenium.webdriver.common.by import By
+        from selenium.webdriver.common.keys import Keys
+
+        self._driver.find_element(By.NAME, identifier).send_keys(Keys.CONTROL, "a", Keys.NULL, text)
 
     def submit(self, word: str) -> None:
         """Click on the button of the dialog, as soon as it may be clicked on."""
@@ -102,12 +115,13 @@ class Pages:
         )
         eventually(lambda: self._driver.execute_script(script, word), 30, f"the button {word!r} of the dialog")
 
-    def choose(self, word: str) -> None:
-        """Choose from the list of the dialog."""
+    def choose(self, word: str, identifier: str = "") -> None:
+        """Choose from the list of the dialog, or from the one with this id."""
         from selenium.webdriver.common.by import By
         from selenium.webdriver.common.keys import Keys
 
-        self._driver.find_element(By.CSS_SELECTOR, "[role=dialog] input[role=combobox]").send_keys(word, Keys.ENTER)
+        within = f"#{identifier}" if identifier else "[role=dialog]"
+        self._driver.find_element(By.CSS_SELECTOR, f"{within} input[role=combobox]").send_keys(word, Keys.ENTER)
 
     def links(self) -> list[str]:
         return list(self._driver.execute_script("return [...document.querySelectorAll('a')].map(each => each.href)"))
@@ -141,6 +155,39 @@ def test_a_run_is_started_from_the_form_with_what_it_needs(scene: Scene, pages: 
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_finetune/dagRuns")["dag_runs"], 30, "a run")
     assert (runs[0]["conf"]["dataset_uri"], runs[0]["conf"]["workspace"]) == ("hf://org/data", "workspace")
+
+
+def test_form_of_a_retraining_sends_only_what_was_chosen(scene: Scene, pages: Pages) -> None:
+    """Airflow sends all fields. Those of settings are empty, so that the Variable applies unless a person has chosen."""
+    pages.open("dags/trainwright_retraining")
+    pages.click("Trigger")
+    pages.wait_for("warm_start", "as the Variable trainwright_retraining says, else better")
+    pages.choose("better", "element_rule")
+    pages.fill("element_force", "false")
+    pages.fill("element_margin", "0")
+    pages.picture("retraining-form")
+    pages.submit("Trigger")
+    runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_retraining/dagRuns")["dag_runs"], 30, "a run")
+    (conf,) = [run["conf"] for run in runs if run["conf"]]
+    assert {name: value for name, value in conf.items() if value is not None} == {
+        "rule": "better",
+        "force": "false",
+        "margin": 0,
+        "roll_back": False,
+    }
+
+
+def test_list_of_objects_is_filled_in_as_json(scene: Scene, pages: Pages) -> None:
+    pages.open("dags/trainwright_sweep")
+    pages.click("Trigger")
+    pages.wait_for("trials", "JSON list of objects: the settings of each trial")
+    for name, value in (("dataset_uri", "hf://org/data"), ("model_uri", "hf://org/model"), ("export_uri", "file:///exports")):
+        pages.fill(f"element_{name}", value)
+    pages.replace("element_trials", '[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]')
+    pages.submit("Trigger")
+    runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_sweep/dagRuns")["dag_runs"], 30, "a run")
+    assert runs[0]["conf"]["trials"] == [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]
+    assert runs[0]["conf"]["tolerations"] == []
 
 
 def test_the_links_of_a_deferred_task(scene: Scene, pages: Pages) -> None:

@@ -24,7 +24,7 @@ from trainwright.jobs.request.builtin_trainers import (
 from trainwright.jobs.request.manifest import trainjob_manifest
 from trainwright.jobs.request.sft import SftSettings
 from trainwright.jobs.request.torchtune import TorchTuneSettings
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime, check_compatible
+from trainwright.jobs.submit.compatibility import IncompatibleRuntime, InvalidSettings, check_compatible
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 
@@ -113,15 +113,33 @@ def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"epoch": 1}, "settings.epoch: Extra inputs are not permitted"),
+        ({"epoch": 1}, r"settings.epoch: unknown setting; did you mean epochs\? \(extra takes other arguments of the program\)"),
+        ({"max_steps": 1}, r"settings.max_steps: unknown setting; did you mean steps\?"),
+        ({"num_train_epochs": 1}, r"settings.num_train_epochs: unknown setting; did you mean epochs\?"),
+        ({"per_device_train_batch_size": 1, "seed": "x"}, r"settings.seed: .*, settings.per_device.*did you mean batch_size\?"),
         ({"epochs": 0}, "settings.epochs: Input should be greater than 0"),
         ({"method": "qlora"}, "settings.method: Input should be 'lora' or 'full'"),
         ({"steps": -1, "seed": "x"}, r"settings.steps: .*, settings.seed: "),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(IncompatibleRuntime, match=words):
+    with pytest.raises(InvalidSettings, match=words):
         check_compatible(TrainRequest(settings=settings), definition("trl-sft"))
+
+
+def test_unknown_setting_of_a_part_has_a_suggestion() -> None:
+    request = TrainRequest(builtin="torchtune", runtime="torchtune-llama3.2-1b", settings={"peft_config": {"lora_rnk": 8}})
+    with pytest.raises(InvalidSettings, match=r"settings.peft_config.lora_rnk: unknown setting; did you mean lora_rank\?$"):
+        check_compatible(request, definition("torchtune-llama3.2-1b"))
+
+
+def test_wrong_settings_and_wrong_runtime_are_one_error() -> None:
+    request = TrainRequest(settings={"epoch": 1}, resume="s3://bucket/run", builtin="sft", runtime="torch-distributed")
+    with pytest.raises(IncompatibleRuntime, match="builtin: 'sft' is for runtimes with the label"):
+        check_compatible(request, definition("torch-distributed"))
+    request = TrainRequest(settings={"epoch": 1}, resources_per_node={"limits": {"cpu": "x"}})
+    with pytest.raises(InvalidSettings, match=r"settings\.epoch.*resources_per_node\.limits\.cpu"):
+        check_compatible(request, definition("trl-sft"))
 
 
 @pytest.mark.parametrize(
@@ -340,5 +358,8 @@ def test_a_runtime_without_a_command_needs_one(brought: dict[str, Any]) -> None:
     ],
 )
 def test_a_program_that_wants_a_gpu_is_warned_of(request_: TrainRequest, warned: bool) -> None:
-    words = "neither the runtime nor resources_per_node requests a GPU, but the training program requires one"
+    words = (
+        "neither the runtime nor resources_per_node requests a GPU, but the training program requires one: set "
+        'resources_per_node={"nvidia.com/gpu": 1}, or settings={"cpu": true} to train on the CPU'
+    )
     assert (words in check_compatible(request_, definition(runtime_of(request_)))) is warned

@@ -138,7 +138,8 @@ def test_a_static_token_that_has_expired_ends_the_wait_with_the_code_for_access(
     server.take(NEW)
     error = wait.end()
     assert isinstance(error, Unauthorized)
-    assert "rejected the credentials" in error.message
+    assert error.message.startswith("TrainJob default/")
+    assert "goes on, but is not watched any more: the API server has rejected the credentials" in error.message
     assert "renew them" in error.message
     assert exit_code_of(error) is ExitCode.forbidden
 
@@ -173,6 +174,7 @@ class Answers:
         raise Unauthorized("the token has expired")
 
 
+JOB = {"metadata": {"name": "job", "namespace": "default"}}
 STRAY, GONE, DOWN = Unauthorized("who are you?"), Forbidden("not you any more"), ServiceUnavailable("down")
 
 
@@ -209,7 +211,7 @@ def test_when_a_wait_ends(
     reflector = Reflector(Answers(*answers), TRAINJOB, handler=lambda *_: None, stop=StopAfterSteps())
     reflector.run()
     if expected is None:
-        check_reachable(reflector)
+        check_reachable(reflector, JOB)
     else:
         with pytest.raises(expected):
-            check_reachable(reflector)
+            check_reachable(reflector, JOB)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -12,12 +13,14 @@ from support.waiting import eventually
 from test_trigger import context, deferred, event_of, operator, the_job
 
 from trainwright.api import names
+from trainwright.api.errors import ServiceUnavailable, Unauthorized
 from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.api.waiter_lease import abandoned_patch, waiter_lease_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobFailed
 from trainwright.operators import TrainJobTrigger
+from trainwright.operators.deferral.trigger_lease import TriggerLease
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -54,6 +57,30 @@ def test_the_triggerer_holds_a_lease(connected: EmbeddedCluster, set_status: Set
     lease = waiter_lease_of(the_job(connected))
     assert lease is not None
     assert lease.seconds == 600
+
+
+def test_lease_that_cannot_be_renewed_is_logged_once_for_each_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    warned: list[str] = []
+    answers: list[Exception | None] = [
+        *(Unauthorized("expired"), Unauthorized("expired"), ServiceUnavailable("down"), None, Unauthorized("expired"))
+    ]
+
+    def renew(*_: Any) -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    monkeypatch.setattr("trainwright.jobs.wait.waiter.renew_lease", renew)
+    log = SimpleNamespace(warning=lambda text, *values: warned.append(text % values))
+
+    async def renew_all() -> None:
+        lease = TriggerLease(SimpleNamespace(log=log), 600, 0.0)
+        while answers:
+            lease._due = 0.0
+            await lease.keep(None, {"metadata": {"name": "job"}, "status": {}})
+
+    asyncio.run(renew_all())
+    assert warned == [f"the lease on TrainJob job was not renewed: {why}" for why in ("expired", "down", "expired")]
 
 
 @pytest.mark.usefixtures("at_once")

@@ -7,8 +7,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from servers.s3_server import BUCKET, S3Server
 
+from trainwright.api import names
+from trainwright.api.kinds import TRAINJOB
+from trainwright.checkpoints.manifest import MANIFEST, OWNER, Manifest, ManifestFile
+from trainwright.checkpoints.pointers import update_latest
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity
+from trainwright.operators import TrainJobOperator
 from trainwright.operators.values.credentials import credentials
+from trainwright.storage.open import open_store
 
 pytestmark = pytest.mark.medium
 STORE = SimpleNamespace(
@@ -55,3 +64,53 @@ def test_they_go_after_an_error_too() -> None:
     with pytest.raises(RuntimeError), credentials("store", None):
         raise RuntimeError
     assert "AWS_SECRET_ACCESS_KEY" not in os.environ
+
+
+def test_latest_export_is_looked_up_with_the_store_connection(
+    connected: EmbeddedCluster, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, run = f"s3://{BUCKET}/{os.urandom(6).hex()}", "again"
+    with monkeypatch.context() as environment:
+        for name, value in s3_server.environment.items():
+            environment.setenv(name, value)
+        uri = _export(f"{root}/{Identity('airflow/d', run, 'train').exports}", run)
+    for name in s3_server.environment:
+        monkeypatch.delenv(name, raising=False)
+    access = {"endpoint_url": s3_server.endpoint, "region_name": "us-east-1"}
+    monkeypatch.setattr(STORE, "login", s3_server.access_key_id)
+    monkeypatch.setattr(STORE, "password", s3_server.secret_access_key)
+    monkeypatch.setattr(STORE, "extra_dejson", access)
+    task = TrainJobOperator(
+        task_id="train", workspace="pvc://w", run_id=run, export_uri=root, store_conn_id="store", wait_for_completion=False
+    )
+    ti = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=1, max_tries=2)
+    task.execute({"ti": ti, "task": SimpleNamespace(retries=2)})
+    (job,) = connected.list(TRAINJOB).items
+    assert {"name": names.RESUME_EXPORT_VARIABLE, "value": uri} in _variables(job["spec"]["runtimePatches"])
+    assert "AWS_SECRET_ACCESS_KEY" not in os.environ
+
+
+def _export(folder: str, run: str) -> str:
+    """Publish an export that is little more than a manifest, as the run's latest; returns its URI."""
+    store, name = open_store(folder), "checkpoint-5"
+    files = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64),)
+    manifest = Manifest(
+        format="model",
+        step=5,
+        source=f"{run}/job",
+        created="2026-01-01T00:00:00Z",
+        files=files,
+        metadata={OWNER: "airflow/d"},
+    )
+    store.below(name).create(MANIFEST, manifest.text())
+    update_latest(store, name, manifest)
+    return f"{folder}/{name}"
+
+
+def _variables(found: Any) -> list[Any]:
+    """All environment variables anywhere in an object."""
+    if isinstance(found, list):
+        return [each for entry in found for each in _variables(entry)]
+    if not isinstance(found, dict):
+        return []
+    return [*found.get("env", ()), *(each for entry in found.values() for each in _variables(entry))]

@@ -155,7 +155,7 @@ def test_a_deferred_trial_is_skipped_too(connected: EmbeddedCluster) -> None:
 
 
 def test_a_trial_of_another_map_index_is_refused(connected: EmbeddedCluster) -> None:
-    with pytest.raises(ValueError, match="map index 0 got trial 2"):
+    with pytest.raises(NonRetryableError, match="map index 0 got trial 2"):
         trial_task().execute(context(map_index=0))
     assert connected.list(TRAINJOB, "default").items == []
 

@@ -24,7 +24,6 @@ from trainwright.jobs import (
     Preempted,
     QueueTimeout,
     TrainJobDeleted,
-    TrainJobError,
     TrainJobFailed,
     TrainRequest,
     submit_or_adopt,
@@ -281,8 +280,8 @@ def test_after_a_broken_trigger_the_worker_waits(
     assert found[0]["trainjob"] == handle["trainjob"]
 
 
-def test_a_cluster_that_refuses_in_the_triggerer_is_an_error(
-    connected: EmbeddedCluster, handle: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_sensor_waits_in_the_worker_if_only_the_triggerer_is_refused(
+    connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(_hook: Any, _settings: Any) -> Any:
         raise Forbidden("not you")
@@ -291,8 +290,10 @@ def test_a_cluster_that_refuses_in_the_triggerer_is_an_error(
     with monkeypatch.context() as patched:
         patched.setattr(TrainwrightHook, "connect", refuse)
         event = named_event(task)
-    with pytest.raises(TrainJobError, match=f"TrainJob default/{handle['trainjob']} could not be followed: not you; it keeps"):
-        task.execute_complete(context(), event)
+        with pytest.raises(Forbidden, match=f"^TrainJob {handle['trainjob']} goes on, but is not watched any more: not you$"):
+            task.execute_complete(context(), event)
+    set_status(the_job(connected), "Complete")
+    assert task.execute_complete(context(), event)["trainjob"] == handle["trainjob"]
 
 
 def test_a_kill_of_the_sensor_leaves_the_job_alone(

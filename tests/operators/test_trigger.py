@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -15,16 +16,17 @@ from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 from support.waiting import eventually
 
 from trainwright.api import names
+from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.cluster import NoCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobError, TrainJobFailed
+from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.started_from import ITS_PROGRAM
-from trainwright.jobs.wait import job_observer
+from trainwright.jobs.wait import job_observer, watching
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
 from trainwright.operators.deferral import job_endings
 from trainwright.operators.deferral.trigger_log import TriggerLog
@@ -241,11 +243,10 @@ def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluste
     assert time.monotonic() - began >= 1.0
 
 
-def test_a_cluster_that_refuses_is_an_error_that_stops_the_job(
-    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+def test_worker_waits_for_a_job_that_only_the_triggerer_cannot_reach(
+    connected: EmbeddedCluster, set_status: SetStatus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-
-    task = operator()
+    task, warned = operator(), list[str]()
     trigger = deferred(task).trigger
 
     def refuse(_hook: Any, _settings: Any) -> Any:
@@ -255,8 +256,74 @@ def test_a_cluster_that_refuses_is_an_error_that_stops_the_job(
         patched.setattr(TrainwrightHook, "connect", refuse)
         event = event_of(trigger)
     assert (event["outcome"], event["message"]) == ("error", "not you")
-    with pytest.raises(TrainJobError, match="could not be followed: not you; it is suspended"):
+    monkeypatch.setattr(task.log, "warning", lambda text, *values: warned.append(text % values))
+    results: list[Any] = []
+    waiting = threading.Thread(target=lambda: results.append(task.execute_complete(context(), event)))
+    waiting.start()
+    eventually(lambda: warned == [f"TrainJob default/{trigger.name} is waited for in the worker: not you"], 20)
+    assert not the_job(connected)["spec"].get("suspend")
+    set_status(the_job(connected), "Complete")
+    waiting.join(30)
+    assert results[0]["trainjob"] == trigger.name
+
+
+@pytest.fixture
+def expire(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Lets the credentials of the connection expire."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Unauthorized("Unauthorized")
+
+    def expire() -> None:
+        monkeypatch.setattr(watching, "ACCESS_LOST_SECONDS", 0.2)
+        monkeypatch.setattr("trainwright.operators.trigger._CHECK_SECONDS", 0.1)
+        for verb in ("get", "list", "watch"):
+            monkeypatch.setattr(connected, verb, refuse)
+
+    return expire
+
+
+def test_token_that_expires_while_deferred_ends_with_the_job_and_what_to_do(
+    connected: EmbeddedCluster, expire: Callable[[], None]
+) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    expire()
+    event = event_of(trigger)
+    assert event["outcome"] == "error"
+    with pytest.raises(Unauthorized) as raised:
         task.execute_complete(context(), event)
+    assert re.fullmatch(
+        rf"TrainJob default/{trigger.name} goes on, but is not watched any more: the API server has rejected the credentials "
+        r"for \d+ s \(Unauthorized\); renew them, then wait again: a retry of the step adopts the job",
+        str(raised.value),
+    )
+
+
+def test_job_is_not_suspended_if_its_token_was_renewed_meanwhile(
+    connected: EmbeddedCluster, expire: Callable[[], None], set_status: SetStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    expire()
+    event = event_of(trigger)
+    monkeypatch.undo()
+    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: connected)
+    set_status(the_job(connected), "Complete")
+    assert task.execute_complete(context(), event)["trainjob"] == trigger.name
+    assert not the_job(connected)["spec"].get("suspend")
+
+
+@pytest.mark.parametrize("outcome", ["failed", "succeeded", "deadline"])
+def test_job_that_cannot_be_read_is_named_with_its_outcome(
+    connected: EmbeddedCluster, expire: Callable[[], None], outcome: str
+) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    expire()
+    place = {"name": trigger.name, "namespace": "default", "uid": trigger.uid}
+    with pytest.raises(Unauthorized, match=f"^TrainJob default/{trigger.name} {outcome}; it cannot be read: Unauthorized$"):
+        task.execute_complete(context(), {**place, "outcome": outcome, "message": ""})
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ({"settings": '{"steps":'}, "SETTINGS is not valid JSON: line 1, column 10"),
         ({"settings": "[1]"}, "SETTINGS must be a JSON object"),
-        ({"settings": '{"stepps": 1}'}, "SETTINGS: stepps: Extra inputs are not permitted; settings: method, epochs"),
+        ({"settings": '{"stepps": 1}'}, "SETTINGS: stepps: unknown setting; did you mean steps?"),
         ({"settings": '{"learning_rate": NaN}'}, "SETTINGS is not valid JSON"),
         ({"settings": '{"learning_rate": 1e999}'}, "SETTINGS is not valid JSON"),
         ({"settings": '{"steps": 1, "steps": 2}'}, "duplicate key"),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from trainwright.jobs import TrainRequest
 from trainwright.jobs.diagnosis.errors import RunTimeout
 from trainwright.steps.step_end import explained_end, write_termination_message
 from trainwright.storage.errors import StorageError
@@ -31,6 +32,15 @@ def test_an_expected_error_is_one_line(message: Path, capsys: pytest.CaptureFixt
     assert raised.value.code == code
     assert capsys.readouterr().err == f"{error}\n"
     assert message.read_text() == str(error)
+
+
+def test_invalid_settings_are_one_line_without_the_words_of_pydantic(message: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit), explained_end():
+        TrainRequest.from_parameters({"num_nodes": -1, "settings": "{"})
+    told = capsys.readouterr().err
+    assert told.startswith("settings: neither JSON nor YAML: ")
+    assert told.endswith("; num_nodes: Input should be greater than or equal to 1\n")
+    assert message.read_text() == told.rstrip("\n")
 
 
 def test_a_bug_keeps_its_traceback(message: Path) -> None:

@@ -68,7 +68,12 @@ def latest_export_lookup(identity: Identity, export_uri: str) -> Callable[[], st
             own = _latest_of(identity, root.join(identity.exports))
             return own or (_latest_of(identity, root) if identity.map_index < 0 and not identity.subfolder else "")
         except (CheckpointError, StorageError) as error:
-            log.warning("earlier exports of this run could not be looked up uri=%s error=%s", export_uri, error)
+            log.warning(
+                "earlier exports of this run could not be looked up: without a checkpoint in its workspace, the job starts from "
+                "the beginning; give the submitting step credentials for this store uri=%s error=%s",
+                export_uri,
+                error,
+            )
             return ""
 
     return find_latest

@@ -5,14 +5,14 @@ from __future__ import annotations
 import enum
 import getpass
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
-from trainwright.api.errors import BadRequest, Invalid, Problem
+from trainwright.api.errors import BadRequest, Invalid
 from trainwright.api.objects import Obj, described
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
@@ -24,6 +24,7 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.code_package import pack_code
+from trainwright.jobs.request.validation_problems import problems_of
 from trainwright.jobs.submit.compatibility import check_compatible
 from trainwright.jobs.submit.create_object import create_object
 from trainwright.jobs.submit.runtime_choice import find_runtime
@@ -108,17 +109,8 @@ def _request(submission: Submission, documents: list[Obj]) -> TrainRequest:
         local = submission.dry_run is DryRun.client
         return TrainRequest.from_parameters(settings, field_validation="Strict" if local else "Ignore")
     except ValidationError as error:
-        problems = [_problem(one["loc"], str(one["msg"]).removeprefix("Value error, ")) for one in error.errors()]
+        problems = problems_of(error)
         raise Invalid("; ".join(map(str, problems)), problems=problems) from None
-
-
-def _problem(loc: Sequence[str | int], message: str) -> Problem:
-    """Convert a validation error; one about several settings starts with the name of one of them."""
-    field, colon, rest = message.partition(": ")
-    if not loc and colon and field in TrainRequest.model_fields:
-        return Problem(field, rest)
-    path = ".".join(map(str, loc))
-    return Problem(path, message.removeprefix(f"{path}: "))
 
 
 def _user() -> str:

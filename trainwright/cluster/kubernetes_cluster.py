@@ -19,6 +19,7 @@ from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.connection_failure import connection_failure, lost_connection
 from trainwright.cluster.kubeconfig import InvalidKubeconfig
+from trainwright.cluster.missing_namespace import with_namespace_hint
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
 from trainwright.cluster.permissions import with_missing_permission, with_quota_hint
 from trainwright.cluster.protocol import Listing, WatchEvent
@@ -234,7 +235,7 @@ class KubernetesCluster:
         from kubernetes.client import ApiClient  # type: ignore[import-untyped]
         from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]
 
-        configuration.retries = _retries()
+        configuration.retries = _no_retries()
         self._client = DynamicClient(ApiClient(configuration), discoverer=_no_discovery)
         self._certificate = _certificate_of(configuration)
 
@@ -251,7 +252,8 @@ class KubernetesCluster:
         from urllib3.exceptions import HTTPError
 
         query, read_seconds = request.get("query") or [], request.get("read_seconds", 0)
-        try:
+
+        def send() -> Any:
             return self._client.request(
                 method,
                 path,
@@ -262,11 +264,19 @@ class KubernetesCluster:
                 serialize=False,
                 _request_timeout=(self._connect_seconds, self._read_seconds if read_seconds == 0 else read_seconds),
             )
+
+        try:
+            try:
+                return send()
+            except HTTPError as error:
+                if method != "get" or not _is_lost_connection(error):
+                    raise
+                return send()
         except (ApiException, DynamicApiError) as error:
             if not error.status:  # TLS error: there is no response
                 raise connection_failure(self.host, error) from None
             report_warnings(error.headers, request.get("on_warning"))
-            converted = with_quota_hint(self._api_error(error))
+            converted = with_namespace_hint(with_quota_hint(self._api_error(error)), method)
             # The client's error contains headers, and no other information.
             raise with_missing_permission(converted, method, path, query) from None
         except (ConfigException, InvalidKubeconfig) as error:
@@ -317,14 +327,18 @@ def _is_segment(text: str) -> bool:
     return bool(text) and text not in (".", "..") and not any(c in "/%?#" or c.isspace() or not c.isprintable() for c in text)
 
 
-def _retries() -> Any:
-    """Retry only GET requests, once, for a kept-alive connection that was closed; other retries are the caller's decision.
-
-    urllib3's default would sleep for a Retry-After and resend a DELETE.
-    """
+def _no_retries() -> Any:
+    """Leave retries to us: urllib3 logs a warning for each, sleeps for a Retry-After, and resends a DELETE."""
     from urllib3 import Retry
 
-    return Retry(total=1, status=0, redirect=0, allowed_methods=("GET",), respect_retry_after_header=False, raise_on_status=False)
+    return Retry(total=0, respect_retry_after_header=False, raise_on_status=False)
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    """Whether a connection was closed before its response, as a kept-alive one may be: a GET may be sent again."""
+    from urllib3.exceptions import ProtocolError
+
+    return isinstance(getattr(error, "reason", error), ProtocolError)
 
 
 def _no_discovery(_client: Any, _cache_file: str | None) -> None:

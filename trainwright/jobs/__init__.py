@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.state.identity import Identity as Identity
     from trainwright.jobs.state.progress import Progress as Progress
     from trainwright.jobs.submit.compatibility import IncompatibleRuntime as IncompatibleRuntime
+    from trainwright.jobs.submit.compatibility import InvalidSettings as InvalidSettings
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
     from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt as submit_or_adopt
     from trainwright.jobs.wait.event_printer import EventPrinter as EventPrinter
@@ -55,6 +56,7 @@ _WHERE = {
     "Identity": "trainwright.jobs.state.identity",
     "ImagePullFailed": "trainwright.jobs.diagnosis.errors",
     "IncompatibleRuntime": "trainwright.jobs.submit.compatibility",
+    "InvalidSettings": "trainwright.jobs.submit.compatibility",
     "JobEvent": "trainwright.jobs.wait.job_events",
     "LogStreamOptions": "trainwright.jobs.logs.live_logs",
     "OutOfMemory": "trainwright.jobs.diagnosis.errors",

@@ -9,6 +9,7 @@ from trainwright.checkpoints.registries import MissingExtra
 from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
+from trainwright.jobs.request.validation_problems import message_of
 from trainwright.steps.step_end import EXPECTED
 from trainwright.storage.errors import BadUri
 
@@ -25,7 +26,11 @@ def description_of(error: Exception) -> dict[str, Any] | None:
     """Return an expected error as an object for the log; None for any other, whose traceback tells more."""
     if not isinstance(error, EXPECTED):
         return None
-    return {"kind": type(error).__name__, "message": str(error), "is_permanent": is_permanent(error) or _is_of_input(error)}
+    return {
+        "kind": type(error).__name__,
+        "message": message_of(error),
+        "is_permanent": is_permanent(error) or _is_of_input(error),
+    }
 
 
 def error_of(description: dict[str, Any], where: str) -> RemoteStepFailed:

@@ -22,6 +22,7 @@ from trainwright.cluster import NoCluster
 from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+from trainwright.jobs.request.validation_problems import message_of
 from trainwright.storage.errors import StorageError
 from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
@@ -48,8 +49,9 @@ def explained_end() -> Iterator[None]:
     try:
         yield
     except EXPECTED as error:
-        write_termination_message(str(error))
-        _write(str(error), sys.stderr)
+        message = message_of(error)
+        write_termination_message(message)
+        _write(message, sys.stderr)
         raise SystemExit(int(exit_code_of(error))) from None
     except Exception as error:
         write_termination_message(f"{type(error).__name__}: {error}")

@@ -7,6 +7,7 @@ import enum
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, Unauthorized
 from trainwright.cluster import NoCluster
 from trainwright.cluster.connection_failure import CannotConnect
+from trainwright.cluster.missing_namespace import is_missing_namespace
 from trainwright.cluster.permissions import AccessDenied, is_admission_denial, is_admission_rejection
 from trainwright.jobs.diagnosis.errors import (
     CannotRun,
@@ -95,7 +96,7 @@ _PERMANENT_PATTERNS = frozenset({"data-loader-shared-memory", "disk-full"})
 
 def exit_code_of(error: BaseException) -> ExitCode:
     """Return the exit code for an error."""
-    if is_admission_rejection(error):
+    if is_admission_rejection(error) or is_missing_namespace(error):
         return ExitCode.bad_input
     for kind, code in _CODES:
         if isinstance(error, kind):
@@ -112,4 +113,6 @@ def is_permanent(error: BaseException) -> bool:
         return isinstance(error, OutOfMemory | CannotRun) or any(
             pattern.name in _PERMANENT_PATTERNS for pattern in error.report.log_patterns
         )
-    return (isinstance(error, _PERMANENT_ERRORS) and not getattr(error, "retryable", False)) or is_admission_denial(error)
+    if is_missing_namespace(error) or is_admission_denial(error):
+        return True
+    return isinstance(error, _PERMANENT_ERRORS) and not getattr(error, "retryable", False)

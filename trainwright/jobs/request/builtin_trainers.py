@@ -20,11 +20,15 @@ GROUP = "trainwright.builtin_trainers"
 
 
 class Program(NamedTuple):
-    """Command and arguments; an empty command means the runtime's. `requires_gpu`: without a GPU it fails or is very slow."""
+    """Command and arguments; an empty command means the runtime's.
+
+    `requires_gpu`: without a GPU it fails or is very slow. `without_gpu` says what to set to train without one, if that is possible.
+    """
 
     command: list[str]
     args: list[str]
     requires_gpu: bool
+    without_gpu: str = ""
 
 
 class BuiltinTrainer(Protocol):
@@ -107,17 +111,27 @@ def program_of(request: TrainRequest, runtime: Obj) -> Program | None:
 
 
 def trainer_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
-    """Return why the builtin trainer does not support the runtime or the settings."""
+    """Return why the runtime does not support the builtin trainer or any settings."""
     trainer = trainer_for(request, runtime)
     if trainer is None:
-        return [_unused_settings_problem(request, runtime)] if request.settings else []
+        return [_no_trainer_problem(runtime)] if request.settings and not request.has_program else []
+    if supports_runtime(trainer, runtime):
+        return []
+    has = labels_of(runtime).get(names.FRAMEWORK_LABEL) or "none"
+    message = (
+        f"{trainer.name!r} is for runtimes with the label {names.FRAMEWORK_LABEL}={trainer.framework}; "
+        f"{name_of(runtime)!r} has {has}"
+    )
+    return [Problem("builtin", message)]
+
+
+def settings_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
+    """Return what is wrong with the settings of the builtin trainer, whatever the runtime supports."""
+    trainer = trainer_for(request, runtime)
+    if trainer is None:
+        return [_UNUSED_SETTINGS] if request.settings and request.has_program else []
     if not supports_runtime(trainer, runtime):
-        has = labels_of(runtime).get(names.FRAMEWORK_LABEL) or "none"
-        message = (
-            f"{trainer.name!r} is for runtimes with the label {names.FRAMEWORK_LABEL}={trainer.framework}; "
-            f"{name_of(runtime)!r} has {has}"
-        )
-        return [Problem("builtin", message)]
+        return []
     try:
         trainer.program(request.settings, request.dataset_uri)
     except ValidationError as error:
@@ -127,11 +141,12 @@ def trainer_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
     return []
 
 
-def _unused_settings_problem(request: TrainRequest, runtime: Obj) -> Problem:
-    if request.has_program:
-        return Problem(
-            "settings", "only builtin trainers use settings, but another field specifies the program; use args or func_args"
-        )
+_UNUSED_SETTINGS = Problem(
+    "settings", "only builtin trainers use settings, but another field specifies the program; use args or func_args"
+)
+
+
+def _no_trainer_problem(runtime: Obj) -> Problem:
     return Problem(
         "settings",
         f"no builtin trainer supports the runtime {name_of(runtime)!r}, so settings are not used; select one with builtin, or use "

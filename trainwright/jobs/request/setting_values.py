@@ -30,14 +30,15 @@ def parse_text(text: str) -> Any:
         return None
     try:
         return read_json(text)
-    except NotJson:
-        pass
+    except NotJson as error:
+        not_json = error
     except Unreadable as error:
         raise ValueError(error.message) from None
     try:
         values = read_yaml(text)
     except Unreadable as error:
-        raise ValueError(f"neither JSON nor YAML: {error.message}") from None
+        meant = not_json if text.lstrip().startswith(("{", "[")) else error
+        raise ValueError(f"neither JSON nor YAML: {meant.message}") from None
     if len(values) > 1:
         raise ValueError(f"expected one YAML document, found {len(values)}")
     return values[0] if values else None

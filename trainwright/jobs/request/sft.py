@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from trainwright.jobs.request.builtin_trainers import Program
+from trainwright.jobs.request.trainer_settings import TrainerSettings
 
 RUNTIME = "trl-sft"
+_OPTIONS = {
+    "epochs": "num_train_epochs",
+    "learning_rate": "learning_rate",
+    "batch_size": "per_device_train_batch_size",
+    "gradient_accumulation": "gradient_accumulation_steps",
+    "max_length": "max_length",
+    "save_steps": "save_steps",
+    "save_total_limit": "save_total_limit",
+    "logging_steps": "logging_steps",
+    "seed": "seed",
+}
+"""The option of TRL's script for each setting that becomes one as it is."""
+_ON_CPU = 'settings={"cpu": true}'
 
 
-class SftSettings(BaseModel):
+class SftSettings(TrainerSettings):
     """Common settings. With `steps` 0 training runs for `epochs`; `extra` arguments are appended unchanged."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(allow_inf_nan=False)
+    other_names: ClassVar = {
+        **{option: setting for setting, option in _OPTIONS.items()},
+        **{"max_steps": "steps", "max_seq_length": "max_length", "use_cpu": "cpu", "lora_r": "lora_rank", "lr": "learning_rate"},
+    }
 
     method: Literal["lora", "full"] = "lora"
     epochs: Annotated[float, Field(gt=0)] = 1.0
@@ -40,17 +58,7 @@ class SftSettings(BaseModel):
 
     def arguments(self) -> list[str]:
         """Return the arguments for `python -m trl.scripts.sft`, in addition to those that the runtime sets."""
-        options: dict[str, object] = {
-            "num_train_epochs": self.epochs,
-            "learning_rate": self.learning_rate,
-            "per_device_train_batch_size": self.batch_size,
-            "gradient_accumulation_steps": self.gradient_accumulation,
-            "max_length": self.max_length,
-            "save_steps": self.save_steps,
-            "save_total_limit": self.save_total_limit,
-            "logging_steps": self.logging_steps,
-            "seed": self.seed,
-        }
+        options: dict[str, object] = {option: getattr(self, setting) for setting, option in _OPTIONS.items()}
         if self.steps:
             options["max_steps"] = self.steps
         if self.eval_strategy != "no":
@@ -86,4 +94,4 @@ class SftTrainer:
     def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
         """Return the program with its arguments. Raises pydantic's ValidationError."""
         given = SftSettings.model_validate(settings)
-        return Program([], given.arguments(), requires_gpu=not given.cpu)
+        return Program([], given.arguments(), requires_gpu=not given.cpu, without_gpu=_ON_CPU)

@@ -10,9 +10,10 @@ import posixpath
 from typing import Annotated, Any, Literal
 from urllib.parse import urlparse
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from trainwright.jobs.request.builtin_trainers import Program
+from trainwright.jobs.request.trainer_settings import TrainerSettings
 
 COMMAND = ["tune", "run"]
 DATASET = "/workspace/dataset"
@@ -24,11 +25,7 @@ def _lower(value: Any) -> Any:
     return value.lower() if isinstance(value, str) else value
 
 
-class _Settings(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class LoraSettings(_Settings):
+class LoraSettings(TrainerSettings):
     """LoRA, QLoRA (`quantize_base`) and DoRA (`use_dora`)."""
 
     apply_lora_to_mlp: bool | None = None
@@ -48,7 +45,7 @@ class LoraSettings(_Settings):
         )
 
 
-class DatasetSettings(_Settings):
+class DatasetSettings(TrainerSettings):
     """torchtune's instruct dataset."""
 
     source: Annotated[Literal["json", "csv", "parquet", "arrow", "text", "xml"] | None, BeforeValidator(_lower)] = None
@@ -62,7 +59,7 @@ class DatasetSettings(_Settings):
         return ["dataset=torchtune.datasets.instruct_dataset", *(f"dataset.{name}={value}" for name, value in fields.items())]
 
 
-class TorchTuneSettings(_Settings):
+class TorchTuneSettings(TrainerSettings):
     """Empty values keep those of the torchtune configuration."""
 
     dtype: Annotated[Literal["bf16", "fp32"] | None, BeforeValidator(_lower)] = None

@@ -11,7 +11,7 @@ from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
-from trainwright.jobs.request.builtin_trainers import Program, program_of, trainer_problems
+from trainwright.jobs.request.builtin_trainers import Program, program_of, settings_problems, trainer_problems
 from trainwright.jobs.request.claim_sources import claim_source_problems
 from trainwright.jobs.request.resume import WEIGHTS, resume_problems
 from trainwright.jobs.request.train_request import TrainRequest
@@ -43,21 +43,33 @@ class IncompatibleRuntime(Invalid):
     """The runtime does not support the request; the problems name the fields of the request."""
 
 
+class InvalidSettings(Invalid):
+    """The request is wrong for every runtime; the problems name its fields."""
+
+
 def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
-    """Return warnings about a request and its runtime. Raises IncompatibleRuntime with every unsupported field."""
-    problems = [
+    """Return warnings about a request and its runtime.
+
+    Raises IncompatibleRuntime, or InvalidSettings if the runtime has no part in it, with every problem.
+    """
+    of_request = [
+        *settings_problems(request, runtime),
+        *_resource_problems(request.resources_per_node),
+        *_cannot_load_weights(request),
+    ]
+    of_runtime = [
         *_missing_steps(request, runtime),
         *trainer_problems(request, runtime),
         *_nothing_to_run(request, runtime),
-        *_resource_problems(request.resources_per_node),
         *resume_problems(request.resume, runtime),
-        *_cannot_load_weights(request),
         *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
         *volume_type_problems(request, runtime),
         *claim_source_problems(request, runtime),
     ]
-    if problems:
-        raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), problems)
+    if of_runtime:
+        raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), [*of_runtime, *of_request])
+    if of_request:
+        raise InvalidSettings.of("TrainRequest", name_of(runtime), of_request)
     return list(_warnings(request, runtime))
 
 
@@ -142,7 +154,11 @@ def _warnings(request: TrainRequest, runtime: Obj) -> Iterator[str]:
     gpus = gpu_count(request.resources_per_node)
     program = program_or_none(request, runtime)
     if program is not None and program.requires_gpu and not gpus and not gpu_count(_runtime_resources(runtime)):
-        yield "neither the runtime nor resources_per_node requests a GPU, but the training program requires one"
+        without = f", or {program.without_gpu} to train on the CPU" if program.without_gpu else ""
+        yield (
+            "neither the runtime nor resources_per_node requests a GPU, but the training program requires one: set "
+            f'resources_per_node={{"nvidia.com/gpu": 1}}{without}'
+        )
     if gpus and (request.num_proc_per_node or 0) > gpus:
         yield f"num_proc_per_node={request.num_proc_per_node} is more than the {gpus} GPUs of a node"
 

@@ -133,7 +133,7 @@ class JobWatch:
 
     def _check(self) -> None:
         try:
-            check_reachable(self._source.reflector)
+            check_reachable(self._source.reflector, self._trainjob)
         except Forbidden:
             if isinstance(self._source, _SingleWatch):
                 raise
@@ -144,8 +144,8 @@ class JobWatch:
         return _SingleWatch(self._cluster, self._trainjob, self._changes, self._connection_seconds)
 
 
-def check_reachable(reflector: Reflector) -> None:
-    """Raise the watch's ApiError if waiting on is pointless.
+def check_reachable(reflector: Reflector, trainjob: Obj) -> None:
+    """Raise the watch's ApiError if waiting on for the job is pointless.
 
     That is: no permission, credentials that are rejected or a permission that is gone for ACCESS_LOST_SECONDS (a renewed token is
     used as soon as there is one), or an API server that is unreachable for CLUSTER_LOST_SECONDS.
@@ -155,15 +155,15 @@ def check_reachable(reflector: Reflector) -> None:
         return
     since, error = failure
     if denied_since is not None and now - denied_since > ACCESS_LOST_SECONDS:
-        raise _access_lost(error, now - denied_since)
+        raise _access_lost(error, trainjob, now - denied_since)
     if (isinstance(error, Forbidden) and not reflector.synced.is_set()) or now - since > CLUSTER_LOST_SECONDS:
         raise error
 
 
-def _access_lost(error: ApiError, seconds: float) -> ApiError:
+def _access_lost(error: ApiError, trainjob: Obj, seconds: float) -> ApiError:
     if not isinstance(error, Unauthorized):
         return error
     return Unauthorized(
-        f"the API server has rejected the credentials for {seconds:.0f} s ({error.message}): renew them, then wait again; "
-        "the job is not affected"
+        f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} goes on, but is not watched any more: the API server has rejected "
+        f"the credentials for {seconds:.0f} s ({error.message}); renew them, then wait again: a retry of the step adopts the job"
     )

@@ -1,0 +1,96 @@
+"""A task whose connection or namespace does not exist fails at once, and its error says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import BaseHook
+from support.cluster_under_test import embedded
+from test_trigger import context
+
+from trainwright.cluster import connect
+from trainwright.jobs import InvalidSettings
+from trainwright.operators import (
+    ExportCheckpointOperator,
+    PromoteModelOperator,
+    StartRunOperator,
+    TrainJobOperator,
+    TrainJobSensor,
+)
+from trainwright.operators.errors import NonRetryableError
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.airflow_api import AirflowFailException, AirflowNotFoundException
+from trainwright.operators.values.defined_connection import ConnectionNotDefined
+from trainwright.submission.jobs_client import JobsClient
+
+pytestmark = pytest.mark.medium
+EXPORT = {
+    "export_uri": "s3://b/e",
+    "checkpoint_uri": "s3://b/e/r/checkpoint-1",
+    "checkpoint_digest": "sha256:x",
+    "evaluation": {},
+}
+
+
+@pytest.fixture
+def _no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    def get_connection(_cls: Any, conn_id: str) -> Any:
+        raise AirflowNotFoundException(f"The conn_id `{conn_id}` isn't defined")
+
+    monkeypatch.setattr(BaseHook, "get_connection", classmethod(get_connection))
+
+
+@pytest.mark.usefixtures("_no_connections")
+@pytest.mark.parametrize(
+    "task",
+    [
+        TrainJobOperator(task_id="t", workspace="pvc://w", conn_id="nobody"),
+        TrainJobOperator(task_id="t", workspace="pvc://w", conn_id="nobody", deferrable=True),
+        TrainJobOperator(task_id="t", workspace="pvc://w", store_conn_id="nobody"),
+        TrainJobSensor(task_id="t", trainjob="job", conn_id="nobody"),
+        StartRunOperator(task_id="t", workspace="pvc://w", conn_id="nobody"),
+        ExportCheckpointOperator(task_id="t", export_uri="s3://b/e", workspace="pvc://w", hub_conn_id="nobody"),
+        PromoteModelOperator(task_id="t", **EXPORT, store_conn_id="nobody"),
+    ],
+    ids=lambda task: type(task).__name__,
+)
+def test_undefined_connection_fails_without_retries_and_is_named(task: Any) -> None:
+    with pytest.raises(AirflowFailException, match="the connection 'nobody' is not defined: create it") as raised:
+        task.execute(context())
+    assert isinstance(raised.value, ConnectionNotDefined)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.usefixtures("_no_connections")
+def test_undefined_connection_without_a_list_of_places_is_found_by_the_hook() -> None:
+    with pytest.raises(ConnectionNotDefined, match="airflow connections add nobody"):
+        TrainwrightHook("nobody").get_conn()
+
+
+@pytest.mark.parametrize("deferrable", [True, False])
+def test_missing_namespace_fails_without_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deferrable: bool) -> None:
+    with embedded(tmp_path, node=False) as kubeconfig:
+        monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: JobsClient.of(connect(kubeconfig)))
+        common = {"task_id": "t", "namespace": "nowhere"}
+        tasks = [
+            TrainJobOperator(**common, runtime="torch-distributed", command=["a"], deferrable=deferrable),
+            TrainJobOperator(**common, workspace="pvc://w?size=1Gi", deferrable=deferrable),
+            StartRunOperator(**common, workspace="pvc://w?size=1Gi"),
+        ]
+        for task in tasks:
+            with pytest.raises(NonRetryableError) as raised:
+                task.execute(context())
+            assert str(raised.value) == (
+                'NamespaceNotFound: namespaces "nowhere" not found: create it (`kubectl create namespace nowhere`), or correct the '
+                "name that the step, its connection or -n gives"
+            )
+
+
+def test_wrong_setting_has_an_error_class_of_its_own(connected: Any) -> None:
+    with pytest.raises(
+        NonRetryableError, match=r"^InvalidSettings: .*settings\.max_steps: unknown setting; did you mean steps\?"
+    ) as raised:
+        TrainJobOperator(task_id="t", workspace="pvc://w", settings={"max_steps": 5}).execute(context())
+    assert isinstance(raised.value.error, InvalidSettings)
