@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from trainwright.operators.values.airflow_calls import state_of
+from trainwright.operators.values.defined_connection import ConnectionNotDefined
 from trainwright.operators.values.task_state import GOES_ON, StateUnknown, TaskId
 
 STOP_SECONDS = 120.0
@@ -53,8 +54,9 @@ async def stop_job(connected: Callable[[], Awaitable[Any]], trainjob: dict[str, 
         try:
             cluster = await connected()
             return await asyncio.get_running_loop().run_in_executor(_pool, _cancel, cluster, trainjob, on_cancel), True
-        except (ApiError, NoCluster, ValueError) as error:
-            if isinstance(error, Forbidden | Unauthorized | ValueError) or time.monotonic() >= deadline:
+        except (ApiError, NoCluster, ValueError, ConnectionNotDefined) as error:
+            is_final = isinstance(error, Forbidden | Unauthorized | ValueError | ConnectionNotDefined)
+            if is_final or time.monotonic() >= deadline:
                 return str(error), False
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(2 * pause, _MAX_PAUSE_SECONDS)
