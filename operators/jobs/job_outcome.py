@@ -6,12 +6,14 @@ gone, so nothing here depends on what `execute` has set.
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 import time
 from collections.abc import Collection
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 else:
     _Operator = object  # Airflow would skip the other base of a sensor if this were an operator itself
 
+_TEST_END_SECONDS = 10.0
 BACKSTOP_SECONDS = 120
 """Between the trigger's own deadline and Airflow's timeout, which cancels the trigger without an event."""
 
@@ -258,16 +261,21 @@ class WaitsForTrainJob(_Operator):
         """Stop the job and end the process, if a trigger waits for it in this very process: `airflow tasks test` and `dags test`.
 
         Airflow calls this when it gets SIGTERM, and would go on waiting. A worker that waits itself has a handler of its own, see
-        `stop_on_signals`.
+        `stop_on_signals`. A signal comes in the middle of other work, which may hold any lock: a thread does all of it.
         """
-        if (deferred := vars(self).get("_deferred_job")) is None:
-            return
+        if "_deferred_job" in vars(self):
+            threading.Thread(target=self._end_test, name="end-of-test", daemon=True).start()
+
+    def _end_test(self) -> None:
+        """Stop the job of a trigger in this process, and end the process: by Ctrl-C, and at last by itself."""
         from trainwright.jobs.wait.run import cancel_unwatched_job
 
-        trainjob, mode = deferred
+        trainjob, mode = vars(self)["_deferred_job"]
         result = cancel_unwatched_job(self._cluster(mode), trainjob, cancellation.on_error(self.on_cancel))
         self.log.warning("SIGTERM; TrainJob %s: %s", trainjob["metadata"]["name"], result)
-        raise SystemExit(128 + signal.SIGTERM)
+        signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)
+        time.sleep(_TEST_END_SECONDS)
+        os._exit(128 + signal.SIGTERM)
 
     def _cluster(self, mode: str = "") -> Any:
         return TrainwrightHook(self.conn_id, mode or self.submission_mode).get_conn()

@@ -55,8 +55,11 @@ def _short_connections(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_schedule_of_faults_ends_with_the_right_verdict_and_one_job(
     plane: Faulted, tmp_path: Path, jobset_only: bool
 ) -> None:
+    all_faults = {fault for faults in FAULTS.values() for fault in faults}
     met = _run_all(lambda seed, met: _told(plane, tmp_path, seed, met, jobset_only))
-    assert os.environ.get(ALONE) or met == {fault for faults in FAULTS.values() for fault in faults}
+    if not os.environ.get(ALONE) and met != all_faults:  # a busy machine makes fewer requests, and so meets fewer faults
+        met |= _run_all(lambda seed, met: _told(plane, tmp_path, seed, met, jobset_only), first=SCHEDULES)
+    assert os.environ.get(ALONE) or met == all_faults
     eventually(lambda: not _ours(), what="the client's threads have ended")
 
 
@@ -64,10 +67,10 @@ def test_a_job_with_companions_is_whole_under_every_schedule_of_faults(plane: Fa
     _run_all(lambda seed, met: _submitted(plane, tmp_path, seed, met), SCHEDULES // 2)
 
 
-def _run_all(told: Callable[[int, set[str]], str], schedules: int = SCHEDULES) -> set[str]:
-    """Run every schedule; returns the faults that were met."""
+def _run_all(told: Callable[[int, set[str]], str], schedules: int = SCHEDULES, first: int = 0) -> set[str]:
+    """Run so many schedules from the `first` on; returns the faults that were met."""
     alone = os.environ.get(ALONE)
-    seeds = [int(alone)] if alone else list(range(schedules))
+    seeds = [int(alone)] if alone else list(range(first, first + schedules))
     met: set[str] = set()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         wrong = {seed: words for seed, words in zip(seeds, pool.map(lambda seed: told(seed, met), seeds), strict=True) if words}

@@ -33,6 +33,8 @@ class AirflowServer:
     url: str
     home: Path
     environment: dict[str, str] = field(default_factory=dict, repr=False)
+    left: list[int] = field(default_factory=list, repr=False)
+    """Process groups whose leader was killed alone."""
     python: Path = Path(sys.executable)
     version: str = NEWEST
     adopts_tasks: bool = False
@@ -59,8 +61,9 @@ class AirflowServer:
             os.killpg(process.pid, signal.SIGKILL)
 
     def kill_alone(self, part: str) -> None:
-        """Kill the process of a part, and none that it has started."""
+        """Kill the process of a part; those that it has started live on, to the end of the server."""
         process = self.parts.pop(part)
+        self.left.append(process.pid)
         process.kill()
         process.wait(10)
 
@@ -188,7 +191,7 @@ def running_airflow(
     }
     migrate = [str(minor.python), "-P", "-m", "airflow", "db", "migrate"]
     subprocess.run(migrate, env=env, check=True, capture_output=True, timeout=120)
-    server = AirflowServer(url, home, env, minor.python, minor.version, bool(minor.more_parts))
+    server = AirflowServer(url, home, env, python=minor.python, version=minor.version, adopts_tasks=bool(minor.more_parts))
     try:
         for part in (*_PARTS, *minor.more_parts):
             server.start(part)
@@ -197,6 +200,9 @@ def running_airflow(
     finally:
         for process in server.parts.values():
             _end_group(process)
+        for group in server.left:
+            with suppress(ProcessLookupError):
+                os.killpg(group, signal.SIGKILL)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
