@@ -13,6 +13,7 @@ from trainwright.api.objects import annotations_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import StepFailed, TrainRequest
 from trainwright.jobs.diagnosis.errors import CannotRun
+from trainwright.jobs.state.cancel import cancel_owned_job
 from trainwright.jobs.wait import job_observer
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run import follow_to_end
@@ -28,7 +29,9 @@ def train() -> None:
 
 @pytest.fixture(autouse=True)
 def _in_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No controller ends the pods of a job that is stopped: they are not waited for."""
     monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.2)
+    monkeypatch.setitem(cancel_owned_job.__kwdefaults__, "timeout_seconds", 0.0)
 
 
 def restarted(times: int, *, code: int = 1, message: str = "") -> dict[str, Any]:
