@@ -38,6 +38,11 @@ def end_waiting(trigger: Any) -> None:
     _awaited.discard(trigger.uid)
 
 
+def is_awaited_here(uid: str) -> bool:
+    """Whether a trigger of this process waits for the job, as in a test of a task; that of a deferred task is in a triggerer."""
+    return uid in _awaited
+
+
 async def _search(key: tuple[Any, ...], follower: Any) -> None:
     await asyncio.sleep(DELAY_SECONDS)
     reflector = follower.reflector

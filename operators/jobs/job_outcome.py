@@ -19,6 +19,7 @@ from airflow.sdk import BaseOperatorLink
 from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
 
 from trainwright.operators import cancellation
+from trainwright.operators.deferral.left_jobs import is_awaited_here
 from trainwright.operators.deferral.short_deferral import warn_of_short_deferral
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
@@ -33,7 +34,10 @@ if TYPE_CHECKING:
 else:
     _Operator = object  # Airflow would skip the other base of a sensor if this were an operator itself
 
+_TEST_BEGIN_SECONDS = 10.0
+"""How long a trigger in the process of its task may take to begin."""
 _TEST_END_SECONDS = 10.0
+"""How long a process that was told to end by Ctrl-C may take."""
 BACKSTOP_SECONDS = 120
 """Between the trigger's own deadline and Airflow's timeout, which cancels the trigger without an event."""
 
@@ -158,9 +162,7 @@ class WaitsForTrainJob(_Operator):
             try:
                 cluster, trainjob = self._read_job_of(event)
             except NotFound:
-                cluster = self._cluster(event.get("submission_mode") or "")
-                trainjob = {"metadata": {"name": name, "namespace": namespace}}
-                self._judge_end(cluster, trainjob, metrics, is_gone=True)
+                self._judge_end(None, {"metadata": {"name": name, "namespace": namespace}}, metrics)
                 if self._has_results():
                     self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
                 start = start or f"{NOT_KNOWN}: it was deleted since"
@@ -171,19 +173,17 @@ class WaitsForTrainJob(_Operator):
                 start = start or read_started_from(cluster, trainjob)
         return self._done(context, StepResult(name, namespace, metrics, None, self._folder(context), start), shown_start)
 
-    def _judge_end(
-        self, cluster: Any, trainjob: dict[str, Any], metrics: dict[str, str] | None = None, *, is_gone: bool = False
-    ) -> None:
+    def _judge_end(self, cluster: Any, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> None:
         """Pass on what a job that has succeeded has logged. Raises Diverged if its last figures are not finite.
 
-        `metrics` are those that it was seen to report last; of a job that `is_gone`, there is nothing else.
+        `metrics` are those that it was seen to report last; of a job that is gone there is nothing else, and no `cluster` is given.
         """
         from trainwright.jobs.diagnosis.errors import Diverged
         from trainwright.jobs.logs.training_log import TrainingLog, read_training_log
         from trainwright.jobs.state.divergence import DivergenceDetector
         from trainwright.jobs.state.progress import reported_values
 
-        found = TrainingLog() if is_gone else read_training_log(cluster, trainjob)
+        found = TrainingLog() if cluster is None else read_training_log(cluster, trainjob)
         self._observe_logged(found.entries)
         detector = DivergenceDetector()
         detector.observe({**(metrics or {}), **reported_values(trainjob)})
@@ -261,16 +261,25 @@ class WaitsForTrainJob(_Operator):
         """Stop the job and end the process, if a trigger waits for it in this very process: `airflow tasks test` and `dags test`.
 
         Airflow calls this when it gets SIGTERM, and would go on waiting. A worker that waits itself has a handler of its own, see
-        `stop_on_signals`. A signal comes in the middle of other work, which may hold any lock: a thread does all of it.
+        `stop_on_signals`; one that has deferred its task and is just ending leaves the job to the triggerer. A signal comes in the
+        middle of other work, which may hold any lock: a thread does all of it.
         """
         if "_deferred_job" in vars(self):
             threading.Thread(target=self._end_test, name="end-of-test", daemon=True).start()
 
     def _end_test(self) -> None:
-        """Stop the job of a trigger in this process, and end the process: by Ctrl-C, and at last by itself."""
+        """Stop the job of a trigger in this process, and end the process: by Ctrl-C, and at last by itself.
+
+        Without such a trigger within a moment, which it may need to begin, nothing is done.
+        """
         from trainwright.jobs.wait.run import cancel_unwatched_job
 
         trainjob, mode = vars(self)["_deferred_job"]
+        deadline = time.monotonic() + _TEST_BEGIN_SECONDS
+        while not is_awaited_here(trainjob["metadata"]["uid"]):
+            if time.monotonic() >= deadline:
+                return
+            time.sleep(0.05)
         result = cancel_unwatched_job(self._cluster(mode), trainjob, cancellation.on_error(self.on_cancel))
         self.log.warning("SIGTERM; TrainJob %s: %s", trainjob["metadata"]["name"], result)
         signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)

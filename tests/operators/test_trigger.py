@@ -28,10 +28,11 @@ from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.started_from import ITS_PROGRAM
 from trainwright.jobs.wait import job_observer, watching
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
-from trainwright.operators.deferral import job_endings
+from trainwright.operators.deferral import job_endings, left_jobs
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.jobs import job_outcome
 from trainwright.operators.values import task_identity
 from trainwright.operators.values.airflow_api import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
 from trainwright.operators.values.task_state import TaskId
@@ -502,6 +503,28 @@ def test_a_worker_whose_task_another_one_has_taken_over_leaves_the_job_alone(
     monkeypatch.undo()
 
 
+@pytest.mark.parametrize("in_this_process", [False, True])
+def test_sigterm_of_a_worker_that_has_just_deferred_leaves_the_job_to_the_triggerer(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, in_this_process: bool
+) -> None:
+    """Airflow calls on_kill in both. Only `airflow tasks test` waits in the process of the task."""
+    ended = threading.Event()
+    monkeypatch.setattr(job_outcome.signal, "pthread_kill", lambda *_: ended.set())
+    monkeypatch.setattr(job_outcome.os, "_exit", lambda _code: None)
+    monkeypatch.setattr(job_outcome, "_TEST_END_SECONDS", 0.0)
+    monkeypatch.setattr(job_outcome, "_TEST_BEGIN_SECONDS", 0.2)
+    task = operator()
+    trigger = deferred(task).trigger
+    if in_this_process:
+        monkeypatch.setattr(left_jobs, "_awaited", {trigger.uid})
+    task.on_kill()
+    for thread in threading.enumerate():
+        if thread.name == "end-of-test":
+            thread.join(20)
+    assert ended.is_set() is in_this_process
+    assert bool(the_job(connected)["spec"].get("suspend")) is in_this_process
+
+
 def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -588,15 +611,21 @@ class WithLog:
         yield "".join(f"2026-01-01T00:00:00.{n:09}Z {line}\n" for n, line in enumerate(self.lines)).encode()
 
 
+def said_by(trigger: Any, source: WithLog, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a trigger logs that follows its job there."""
+    said: list[str] = []
+    monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    return said
+
+
 def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
     connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
     trigger = deferred(operator(log_poll_interval=0.2)).trigger
-    said: list[str] = []
-    monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
     job, source = the_job(connected), WithLog(connected, ["a", "{'loss': 1.5}"])
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    said = said_by(trigger, source, monkeypatch)
 
     async def to_its_end() -> dict[str, Any]:
         waiting = asyncio.ensure_future(anext(trigger.run()))
@@ -620,10 +649,8 @@ def test_a_triggerer_shows_the_log_from_where_the_one_before_has_ended(
 ) -> None:
     """The first one from its beginning, however long the job has run by then, and the last one to its end."""
     trigger = deferred(operator(log_poll_interval=0.05)).trigger
-    said: list[str] = []
-    monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
     job, source = the_job(connected), WithLog(connected, ["a", "b"])
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    said = said_by(trigger, source, monkeypatch)
     add_pod(job, phase="Running")
     set_status(job, jobsStatus=[{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}])
 
