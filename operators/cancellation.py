@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from trainwright.operators.values.task_identity import this_process
-from trainwright.operators.values.task_state import GOES_ON, TaskId
+from trainwright.operators.values.task_state import ABSENT, ENDED, TaskId
 
 log = logging.getLogger(__name__)
-_BEFORE_ANOTHER_WORKER = ("scheduled", "queued", "deferred")
+_BEFORE_ANOTHER_WORKER = ("", "scheduled", "queued", "deferred")
+"""States of a task that a new scheduler has taken from a worker whose own scheduler was killed."""
 ANSWER_SECONDS = 3.0
-"""How long Airflow is asked what became of the task, before its job is stopped in any case."""
+"""How long Airflow is asked what became of the task."""
 
 
 def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable[[Any, Any], str]:
@@ -32,17 +33,14 @@ def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable
         from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
 
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
-        if state == "restarting" and on_cancel in (CancelPolicy.suspend, CancelPolicy.keep):
+        if state == "restarting" and on_cancel != CancelPolicy.delete:
             suspend_job(cluster, trainjob, superseded=True)
             return "it is suspended permanently: the task was cleared, and starts a new one"
-        has_retry = durable and int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0)
-        if state is None or state in GOES_ON - {"restarting"}:
-            if has_retry:
+        if durable and state not in (*ENDED, ABSENT, "restarting"):
+            if int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
                 return "it keeps running, and the retry of this task adopts it"
-            if durable and (state in _BEFORE_ANOTHER_WORKER or _is_taken_over(cluster, trainjob)):
+            if state in _BEFORE_ANOTHER_WORKER or _is_taken_over(cluster, trainjob):
                 return "it keeps running: another worker takes over this task, and adopts it"
-        if state == "" and durable:
-            return "it keeps running: the task is scheduled again, and adopts it"
         return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
 
     return handle

@@ -73,9 +73,11 @@ class TrainwrightHook(BaseHook):
     async def recent_settings(self) -> ClusterSettings:
         """As `asettings`, read once a minute for all triggers of a process: one that starts takes a thousand of them."""
         key, now = (id(asyncio.get_running_loop()), self.conn_id), time.monotonic()
-        if key not in _recent or _recent[key][0] < now or (_recent[key][1].done() and _recent[key][1].exception()):
-            _recent[key] = now + _RECENT_SECONDS, apart(self.asettings())
-        return await asyncio.shield(_recent[key][1])
+        until, reading = _recent.get(key, (0.0, None))
+        if reading is None or until < now or (reading.done() and (reading.cancelled() or reading.exception())):
+            reading = apart(self.asettings())
+            _recent[key] = now + _RECENT_SECONDS, reading
+        return await asyncio.shield(reading)
 
     def _settings_of(self, connection: Any) -> ClusterSettings:
         return settings_of(str(connection.conn_type or ""), dict(connection.extra_dejson or {}), str(self.conn_id))

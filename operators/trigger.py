@@ -160,7 +160,7 @@ class TrainJobTrigger(BaseTrigger):
         if not self.task_key or self.on_cancel == "keep":
             return
         if self._ending is None:
-            self._ending = apart(end_with_task(self))
+            self._ending = apart(end_with_task(self, self._job()))
         deadline = time.monotonic() + _END_SECONDS
         while not self._ending.done() and (left := deadline - time.monotonic()) > 0:
             with contextlib.suppress(asyncio.CancelledError):

@@ -24,9 +24,16 @@ _MAX_PAUSE_SECONDS = 10.0
 _pool = ThreadPoolExecutor(16, thread_name_prefix="stop-jobs")
 
 
-async def end_with_task(trigger: Any) -> None:
-    """Stop the trigger's job unless its task goes on, and say so in one line of its log. Never raises but for a bug."""
+async def end_with_task(trigger: Any, trainjob: dict[str, Any]) -> None:
+    """Stop the trigger's job unless its task goes on, and say so in one line of its log. Never raises."""
     name = f"TrainJob {trigger.namespace}/{trigger.name}"
+    try:
+        await _end_with_task(trigger, trainjob, name)
+    except Exception as error:  # nobody awaits it: what it does not say here is lost, and the job trains on
+        trigger.log.error("%s was not stopped: %s: %s", name, type(error).__name__, error)
+
+
+async def _end_with_task(trigger: Any, trainjob: dict[str, Any], name: str) -> None:
     try:
         state = await state_of(TaskId(**trigger.task_key))
     except StateUnknown as error:
@@ -35,8 +42,7 @@ async def end_with_task(trigger: Any) -> None:
     if state in GOES_ON:
         trigger.log.info("the task is %s: %s is not changed", "still deferred" if state == "deferred" else state, name)
         return
-    job = {"metadata": {"name": trigger.name, "namespace": trigger.namespace, "uid": trigger.uid}, "spec": {}}
-    outcome, is_stopped = await stop_job(trigger.connected, job, trigger.on_cancel)
+    outcome, is_stopped = await stop_job(trigger.connected, trainjob, trigger.on_cancel)
     log = trigger.log.info if is_stopped else trigger.log.error
     log("the task was ended by a user; %s%s: %s", name, "" if is_stopped else " was not stopped", outcome)
 

@@ -17,7 +17,7 @@ try:  # Airflow 3.2
     )
 except ImportError:
     from airflow.configuration import conf  # type: ignore[assignment, no-redef, unused-ignore]
-    from airflow.exceptions import (  # type: ignore[attr-defined, no-redef, unused-ignore]
+    from airflow.exceptions import (  # type: ignore[attr-defined, no-redef, unused-ignore]  # of Airflow 3.1
         AirflowFailException,
         AirflowNotFoundException,
         AirflowSensorTimeout,

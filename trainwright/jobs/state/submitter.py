@@ -27,9 +27,6 @@ class Relation(enum.Enum):
     """By somebody who noted nothing, as a person or an earlier version."""
 
 
-_OF_A_TRY = ("trainwright.dev/task-instance", "trainwright.dev/waiter", "trainwright.dev/awaited-by")
-
-
 @dataclass(frozen=True)
 class Submitter:
     """`run_instance` is the same for all tries of a run, and another for a later run with the same id. `clears` is a number that
@@ -87,7 +84,8 @@ class Submitter:
 
         if not self.waiter:
             return {}
-        annotations = {key: value for key, value in self.annotations().items() if key in _OF_A_TRY}
+        of_a_try = (names.TASK_INSTANCE_ANNOTATION, names.WAITER_ANNOTATION, names.AWAITED_BY_ANNOTATION)
+        annotations = {key: value for key, value in self.annotations().items() if key in of_a_try}
         labels = {key: value for key, value in self.label_values().items() if key == names.TRY_NUMBER_LABEL}
         return {"metadata": {"uid": trainjob["metadata"]["uid"], "annotations": annotations, "labels": labels}}
 
