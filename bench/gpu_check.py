@@ -85,7 +85,7 @@ def expect(holds: bool, message: str) -> None:
         raise CheckFailed(message)
 
 
-def train_ddp(cpu: bool, steps: int) -> dict:  # type: ignore[type-arg]
+def train_ddp(cpu: bool, steps: int) -> dict[str, object]:
     """The training function of the scene `ddp`: data parallel, with all-reduce and bfloat16. Sent as source."""
     import os
 
@@ -129,7 +129,7 @@ def train_ddp(cpu: bool, steps: int) -> dict:  # type: ignore[type-arg]
     return seen
 
 
-def see_devices(compute: bool) -> dict:  # type: ignore[type-arg]
+def see_devices(compute: bool) -> dict[str, object]:
     """The training function of small jobs: the devices that a pod sees; with `compute` it uses the first one."""
     import os
 

@@ -35,7 +35,7 @@ def setting(name: str, default: Any) -> str:
 def log_sources(params: Mapping[str, Any], known: Collection[str]) -> None:
     """Log which settings the form and the Variable give. `known` are the names that the Variable may have.
 
-    Raises AirflowFailException for a Variable that is no object, or has an unknown name: its default would apply in silence.
+    Raises AirflowFailException for a Variable that is not an object, or has an unknown name: its default would apply in silence.
     """
     from trainwright.api.suggest import suggest
 

@@ -84,7 +84,7 @@ def test_weights_are_what_a_job_began_with(
     assert start("mine", **{names.RESUME_VARIABLE: f"weights:{uri}"}) == f"the weights of the export {uri} (adapter, step 10)"
 
 
-def test_other_ranks_tell_nothing(start: Callable[..., str], output: Path) -> None:
+def test_ranks_other_than_the_first_write_no_message(start: Callable[..., str], output: Path) -> None:
     assert start("job", JOB_COMPLETION_INDEX="1") == ""
     assert not (output / STARTS).exists()
 

@@ -24,19 +24,15 @@ from trainwright.jobs import Identity
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.medium
-PLAIN = runtime(
-    "plain",
-    replicated_job(step="trainer", backoffLimit=0, pod_spec={"restartPolicy": "Never"}),
-    namespace="default",
-    labels={"trainer.kubeflow.org/framework": "plain"},
-)
+
+
+def plain(name: str, retries: int, restart_policy: str) -> Any:
+    step = replicated_job(step="trainer", backoffLimit=retries, pod_spec={"restartPolicy": restart_policy})
+    return runtime(name, step, namespace="default", labels={"trainer.kubeflow.org/framework": "plain"})
+
+
+PLAIN, AGAIN = plain("plain", 0, "Never"), plain("again", 6, "OnFailure")
 ON_PLAIN = ("--runtime", "plain", "--runtime-kind", "TrainingRuntime")
-AGAIN = runtime(
-    "again",
-    replicated_job(step="trainer", backoffLimit=6, pod_spec={"restartPolicy": "OnFailure"}),
-    namespace="default",
-    labels={"trainer.kubeflow.org/framework": "plain"},
-)
 ON_AGAIN = ("--runtime", "again", "--runtime-kind", "TrainingRuntime")
 
 

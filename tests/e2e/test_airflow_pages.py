@@ -94,6 +94,11 @@ class Pages:
         part.click()
         eventually(lambda: part.get_attribute("aria-expanded") == "true", 10, f"{word!r} to be expanded")
 
+    def fill_places(self) -> None:
+        """Fill in what every fine-tuning needs."""
+        for name, value in (("dataset_uri", "hf://org/data"), ("model_uri", "hf://org/model"), ("export_uri", "file:///exports")):
+            self.fill(f"element_{name}", value)
+
     def fill(self, identifier: str, text: str) -> None:
         """Type a text into the field with this name."""
         from selenium.webdriver.common.by import By
@@ -149,8 +154,7 @@ def test_a_run_is_started_from_the_form_with_what_it_needs(scene: Scene, pages: 
     pages.open("dags/trainwright_finetune")
     pages.click("Trigger")
     pages.wait_for("dataset_uri", "workspace_path")
-    for name, value in (("dataset_uri", "hf://org/data"), ("model_uri", "hf://org/model"), ("export_uri", "file:///exports")):
-        pages.fill(f"element_{name}", value)
+    pages.fill_places()
     pages.picture("trigger-form")
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_finetune/dagRuns")["dag_runs"], 30, "a run")
@@ -181,8 +185,7 @@ def test_list_of_objects_is_filled_in_as_json(scene: Scene, pages: Pages) -> Non
     pages.open("dags/trainwright_sweep")
     pages.click("Trigger")
     pages.wait_for("trials", "JSON list of objects: the settings of each trial")
-    for name, value in (("dataset_uri", "hf://org/data"), ("model_uri", "hf://org/model"), ("export_uri", "file:///exports")):
-        pages.fill(f"element_{name}", value)
+    pages.fill_places()
     pages.replace("element_trials", '[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]')
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_sweep/dagRuns")["dag_runs"], 30, "a run")

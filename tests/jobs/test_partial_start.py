@@ -20,7 +20,7 @@ BY = ["cli", *(pytest.param(by, marks=pytest.mark.medium) for by in ("component"
 
 
 @pytest.mark.parametrize("by", BY)
-def test_one_pod_of_two_within_a_quota_expires_the_start_deadline(tmp_path: Path, by: str) -> None:
+def test_quota_that_admits_one_pod_of_two_expires_the_start_deadline(tmp_path: Path, by: str) -> None:
     ended = replay(partial_start(tmp_path / "case", kept_away_by="quota-pods"), by)
     assert ended.exit_code == 21, ended.text
     assert 30 <= ended.seconds < 50, "30 s, and up to 10 s in which a step waits for the pods to end"

@@ -57,7 +57,7 @@ def test_without_the_right_to_read_pods_that_is_said() -> None:
     assert found == "what is not known: its pods could not be read: pods is forbidden"
 
 
-def test_it_is_shown_when_it_is_known_and_again_only_if_it_changes() -> None:
+def test_start_is_shown_once_and_again_only_if_it_changes() -> None:
     lines: list[str] = []
     tracker, show = EventTracker(), EventPrinter(lines.append)
     for text in ("", "nothing", "nothing", "", "checkpoint-5"):

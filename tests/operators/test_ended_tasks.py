@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.jobs.triggerer_job_runner import _USER_ACTION_CANCEL_MSG, TriggerRunner
+from airflow.triggers.base import BaseTrigger
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -45,53 +47,64 @@ class SlowCluster:
         return request if callable(perform) else perform
 
 
-@pytest.fixture
-def slow(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> SlowCluster:
-    found = SlowCluster(connected)
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: found)
-    return found
+@dataclass
+class Scene:
+    """The cluster, far away; what Airflow says of tasks, by their ids (deferred unless set); and what triggers have logged."""
 
+    cluster: EmbeddedCluster
+    slow: SlowCluster
+    states: dict[str, str] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
 
-@pytest.fixture
-def states(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """What Airflow says of tasks, by their ids; deferred unless set."""
-    found: dict[str, str] = {}
-    monkeypatch.setattr(TaskId, "state", lambda task: found.get(task.task_id, "deferred"))
-    return found
-
-
-@pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    said: list[str] = []
-
-    def say(form: str, *words: Any, **_more: Any) -> None:
-        said.append(form % words if words else form)
-
-    monkeypatch.setattr(TrainJobTrigger, "log", SimpleNamespace(info=say, error=say, warning=say))
-    return said
-
-
-@pytest.fixture
-def job_of(connected: EmbeddedCluster) -> Callable[..., dict[str, Any]]:
-    def create(task_id: str, **annotations: str) -> dict[str, Any]:
+    def job_of(self, task_id: str, **annotations: str) -> dict[str, Any]:
         noted = {names.OWNER_ANNOTATION: f"airflow/d/d/r/{task_id}", **annotations}
         metadata = {"name": task_id, "namespace": "default", "annotations": noted}
         spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["sleep", "600"]}}
-        return connected.create({"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": spec})
+        job = {"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": spec}
+        return self.cluster.create(job)
 
-    return create
+    def ended_jobs(self, count: int) -> list[dict[str, Any]]:
+        """Jobs whose tasks have failed."""
+        jobs = [self.job_of(f"t{number}") for number in range(count)]
+        self.states |= {job["metadata"]["name"]: "failed" for job in jobs}
+        return jobs
+
+    def running(self) -> list[str]:
+        return [job["metadata"]["name"] for job in self.cluster.list(TRAINJOB).items if not job["spec"].get("suspend")]
+
+    def play(self, jobs: list[dict[str, Any]], act: Callable[[Runner], Awaitable[None]]) -> None:
+        """Do something with Airflow's trigger runner, whose triggers wait for these jobs."""
+
+        async def started() -> None:
+            runner = Runner([trigger_of(job) for job in jobs])
+            await runner.start()
+            await act(runner)
+
+        asyncio.run(asyncio.wait_for(started(), 60))
+
+    def end(self, job: dict[str, Any]) -> str:
+        """End the task of a job; returns the last line of its log."""
+        asyncio.run(asyncio.wait_for(trigger_of(job)._end_with_task(), 10))
+        return self.lines[-1]
 
 
-def trigger_of(job: dict[str, Any], **options: Any) -> TrainJobTrigger:
+@pytest.fixture
+def scene(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Scene:
+    made = Scene(connected, SlowCluster(connected))
+
+    def say(form: str, *words: Any, **_more: Any) -> None:
+        made.lines.append(form % words if words else form)
+
+    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: made.slow)
+    monkeypatch.setattr(TaskId, "state", lambda task: made.states.get(task.task_id, "deferred"))
+    monkeypatch.setattr(TrainJobTrigger, "log", SimpleNamespace(info=say, error=say, warning=say))
+    return made
+
+
+def trigger_of(job: dict[str, Any]) -> TrainJobTrigger:
     task = {"dag_id": "d", "task_id": job["metadata"]["name"], "run_id": "r", "map_index": -1}
-    metadata = job["metadata"]
-    return TrainJobTrigger(
-        conn_id=None, namespace="default", name=metadata["name"], uid=metadata["uid"], task=task, log_poll_interval=0, **options
-    )
-
-
-def running(connected: EmbeddedCluster) -> list[str]:
-    return [job["metadata"]["name"] for job in connected.list(TRAINJOB).items if not job["spec"].get("suspend")]
+    name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    return TrainJobTrigger(conn_id=None, namespace="default", name=name, uid=uid, task=task, log_poll_interval=0)
 
 
 class Runner:
@@ -107,6 +120,11 @@ class Runner:
         while not all(trigger._follower is not None for trigger in self.triggers):
             await asyncio.sleep(0.01)
 
+    async def cancel_one(self, *message: str) -> None:
+        task = self.runner.triggers[0]["task"]
+        task.cancel(*message)
+        await asyncio.wait({task})
+
     async def cancel_until_ended(self, pause: float = 1.0) -> None:
         while self.runner.triggers:
             self.runner.to_cancel.extend(self.runner.triggers)
@@ -115,106 +133,68 @@ class Runner:
             await self.runner.cleanup_finished_triggers()
 
 
-def test_two_hundred_tasks_that_end_at_once_leave_no_job(
-    connected: EmbeddedCluster, slow: SlowCluster, states: dict[str, str], lines: list[str], job_of: Callable[..., Any]
-) -> None:
-    jobs = [job_of(f"t{number}") for number in range(200)]
-    states |= {job["metadata"]["name"]: "failed" for job in jobs}
-    keeps = job_of("still-deferred")
-
-    async def play() -> None:
-        runner = Runner([trigger_of(job) for job in (*jobs, keeps)])
-        await runner.start()
-        await runner.cancel_until_ended()
-
-    asyncio.run(asyncio.wait_for(play(), 60))
-    eventually(lambda: running(connected) == ["still-deferred"], 10, "all jobs but one to be suspended")
-    assert sum("the task was ended by a user" in line and "it is suspended" in line for line in lines) == len(jobs)
-    assert sum("still deferred: TrainJob default/still-deferred is not changed" in line for line in lines) == 1
+def test_two_hundred_tasks_that_end_at_once_leave_no_job(scene: Scene) -> None:
+    jobs, keeps = scene.ended_jobs(200), scene.job_of("still-deferred")
+    scene.play([*jobs, keeps], Runner.cancel_until_ended)
+    eventually(lambda: scene.running() == ["still-deferred"], 10, "all jobs but one to be suspended")
+    assert sum("the task was ended by a user" in line and "it is suspended" in line for line in scene.lines) == len(jobs)
+    assert sum("still deferred: TrainJob default/still-deferred is not changed" in line for line in scene.lines) == 1
 
 
-def test_cancellations_that_come_faster_than_airflows_own_change_nothing(
-    connected: EmbeddedCluster, slow: SlowCluster, states: dict[str, str], job_of: Callable[..., Any], lines: list[str]
-) -> None:
+def test_cancellations_that_come_faster_than_airflows_own_change_nothing(scene: Scene) -> None:
     """Airflow's own work before it calls on_kill may take longer than the second until it cancels again."""
-    jobs = [job_of(f"t{number}") for number in range(20)]
-    states |= {job["metadata"]["name"]: "failed" for job in jobs}
-
-    async def play() -> None:
-        runner = Runner([trigger_of(job) for job in jobs])
-        await runner.start()
-        await runner.cancel_until_ended(pause=0.001)
-
-    asyncio.run(asyncio.wait_for(play(), 60))
-    eventually(lambda: not running(connected), 10, "all jobs to be suspended")
+    scene.play(scene.ended_jobs(20), lambda runner: runner.cancel_until_ended(pause=0.001))
+    eventually(lambda: not scene.running(), 10, "all jobs to be suspended")
 
 
 @pytest.mark.parametrize(("message", "suspended"), [((), False), ((_USER_ACTION_CANCEL_MSG,), True)])
-def test_a_triggerer_that_shuts_down_asks_nobody(
-    connected: EmbeddedCluster,
-    slow: SlowCluster,
-    states: dict[str, str],
-    lines: list[str],
-    job_of: Callable[..., Any],
-    message: tuple[str, ...],
-    suspended: bool,
-) -> None:
-    job = job_of("t")
-    states["t"] = "failed"
-
-    async def play() -> None:
-        runner = Runner([trigger_of(job)])
-        await runner.start()
-        task = runner.runner.triggers[0]["task"]
-        task.cancel(*message)
-        await asyncio.wait({task})
-
-    asyncio.run(asyncio.wait_for(play(), 30))
-    assert running(connected) == ([] if suspended else ["t"])
+def test_a_triggerer_that_shuts_down_asks_nobody(scene: Scene, message: tuple[str, ...], suspended: bool) -> None:
+    scene.play(scene.ended_jobs(1), lambda runner: runner.cancel_one(*message))
+    assert scene.running() == ([] if suspended else ["t0"])
 
 
-def test_versions_without_on_kill_stop_the_job_too(
-    connected: EmbeddedCluster,
-    slow: SlowCluster,
-    states: dict[str, str],
-    lines: list[str],
-    job_of: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_versions_without_on_kill_stop_the_job_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow 3.1 and 3.2: a trigger is only cancelled, without a message."""
-    from airflow.triggers.base import BaseTrigger
-
     monkeypatch.delattr(BaseTrigger, "on_kill")
-    ended, goes_on = job_of("ended"), job_of("goes-on")
-    states["ended"] = "failed"
+    triggers = [trigger_of(job) for job in (*scene.ended_jobs(1), scene.job_of("goes-on"))]
 
-    async def play() -> None:
-        tasks = [asyncio.ensure_future(anext(trigger_of(job).run())) for job in (ended, goes_on)]
-        await asyncio.sleep(0.2)
+    async def cancel() -> None:
+        tasks = [asyncio.ensure_future(anext(trigger.run())) for trigger in triggers]
+        while not all(trigger._follower is not None for trigger in triggers):
+            await asyncio.sleep(0.01)
         for task in tasks:
             task.cancel()
         await asyncio.wait(tasks)
         assert all(task.cancelled() for task in tasks)
 
-    asyncio.run(asyncio.wait_for(play(), 30))
-    assert running(connected) == ["goes-on"]
+    asyncio.run(asyncio.wait_for(cancel(), 30))
+    assert scene.running() == ["goes-on"]
 
 
-def test_an_outage_is_waited_for_and_a_refusal_is_said(
-    connected: EmbeddedCluster, slow: SlowCluster, states: dict[str, str], lines: list[str], job_of: Callable[..., Any]
-) -> None:
-    states |= {"outage": "failed", "refused": "failed"}
+def test_an_outage_is_waited_for_and_a_refusal_is_said(scene: Scene) -> None:
+    scene.states |= {"outage": "failed", "refused": "failed"}
+    outage, refused = scene.job_of("outage"), scene.job_of("refused")
+    scene.slow.errors = [ServiceUnavailable("no route")]
+    scene.end(outage)
+    assert scene.running() == ["refused"]
+    scene.slow.errors = [Forbidden("not you")]
+    assert scene.end(refused) == "the task was ended by a user; TrainJob default/refused was not stopped: not you"
 
-    async def play(job: dict[str, Any]) -> None:
-        await trigger_of(job)._end_with_task()
 
-    outage, refused = job_of("outage"), job_of("refused")
-    slow.errors = [ServiceUnavailable("no route")]
-    asyncio.run(play(outage))
-    assert running(connected) == ["refused"]
-    slow.errors = [Forbidden("not you")]
-    asyncio.run(play(refused))
-    assert lines[-1] == "the task was ended by a user; TrainJob default/refused was not stopped: not you"
+def test_an_outage_that_lasts_is_said_within_bounded_time(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_endings, "STOP_SECONDS", 0.2)
+    (job,) = scene.ended_jobs(1)
+    scene.slow.errors = [ServiceUnavailable("no route")] * 50
+    assert scene.end(job).endswith("was not stopped: no route")
+
+
+def test_an_error_that_nobody_expects_is_said(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_task: TaskId) -> str:
+        raise RuntimeError("Response read out of order")
+
+    (job,) = scene.ended_jobs(1)
+    monkeypatch.setattr(TaskId, "state", fail)
+    assert scene.end(job) == "TrainJob default/t0 was not stopped: RuntimeError: Response read out of order"
 
 
 @pytest.fixture
@@ -224,42 +204,21 @@ def searches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("searches")
-def test_the_next_triggerer_stops_what_was_ended_while_none_ran(
-    connected: EmbeddedCluster, slow: SlowCluster, states: dict[str, str], lines: list[str], job_of: Callable[..., Any]
-) -> None:
+def test_the_next_triggerer_stops_what_was_ended_while_none_ran(scene: Scene) -> None:
     def awaited(task_id: str, on_cancel: str = "suspend") -> dict[str, str]:
         task = f'"dag_id": "d", "task_id": "{task_id}", "run_id": "r", "map_index": -1'
         return {names.AWAITED_BY_ANNOTATION: f'{{{task}, "on_cancel": "{on_cancel}"}}'}
 
-    states |= {"failed": "failed", "skipped": "skipped", "unknown": "absent", "cleared": "", "foreign": "failed"}
+    scene.states |= {"failed": "failed", "skipped": "skipped", "unknown": "absent", "cleared": ""}
     for name in ("failed", "skipped", "unknown", "cleared", "deferred"):
-        job_of(name, **awaited(name))
-    job_of("noted-nothing")
-    job_of("unreadable", **{names.AWAITED_BY_ANNOTATION: "[1"})
-    watched = job_of("watched", **awaited("watched"))
+        scene.job_of(name, **awaited(name))
+    scene.job_of("noted-nothing")
+    scene.job_of("unreadable", **{names.AWAITED_BY_ANNOTATION: "[1"})
+    watched = scene.job_of("watched", **awaited("watched"))
 
-    async def play() -> None:
-        runner = Runner([trigger_of(watched)])
-        await runner.start()
-        await asyncio.to_thread(eventually, lambda: "skipped" not in running(connected) and "failed" not in running(connected))
-        task = runner.runner.triggers[0]["task"]
-        task.cancel()
-        await asyncio.wait({task})
+    async def until_found(runner: Runner) -> None:
+        await asyncio.to_thread(eventually, lambda: not {"skipped", "failed"} & set(scene.running()))
+        await runner.cancel_one()
 
-    asyncio.run(asyncio.wait_for(play(), 30))
-    assert set(running(connected)) == {"unknown", "cleared", "deferred", "noted-nothing", "unreadable", "watched"}
-
-
-def test_a_job_of_a_slow_api_server_is_stopped_within_bounded_time(
-    connected: EmbeddedCluster,
-    slow: SlowCluster,
-    states: dict[str, str],
-    lines: list[str],
-    job_of: Callable[..., Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(job_endings, "STOP_SECONDS", 0.2)
-    states["t"] = "failed"
-    slow.errors = [ServiceUnavailable("no route")] * 50
-    asyncio.run(asyncio.wait_for(trigger_of(job_of("t"))._end_with_task(), 10))
-    assert lines[-1].endswith("was not stopped: no route")
+    scene.play([watched], until_found)
+    assert set(scene.running()) == {"unknown", "cleared", "deferred", "noted-nothing", "unreadable", "watched"}

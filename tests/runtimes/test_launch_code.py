@@ -189,7 +189,7 @@ def test_a_script_under_torchrun_ends_as_it_would(tmp_path: Path, folder: Path, 
         ["accelerate", "launch", "train.py"],
     ],
 )
-def test_other_commands_than_scripts_are_left_as_they_are(tmp_path: Path, command: list[str]) -> None:
+def test_command_other_than_a_script_is_unchanged(tmp_path: Path, command: list[str]) -> None:
     from trainwright.runtimes.launch import wrap_script
 
     assert wrap_script(command, str(tmp_path)) == command
