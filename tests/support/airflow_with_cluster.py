@@ -120,7 +120,12 @@ class Scene:
 
     def next_try(self, dag: str, run: str, number: int) -> None:
         """Wait until that try of the task waits for its job, in a worker or in the triggerer."""
-        eventually(lambda: self._waits(dag, run, number), 90, f"try {number} of {run} to wait")
+        try:
+            eventually(lambda: self._waits(dag, run, number), 90, f"try {number} of {run} to wait")
+        except AssertionError as error:
+            task = self.airflow.task(dag, run)
+            error.add_note(f"it is {task['state']} in try {task['try_number']}; its logs:\n{self.airflow.log(dag, run)}")
+            raise
 
     def _waits(self, dag: str, run: str, number: int) -> bool:
         task = self.airflow.task(dag, run)
