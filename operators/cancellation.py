@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.values.task_identity import this_process
 from trainwright.operators.values.task_state import ABSENT, ENDED, TaskId
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from trainwright.cluster.protocol import Cluster
+
 
 log = logging.getLogger(__name__)
 _BEFORE_ANOTHER_WORKER = ("", "scheduled", "queued", "deferred")
@@ -16,7 +22,7 @@ ANSWER_SECONDS = 3.0
 """How long Airflow is asked what became of the task."""
 
 
-def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable[[Any, Any], str]:
+def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> Callable[[Any, Any], str]:
     """Returns a handler for the job when the worker gets SIGTERM. It depends on the state of the task in Airflow.
 
     * Cleared: the job is superseded, and the next try starts a new one. This includes a job with `keep`, because two jobs
@@ -29,7 +35,7 @@ def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable
     """
     ti = context["ti"]
 
-    def handle(cluster: Any, trainjob: Any) -> str:
+    def handle(cluster: Cluster, trainjob: dict[str, Any]) -> str:
         from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
 
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
@@ -46,7 +52,7 @@ def on_signal(context: Any, on_cancel: str, *, durable: bool = True) -> Callable
     return handle
 
 
-def _is_taken_over(cluster: Any, trainjob: Any) -> bool:
+def _is_taken_over(cluster: Cluster, trainjob: dict[str, Any]) -> bool:
     """Whether another process has adopted the job since: a scheduler that starts anew runs a task again beside its old worker."""
     from trainwright.api import names
     from trainwright.api.errors import ApiError
@@ -65,7 +71,7 @@ def _is_taken_over(cluster: Any, trainjob: Any) -> bool:
 def on_error(on_cancel: str) -> Callable[[Any, Any], str]:
     """Returns a handler for the job when a deadline has passed or the wait has failed."""
 
-    def handle(cluster: Any, trainjob: Any) -> str:
+    def handle(cluster: Cluster, trainjob: dict[str, Any]) -> str:
         from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 
         return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
@@ -73,7 +79,7 @@ def on_error(on_cancel: str) -> Callable[[Any, Any], str]:
     return handle
 
 
-def stop_previous_try(cluster: Any, identity: Any, namespace: str, on_cancel: str) -> None:
+def stop_previous_try(cluster: Cluster, identity: Any, namespace: str, on_cancel: str) -> None:
     """Stop the job of the previous try, so that this one submits a job of its own. A job that has succeeded is not adopted either.
 
     For a task that is not durable. Raises ApiError, so that two jobs never run at once.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -12,6 +12,10 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.rendered_values import parse_flag, parse_number
 from trainwright.operators.values.task_identity import run_labels, task_identity
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 _MAX_DAYS = 36_500
 
@@ -68,7 +72,7 @@ class CleanUpOperator(BaseOperator):
         self.submission_mode, self.conn_id = submission_mode, conn_id
 
     @fail_fast()
-    def execute(self, context: Any) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[dict[str, Any]]:
         from trainwright.jobs import TrainJobError
         from trainwright.jobs.state.cancel import CancelPolicy
         from trainwright.steps.clean import clean, left_jobs
@@ -93,7 +97,7 @@ class CleanUpOperator(BaseOperator):
             raise TrainJobError(f"TrainJobs that may still be running: {', '.join(failed)}; see the log of this task")
         return cleaned
 
-    def _left(self, context: Any) -> Any:
+    def _left(self, context: Context) -> Any:
         """Return which jobs are left over: a `LeftJobs`. Raises ValueError."""
         from trainwright.steps.clean import LeftJobs
 

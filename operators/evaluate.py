@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators import cancellation
 from trainwright.operators.errors import fail_fast
@@ -15,6 +15,9 @@ from trainwright.operators.values.rendered_values import parse_texts
 from trainwright.operators.values.settings import EVALUATION_SETTINGS
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class EvaluateOperator(WorkspaceOperator):
@@ -113,7 +116,7 @@ class EvaluateOperator(WorkspaceOperator):
         self.tasks, self.few_shot, self.task_limit, self.trial_index = tasks, few_shot, task_limit, trial_index
 
     @fail_fast()
-    def execute(self, context: Any) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
         from trainwright.steps.evaluate import CURVE, evaluate_export, figures_of
         from trainwright.steps.retire import retirement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
@@ -12,6 +12,9 @@ from trainwright.operators.reporting.lineage import ExportLineage
 from trainwright.operators.reporting.links import CheckpointLink, begin_links, show_checkpoint_link
 from trainwright.operators.values.rendered_values import parse_flag, parse_number
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
@@ -79,7 +82,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         self.beside, self.folder, self.every_seconds = beside, folder, every_seconds
 
     @fail_fast()
-    def execute(self, context: Any) -> Any:
+    def execute(self, context: Context) -> Any:
         from trainwright.jobs.state.run_folder import run_folder
         from trainwright.steps.export_beside import export_beside
 
@@ -107,7 +110,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
             namespace = self.namespace or cluster.default_namespace
             return self._done(context, export_beside(cluster, self.beside, namespace, steps, arguments, every_seconds=every))
 
-    def _done(self, context: Any, exported: dict[str, Any]) -> dict[str, Any]:
+    def _done(self, context: Context, exported: dict[str, Any]) -> dict[str, Any]:
         """The result of the step. It is shown as a link, and described in the events of the task's outlets."""
         self._exported = exported
         show_checkpoint_link(self, context, exported["uri"])

@@ -8,13 +8,18 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
 from trainwright.operators.values.airflow_calls import apart
 from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
 from trainwright.operators.values.defined_connection import defined_connection
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+    from trainwright.submission.jobs_client import JobsClient
 
 _RECENT_SECONDS = 60.0
 _recent: dict[tuple[int, str | None], tuple[float, asyncio.Task[ClusterSettings]]] = {}
@@ -32,16 +37,16 @@ class TrainwrightHook(BaseHook):
         super().__init__()
         self.conn_id, self.submission_mode = conn_id, submission_mode
 
-    def get_conn(self) -> Any:
+    def get_conn(self) -> JobsClient:
         """The cluster, for TrainJobs (`trainwright.submission.JobsClient`). Raises NoCluster, ApiError, and as `settings`."""
         return self.connect(self.settings())
 
-    async def aget_conn(self) -> Any:
+    async def aget_conn(self) -> JobsClient:
         """As `get_conn`, on an event loop: the connection is read there, and the cluster is connected to in a thread."""
         settings = await self.recent_settings()
         return await asyncio.get_running_loop().run_in_executor(_pool, self.connect, settings)
 
-    def connect(self, settings: ClusterSettings) -> Any:
+    def connect(self, settings: ClusterSettings) -> JobsClient:
         """The cluster with these settings. Raises NoCluster, ApiError."""
         from trainwright.submission import connect_for_jobs
 
@@ -79,7 +84,7 @@ class TrainwrightHook(BaseHook):
             _recent[key] = now + _RECENT_SECONDS, reading
         return await asyncio.shield(reading)
 
-    def _settings_of(self, connection: Any) -> ClusterSettings:
+    def _settings_of(self, connection: Connection) -> ClusterSettings:
         return settings_of(str(connection.conn_type or ""), dict(connection.extra_dejson or {}), str(self.conn_id))
 
     def test_connection(self) -> tuple[bool, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class InitializeDatasetOperator(WorkspaceOperator):
@@ -61,7 +64,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.columns, self.subset, self.split = columns, subset, split
 
     @fail_fast()
-    def execute(self, context: Any) -> Any:
+    def execute(self, context: Context) -> Any:
         self.check_places(dataset_uri=self.dataset_uri)
         options = {
             "layout": self.layout,

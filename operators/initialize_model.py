@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class InitializeModelOperator(WorkspaceOperator):
@@ -33,7 +36,7 @@ class InitializeModelOperator(WorkspaceOperator):
         self.model_uri = model_uri
 
     @fail_fast()
-    def execute(self, context: Any) -> Any:
+    def execute(self, context: Context) -> Any:
         self.check_places(model_uri=self.model_uri)
         with self.steps(context) as steps:
             return steps("initialize-model", {"uri": self.model_uri, "run": self.run_arguments(context)})

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.values.rendered_values import parse_flag, parse_number, parse_object, parse_texts
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class PreprocessDatasetOperator(WorkspaceOperator):
@@ -79,7 +82,7 @@ class PreprocessDatasetOperator(WorkspaceOperator):
         self.deduplicate, self.deduplicate_by, self.ray_address = deduplicate, deduplicate_by, ray_address
 
     @fail_fast()
-    def execute(self, context: Any) -> Any:
+    def execute(self, context: Context) -> Any:
         self.check_places(data_uri=self.data_uri)
         options = {
             "columns": parse_object("columns", self.columns),

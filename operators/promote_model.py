@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -10,6 +10,9 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
 from trainwright.operators.values.credentials import credentials
 from trainwright.operators.values.rendered_values import parse_flag, parse_number, parse_object
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class PromoteModelOperator(BaseOperator):
@@ -76,7 +79,7 @@ class PromoteModelOperator(BaseOperator):
 
     @fail_fast()
     @reject_unusable_exports()
-    def execute(self, context: Any) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.promote import Gate, promote_if_better
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 _OPTIONS = ("source", "md5", "repo", "path", "rev", "remote")
 
@@ -53,7 +57,7 @@ class PullDvcDataOperator(WorkspaceOperator):
         self.source, self.md5, self.repo, self.path, self.rev, self.remote = source, md5, repo, path, rev, remote
 
     @fail_fast()
-    def execute(self, context: Any) -> Any:
+    def execute(self, context: Context) -> Any:
         self.check_places(source=self.source, repo=self.repo)
         options = {name: str(getattr(self, name) or "") for name in _OPTIONS}
         with self.steps(context) as steps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -11,6 +11,9 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
 from trainwright.operators.values.credentials import credentials
 from trainwright.operators.values.rendered_values import parse_flag
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class ReadChampionOperator(BaseOperator):
@@ -45,7 +48,7 @@ class ReadChampionOperator(BaseOperator):
 
     @fail_fast()
     @reject_unusable_exports()
-    def execute(self, context: Any) -> dict[str, str]:
+    def execute(self, context: Context) -> dict[str, str]:
         from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.champion import read_champion
 

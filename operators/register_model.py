@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -11,6 +11,9 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
 from trainwright.operators.values.credentials import credentials
 from trainwright.operators.values.rendered_values import parse_flag, parse_texts
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class RegisterModelOperator(BaseOperator):
@@ -78,7 +81,7 @@ class RegisterModelOperator(BaseOperator):
 
     @fail_fast()
     @reject_unusable_exports()
-    def execute(self, context: Any) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.register import register_run_export
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class RetireRunOperator(WorkspaceOperator):
@@ -35,7 +38,7 @@ class RetireRunOperator(WorkspaceOperator):
         self.retention = retention
 
     @fail_fast()
-    def execute(self, context: Any) -> list[str]:
+    def execute(self, context: Context) -> list[str]:
         from trainwright.steps.retire import retirement
 
         self.check_places()

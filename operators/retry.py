@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
     from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
 else:
     try:  # Airflow 3.3
@@ -48,7 +49,9 @@ class PermanentErrorPolicy(RetryPolicy):
         if RetryPolicy is object:
             raise RuntimeError("PermanentErrorPolicy needs retry policies, which Airflow has since 3.3")
 
-    def evaluate(self, exception: BaseException, try_number: int, max_tries: int, context: Any = None) -> RetryDecision:
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
         """Fail if a retry cannot succeed; otherwise the task's own retries and delays apply."""
         from trainwright.jobs.diagnosis.exit_codes import is_permanent
 

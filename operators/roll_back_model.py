@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -10,6 +10,9 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
 from trainwright.operators.values.credentials import credentials
 from trainwright.operators.values.task_identity import task_identity
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class RollBackModelOperator(BaseOperator):
@@ -46,7 +49,7 @@ class RollBackModelOperator(BaseOperator):
 
     @fail_fast()
     @reject_unusable_exports()
-    def execute(self, context: Any) -> str:
+    def execute(self, context: Context) -> str:
         from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.roll_back import roll_back_once
 

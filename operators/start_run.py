@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.task_identity import run_of_group, task_identity
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class StartRunOperator(BaseOperator):
@@ -42,7 +45,7 @@ class StartRunOperator(BaseOperator):
         self.run_id, self.namespace, self.conn_id = run_id, namespace, conn_id
 
     @fail_fast()
-    def execute(self, context: Any) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.start import start_run
 

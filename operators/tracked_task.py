@@ -6,14 +6,17 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.values.rendered_values import parse_texts
 from trainwright.operators.values.task_identity import task_identity
 
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 @contextmanager
-def tracked(task: Any, context: Any, uid: str = "", metrics: Mapping[str, str] | None = None) -> Iterator[Any]:
+def tracked(task: Any, context: Context, uid: str = "", metrics: Mapping[str, str] | None = None) -> Iterator[Any]:
     """Yield an observer of job events for the trackers of a TrainJobOperator; their runs end with the block.
 
     `uid` is that of the job, if it is known, and `metrics` are values that are: the triggerer feeds no trackers, so of a deferred

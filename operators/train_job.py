@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
@@ -28,6 +27,13 @@ from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.rendered_values import parse_number
 from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
 from trainwright.operators.values.task_identity import task_identity
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from trainwright.cluster.protocol import Cluster
+    from trainwright.jobs import Identity, Submitted, TrainRequest
+    from trainwright.jobs.wait.stop_event import StopEvent
 
 
 class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
@@ -230,7 +236,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
 
     @fail_fast()
-    def execute(self, context: Any) -> Any:
+    def execute(self, context: Context) -> Any:
         from trainwright.jobs import run_step
         from trainwright.jobs.wait.stop_event import stop_on_signals
         from trainwright.operators.values.allowed_places import check_places
@@ -248,7 +254,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             more |= self._submission_arguments(identity)
             with tracked(self, context) as tracker, report_end(self):
 
-                def on_submitted(submitted: Any) -> None:
+                def on_submitted(submitted: Submitted) -> None:
                     report_submitted(self, context, submitted)
                     tracker.begin(submitted.trainjob["metadata"]["uid"])
 
@@ -261,7 +267,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
 
     @fail_fast()
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
         try:
             with tracked(self, context, event.get("uid") or "", event.get("metrics")) as self._tracker:
@@ -273,7 +279,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self._forget_credentials(context, event)
         return result
 
-    def _forget_credentials(self, context: Any, event: dict[str, Any]) -> None:
+    def _forget_credentials(self, context: Context, event: dict[str, Any]) -> None:
         from trainwright.jobs.submit.step_credentials import delete_credentials
 
         if self.store_conn_id or self.hub_conn_id:
@@ -290,7 +296,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
         print(preview_task(self), end="")
 
-    def _submit_and_defer(self, context: Any, cluster: Any, stop: threading.Event, until: float | None) -> Any:
+    def _submit_and_defer(self, context: Context, cluster: Cluster, stop: StopEvent, until: float | None) -> Any:
         """The result of a job that has already succeeded; otherwise raises TaskDeferred, or Cancelled if `stop` is set."""
         from trainwright.jobs import Phase, phase_of
 
@@ -302,7 +308,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             return self._result(context, cluster, trainjob)
         self._defer(context, trainjob, until, submitted.mode)
 
-    def _show_rest_of_log(self, cluster: Any, trainjob: dict[str, Any]) -> None:
+    def _show_rest_of_log(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
         """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
         from trainwright.jobs import LogStreamOptions
         from trainwright.jobs.logs.polled_logs import PolledLogs
@@ -314,7 +320,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             for line in filter(is_shown, PolledLogs(cluster, trainjob, options, shown_until(trainjob)).drain()):
                 self.log.info("%s", format_log_line(line))
 
-    def _submit_unless_ended(self, context: Any, cluster: Any, stop: threading.Event) -> Any:
+    def _submit_unless_ended(self, context: Context, cluster: Cluster, stop: StopEvent) -> Submitted:
         """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.errors import Cancelled
@@ -327,7 +333,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {result}")
         return submitted
 
-    def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> Any:
+    def _after_failure(self, context: Context, cluster: Cluster, failure: Exception, until: float | None) -> Any:
         """After a preemption, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
         from trainwright.jobs import Preempted
         from trainwright.jobs.diagnosis.errors import Cancelled
@@ -341,13 +347,13 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
                 raise Cancelled("the task was ended while it waited to resume a preempted job; no job is running") from failure
             return self._submit_and_defer(context, cluster, stop, until)
 
-    def _find_job(self, context: Any) -> tuple[Any, dict[str, Any]] | None:
+    def _find_job(self, context: Context) -> tuple[Cluster, dict[str, Any]] | None:
         from trainwright.jobs.submit.job_lookup import find_job
 
         cluster = self._cluster()
         return find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, self.request()))
 
-    def _wait_in_worker(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
+    def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs.wait.run import follow_to_end
         from trainwright.jobs.wait.step import waiting_of
 
@@ -361,7 +367,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         )
         return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 
-    def _submit(self, context: Any, cluster: Any) -> Any:
+    def _submit(self, context: Context, cluster: Cluster) -> Submitted:
         from trainwright.jobs import submit_or_adopt
 
         request, identity = self.request(), self._identity(context)
@@ -370,7 +376,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         report_submitted(self, context, submitted)
         return submitted
 
-    def _defer(self, context: Any, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
+    def _defer(self, context: Context, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
         from trainwright.jobs.wait.step import waiter_options_of
 
@@ -382,21 +388,23 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """The arguments of the function, by name, as the DAG gives them; text for a template of all of them."""
         return {} if func_args is None else func_args
 
-    def request(self) -> Any:
+    def request(self) -> TrainRequest:
         """The settings as a validated `trainwright.jobs.TrainRequest`. Raises pydantic's ValidationError, LiteralSecret."""
         from trainwright.jobs import TrainRequest
 
         check_rendered(self.func, self.func_args, self._templated_arguments)  # type: ignore[attr-defined]
         return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
 
-    def _identity(self, context: Any) -> Any:
+    def _identity(self, context: Context) -> Identity:
         """The identity of the task, as its TrainJob notes it."""
         return task_identity(context, self.run_id, on_cancel=self.on_cancel if self.wait_for_completion else "keep")
 
-    def _namespace(self, cluster: Any, request: Any) -> str:
-        return self.namespace or request.namespace or str(cluster.default_namespace)
+    def _namespace(self, cluster: Cluster, request: TrainRequest) -> str:
+        from trainwright.submission.jobs_client import JobsClient
 
-    def _on_signal(self, context: Any) -> Any:
+        return self.namespace or request.namespace or JobsClient.of(cluster).default_namespace
+
+    def _on_signal(self, context: Context) -> Any:
         return cancellation.on_signal(context, self.on_cancel, durable=self.durable)
 
     def _submission_arguments(self, identity: Any) -> dict[str, Any]:
@@ -404,14 +412,14 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         look = partial(self._latest_export, identity) if self.export_uri else None
         return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
 
-    def _latest_export(self, identity: Any) -> str:
+    def _latest_export(self, identity: Identity) -> str:
         """The URI of the run's latest export, read with the credentials of the connections; empty if there is none."""
         from trainwright.checkpoints.resume_source import latest_export_lookup
 
         with credentials(self.store_conn_id, self.hub_conn_id):
             return latest_export_lookup(identity, self.export_uri)()
 
-    def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
+    def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
         from trainwright.jobs.wait.step import result_of
 
         return self._done(context, result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))
@@ -420,7 +428,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         request = self.request()
         return request.func is not None or bool(request.code)
 
-    def _observe_logged(self, entries: Any) -> None:
+    def _observe_logged(self, entries: Iterable[Mapping[str, float]]) -> None:
         from trainwright.jobs.wait.job_events import Logged
 
         if entries and (tracker := vars(self).get("_tracker")) is not None:
@@ -429,10 +437,10 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _fails_on_divergence(self) -> bool:
         return bool(self.request().fail_on_divergence)
 
-    def _folder(self, context: Any) -> str:
+    def _folder(self, context: Context) -> str:
         return task_identity(context, self.run_id).folder if self.workspace else ""
 
-    def _reference(self, context: Any, submitted: Any) -> JobReference:
+    def _reference(self, context: Context, submitted: Any) -> JobReference:
         metadata = submitted.trainjob["metadata"]
         place = metadata["namespace"], metadata["uid"], str(submitted.mode)
         return JobReference(metadata["name"], *place, self._folder(context), self._has_results())

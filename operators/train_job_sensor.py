@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.triggers.base import StartTriggerArgs
@@ -24,6 +24,11 @@ from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 from trainwright.operators.values.rendered_values import parse_number
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from trainwright.cluster.protocol import Cluster
 
 
 class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
@@ -88,7 +93,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             self.start_from_trigger, self.start_trigger_args = True, self._start_trigger_args()
 
     @fail_fast()
-    def execute(self, context: Any) -> Any:
+    def execute(self, context: Context) -> Any:
         if not self.deferrable and self.reschedule:
             return super().execute(context)
         begin_links(self)
@@ -100,7 +105,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
                 return wait(context, cluster, trainjob)
 
     @fail_fast()
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """As in TrainJobOperator. A sensor that took too long fails with Airflow's error for that, without retries."""
         with self._skip_softly():
             if not event["namespace"]:  # the trigger could not connect
@@ -111,7 +116,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
                 raise AirflowSensorTimeout(event["message"])
             return super().execute_complete(context, event)
 
-    def poke(self, context: Any) -> PokeReturnValue:
+    def poke(self, context: Context) -> PokeReturnValue:
         """Read the job once, in mode reschedule. Raises the errors of a job that has failed or does not exist."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.failure_class import failure_of
@@ -127,7 +132,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         self.log.info("TrainJob %s: %s", trainjob["metadata"]["name"], phase)
         return PokeReturnValue(phase is Phase.Succeeded, self._result(context, cluster, trainjob) if phase.is_final else None)
 
-    def _defer(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
+    def _defer(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
         """The result of a job that has already succeeded. Raises the failure of one that has failed; else TaskDeferred."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.failure_class import failure_of
@@ -143,7 +148,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         mode = str(JobsClient.of(cluster).mode)
         self._wait_in_triggerer(context, trainjob, self._options(), until=time.time() + seconds, mode=mode)
 
-    def _judge_poke(self, cluster: Any, trainjob: dict[str, Any], phase: Any) -> None:
+    def _judge_poke(self, cluster: Cluster, trainjob: dict[str, Any], phase: Any) -> None:
         """Raise Diverged for a job that has ended so, or that reports so itself: between two pokes nothing is remembered."""
         from trainwright.jobs import Phase
         from trainwright.jobs.diagnosis.errors import Diverged
@@ -162,7 +167,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             error.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)))
             raise error
 
-    def _wait_in_worker(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
+    def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs import LogStreamOptions, TrainJobDeadline
         from trainwright.jobs.wait.run import follow_to_end
         from trainwright.jobs.wait.step import deadlines_of, wait_settings_of
@@ -197,7 +202,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             raise TrainJobDeleted(f"TrainJob {namespace}/{name} was deleted, and created again since")
         return cluster, self._resumed(cluster, trainjob)
 
-    def _find_job(self, context: Any) -> tuple[Any, dict[str, Any]] | None:
+    def _find_job(self, context: Context) -> tuple[Any, dict[str, Any]] | None:
         return self._look_up()[0]
 
     def _look_up(self) -> tuple[tuple[Any, dict[str, Any]] | None, str, str]:
@@ -209,13 +214,13 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         namespace = self.namespace or reference.namespace or str(cluster.default_namespace)
         return job_named(cluster, reference.name, namespace), namespace, reference.name
 
-    def _resumed(self, cluster: Any, trainjob: dict[str, Any]) -> dict[str, Any]:
+    def _resumed(self, cluster: Cluster, trainjob: dict[str, Any]) -> dict[str, Any]:
         """A job that the previous try of this sensor has suspended goes on. With `keep` nothing of the job is ever changed."""
         from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 
         return trainjob if self.on_cancel == "keep" else resume_if_suspended_by_us(cluster, trainjob)
 
-    def _cancel(self, cluster: Any, trainjob: dict[str, Any]) -> None:
+    def _cancel(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
         from trainwright.jobs.wait.run import cancel_unwatched_job
 
         result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
@@ -226,7 +231,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
 
         return TrainRequest.from_parameters({name: getattr(self, name) for name in WAITING})
 
-    def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
+    def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
         from trainwright.api import names
         from trainwright.api.objects import annotations_of
         from trainwright.jobs import StepResult
@@ -254,7 +259,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def _fails_on_divergence(self) -> bool:
         return bool(self._options().fail_on_divergence)
 
-    def _folder(self, context: Any) -> str:
+    def _folder(self, context: Context) -> str:
         return JobReference.parse(self.trainjob).folder or ""
 
     def _can_start_in_triggerer(self) -> bool:

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -24,11 +24,15 @@ from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_calls import apart
 
+if TYPE_CHECKING:
+    from trainwright.cluster.protocol import Cluster
+    from trainwright.cluster.shared_watch import SharedWatches, Subscription
+
 LOG_POLL_INTERVAL_SECONDS = 60.0
 LOG_BYTES = 16 * 1024 * 1024
 _CHECK_SECONDS = 30.0
 """Maximum interval between checks that the cluster is reachable. Jittered, so that the checks do not block the event loop at once."""
-_watches: Any = None
+_watches: SharedWatches | None = None
 _END_SECONDS = 25.0
 """How long a trigger outlives its cancellation, so that what became of its job is in the log of its task: Airflow waits for 30 s."""
 threads = ThreadPoolExecutor(4, thread_name_prefix="trigger")
@@ -86,14 +90,8 @@ class TrainJobTrigger(BaseTrigger):
         lost_node_timeout_seconds: float | None = None,
         restarts: int | None = None,
         lease_seconds: int = 0,
-        **renamed: Any,
     ):
         super().__init__()  # type: ignore[no-untyped-call]
-        on_cancel = renamed.pop("stopping", on_cancel)
-        min_defer_seconds = renamed.pop("settle_seconds", min_defer_seconds)
-        log_poll_interval = renamed.pop("log_interval", log_poll_interval)
-        if renamed:
-            raise TypeError(f"TrainJobTrigger got unexpected keyword arguments: {', '.join(sorted(renamed))}")
         self.conn_id, self.namespace, self.name, self.uid = conn_id, namespace, name, uid
         self.task_key, self.on_cancel = task, on_cancel
         self.deadlines, self.until, self.min_defer_seconds = deadlines or {}, until, min_defer_seconds
@@ -102,7 +100,7 @@ class TrainJobTrigger(BaseTrigger):
         self.fail_if_stuck, self.lost_node_timeout_seconds = fail_if_stuck, lost_node_timeout_seconds
         self.fail_on_divergence = fail_on_divergence
         self.lease_seconds, self.restarts = lease_seconds, restarts
-        self._follower: Any = None
+        self._follower: Subscription | None = None
         self._ending: asyncio.Task[None] | None = None
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -166,7 +164,7 @@ class TrainJobTrigger(BaseTrigger):
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait({self._ending}, timeout=left)
 
-    async def connected(self) -> Any:
+    async def connected(self) -> Cluster:
         """The cluster of the job. Raises NoCluster, ApiError, ValueError, and Airflow's error for an unknown connection."""
         if self._follower is not None:
             return self._follower.cluster
@@ -188,7 +186,7 @@ class TrainJobTrigger(BaseTrigger):
         try:
             self._follower = follower = await asyncio.shield(subscription)
         except asyncio.CancelledError:
-            subscription.add_done_callback(lambda done: done.exception() or watches.unsubscribe(done.result()))
+            subscription.add_done_callback(lambda done: None if done.exception() else watches.unsubscribe(done.result()))
             raise
         begin_waiting(self, follower)
         try:
@@ -197,7 +195,7 @@ class TrainJobTrigger(BaseTrigger):
             end_waiting(self)
             watches.unsubscribe(follower)
 
-    async def _follow(self, follower: Any, seen: _LatestValue) -> dict[str, Any]:
+    async def _follow(self, follower: Subscription, seen: _LatestValue) -> dict[str, Any]:
         from trainwright.api.suspension import early_stop_reason
         from trainwright.jobs import Deadlines, TrainJobDeleted
         from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
@@ -279,7 +277,7 @@ class _LatestValue:
         return change
 
 
-def _shared_watches() -> Any:
+def _shared_watches() -> SharedWatches:
     """The shared watches of this process. Created on first use, because this module is imported wherever a DAG is parsed."""
     global _watches
     if _watches is None:

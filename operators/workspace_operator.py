@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -15,6 +15,10 @@ from trainwright.operators.values.credentials import credentials, step_credentia
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.rendered_values import parse_object
 from trainwright.operators.values.task_identity import task_identity
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 AUTO, WORKER, CLUSTER = "auto", "worker", "cluster"
 _MOUNT = "/workspace"
@@ -82,7 +86,7 @@ class WorkspaceOperator(BaseOperator):
         check_places(connections, workspace=self.workspace, workspace_path=self.workspace_path, **places)
 
     @contextmanager
-    def steps(self, context: Any) -> Iterator[Any]:
+    def steps(self, context: Context) -> Iterator[Any]:
         """Do steps in the block: `trainwright.steps.workspace_steps.WorkspaceSteps`."""
         from trainwright.steps.workspace_steps import HereSteps
 
@@ -92,12 +96,12 @@ class WorkspaceOperator(BaseOperator):
         else:
             yield self._cluster_steps(context)
 
-    def run_arguments(self, context: Any) -> dict[str, Any]:
+    def run_arguments(self, context: Context) -> dict[str, Any]:
         """The arguments by which steps know the run."""
         identity = task_identity(context, self.run_id)
         return {"owner": identity.owner, "run_id": identity.run, "map_index": identity.map_index}
 
-    def _cluster_steps(self, context: Any) -> Any:
+    def _cluster_steps(self, context: Context) -> Any:
         from trainwright.jobs.request.workspace import Workspace
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
         from trainwright.steps.on_cluster import ClusterSteps

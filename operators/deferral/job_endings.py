@@ -12,11 +12,15 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.values.airflow_calls import state_of
 from trainwright.operators.values.defined_connection import ConnectionNotDefined
 from trainwright.operators.values.task_state import GOES_ON, StateUnknown, TaskId
+
+if TYPE_CHECKING:
+    from trainwright.cluster.protocol import Cluster
+
 
 STOP_SECONDS = 120.0
 """How long an API server that cannot be reached is tried again, for one job."""
@@ -68,7 +72,7 @@ async def stop_job(connected: Callable[[], Awaitable[Any]], trainjob: dict[str, 
         pause = min(2 * pause, _MAX_PAUSE_SECONDS)
 
 
-def _cancel(cluster: Any, trainjob: dict[str, Any], on_cancel: str) -> str:
+def _cancel(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str) -> str:
     from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 
     return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), timeout_seconds=None)

@@ -9,11 +9,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.deferral.job_endings import stop_job
 from trainwright.operators.values.airflow_calls import apart, state_of
 from trainwright.operators.values.task_state import ENDED, StateUnknown, TaskId
+
+if TYPE_CHECKING:
+    from trainwright.cluster.protocol import Cluster
+    from trainwright.cluster.shared_watch import Subscription
+
 
 DELAY_SECONDS = 15.0
 """After the first trigger of a triggerer: the others are started by then, and their jobs need not be asked about."""
@@ -24,7 +29,7 @@ _awaited: set[str] = set()
 """UIDs of the jobs that triggers of this process wait for."""
 
 
-def begin_waiting(trigger: Any, follower: Any) -> None:
+def begin_waiting(trigger: Any, follower: Subscription) -> None:
     """Note that the trigger waits for its job. The first one of a connection in a namespace begins a search for jobs that are left."""
     _awaited.add(trigger.uid)
     key = (id(asyncio.get_running_loop()), trigger.conn_id, trigger.submission_mode, trigger.namespace)
@@ -43,7 +48,7 @@ def is_awaited_here(uid: str) -> bool:
     return uid in _awaited
 
 
-async def _search(key: tuple[Any, ...], follower: Any) -> None:
+async def _search(key: tuple[Any, ...], follower: Subscription) -> None:
     await asyncio.sleep(DELAY_SECONDS)
     reflector = follower.reflector
     while not reflector.synced.is_set():
@@ -73,7 +78,7 @@ def _awaiting_task(trainjob: dict[str, Any]) -> tuple[TaskId, str] | None:
         return None
 
 
-async def _stop_if_ended(cluster: Any, trainjob: dict[str, Any], task: TaskId, on_cancel: str) -> None:
+async def _stop_if_ended(cluster: Cluster, trainjob: dict[str, Any], task: TaskId, on_cancel: str) -> None:
     name = f"{trainjob['metadata']['namespace']}/{trainjob['metadata']['name']}"
     try:
         state = await state_of(task)

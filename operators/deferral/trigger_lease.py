@@ -9,7 +9,11 @@ import asyncio
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainwright.cluster.protocol import Cluster
+
 
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-lease")
 
@@ -35,7 +39,7 @@ class TriggerLease:
         """Seconds until the next renewal; infinite without a lease."""
         return max(0.01, self._due - time.monotonic()) if self._seconds else float("inf")
 
-    async def keep(self, cluster: Any, trainjob: dict[str, Any]) -> None:
+    async def keep(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
         """Renew the lease if it is time. A job that was suspended because no triggerer ran for longer goes on.
 
         A failure is logged if it is not that of the last time, and tried again soon.

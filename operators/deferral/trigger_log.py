@@ -11,7 +11,15 @@ import logging
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainwright.api.phase import Phase
+    from trainwright.cluster.shared_watch import Subscription
+    from trainwright.jobs.logs.polled_logs import PolledLogs
+    from trainwright.jobs.state.divergence import Divergence
+    from trainwright.jobs.state.progress import Progress
+    from trainwright.jobs.wait.job_observer import JobObserver
 
 MAX_POLLS_PER_SECOND = 2.0
 """Of job logs, and of pods, shared by all triggers of a process: with more of them the intervals grow."""
@@ -27,7 +35,7 @@ class TriggerLog:
 
     __slots__ = ("_due", "_follower", "_last_job", "_log_options", "_observer", "_poller", "_show", "_tracker", "_trigger")
 
-    def __init__(self, trigger: Any, follower: Any):
+    def __init__(self, trigger: Any, follower: Subscription):
         from trainwright.jobs import LogStreamOptions
         from trainwright.jobs.wait.job_events import EventTracker
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
@@ -36,10 +44,10 @@ class TriggerLog:
         self._trigger, self._follower = trigger, follower
         self._log_options = LogStreamOptions.parse(trigger.logs, trigger.log_bytes) if trigger.log_poll_interval > 0 else None
         self._tracker, self._show = EventTracker(), TaskEventPrinter(lambda line: trigger.log.info("%s", line))
-        self._poller: Any = None
+        self._poller: PolledLogs | None = None
         self._due: float | None = None
-        self._last_job: Any = None
-        self._observer: Any = None
+        self._last_job: dict[str, Any] | None = None
+        self._observer: JobObserver | None = None
         _open_logs += self._log_options is not None
         _open_triggers += 1
 
@@ -62,7 +70,7 @@ class TriggerLog:
         return self._observer.start if self._observer is not None else None
 
     @property
-    def divergence(self) -> Any:
+    def divergence(self) -> Divergence | None:
         """How the running training has diverged, as far as its reports and its log show; None if it has not."""
         return self._tracker.divergence.running()
 
@@ -77,18 +85,19 @@ class TriggerLog:
         """How long the job was queued, starting and running, as far as this trigger has seen it."""
         return {phase: round(seconds, 3) for phase, seconds in self._show.seconds.items()}
 
-    async def observe(self, trainjob: dict[str, Any]) -> Any:
+    async def observe(self, trainjob: dict[str, Any]) -> Progress | None:
         """Log the events of the job; returns its progress, None if the job has not been read yet. Raises the errors of
         `JobObserver.observe`."""
         if "resourceVersion" not in trainjob["metadata"]:
             return None
-        if trainjob is self._last_job and self._next_log_poll() > _SOON and not self._observer.is_due(trainjob):
+        is_due = self._observer is None or self._observer.is_due(trainjob)
+        if trainjob is self._last_job and self._next_log_poll() > _SOON and not is_due:
             return self._tracker.progress
         self._last_job = trainjob
         self._show(self._tracker.observe_status(trainjob))
         await self._observe_pods(trainjob)
-        progress: Any = self._tracker.progress
-        if self._log_options is not None:
+        progress = self._tracker.progress
+        if self._log_options is not None and progress is not None:
             await self._show_log(trainjob, progress.phase)
         return self._tracker.progress
 
@@ -118,7 +127,7 @@ class TriggerLog:
         if observation is not None:
             self._show(self._tracker.observe_pods(observation))
 
-    async def _show_log(self, trainjob: dict[str, Any], phase: Any) -> None:
+    async def _show_log(self, trainjob: dict[str, Any], phase: Phase) -> None:
         """Poll the log, from where an earlier triggerer has ended, or from its beginning."""
         from trainwright.jobs import Phase
         from trainwright.jobs.logs.polled_logs import PolledLogs
@@ -156,7 +165,7 @@ class TriggerLog:
         return max(float(self._trigger.log_poll_interval), _open_logs / MAX_POLLS_PER_SECOND) * random.uniform(0.8, 1.0)
 
 
-def _interval_for(phase: Any) -> float:
+def _interval_for(phase: Phase) -> float:
     from trainwright.jobs.wait.job_observer import interval_for
 
     return max(interval_for(phase), _open_triggers / MAX_POLLS_PER_SECOND) * random.uniform(0.8, 1.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
@@ -12,6 +12,9 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.rendered_values import parse_number
 from trainwright.operators.values.task_identity import run_labels, task_identity
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class ChangeJobsOperator(BaseOperator):
@@ -39,7 +42,7 @@ class ChangeJobsOperator(BaseOperator):
         self.submission_mode, self.conn_id = submission_mode, conn_id
 
     @fail_fast()
-    def execute(self, context: Any) -> list[dict[str, str]]:
+    def execute(self, context: Context) -> list[dict[str, str]]:
         from trainwright.api import names
         from trainwright.jobs.state.label_values import label_value
         from trainwright.steps.change_jobs import JobChange, change_jobs, job_named, jobs_to_change
@@ -64,7 +67,7 @@ class ChangeJobsOperator(BaseOperator):
             self.log.info("TrainJob %s/%s: %s", job.namespace, job.name, job.outcome)
         return [asdict(job) for job in changed]
 
-    def _selected(self, context: Any) -> str:
+    def _selected(self, context: Context) -> str:
         return f"TrainJob {self.trainjob}" if self.trainjob else f"run {task_identity(context, self.run_id).run}"
 
 

@@ -10,13 +10,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-from airflow.sdk import BaseOperatorLink
-from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+from airflow.sdk import BaseOperator, BaseOperatorLink
 
 from trainwright.operators import cancellation
 from trainwright.operators.deferral.left_jobs import is_awaited_here
@@ -27,10 +26,17 @@ from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end, report_result
 from trainwright.operators.reporting.links import CheckpointLink, LogsLink, TrainJobLink, show_job_links
 from trainwright.operators.trigger import TrainJobTrigger
+from trainwright.operators.values.airflow_api import TaskDeferralError, TaskDeferralTimeout
 from trainwright.operators.values.task_state import TaskId
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator as _Operator
+    from airflow.sdk import Context
+
+    from trainwright.cluster.protocol import Cluster
+    from trainwright.jobs import StepResult, TrainRequest
+    from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
+    from trainwright.submission.jobs_client import JobsClient
 else:
     _Operator = object  # Airflow would skip the other base of a sensor if this were an operator itself
 
@@ -54,13 +60,13 @@ class WaitsForTrainJob(_Operator):
     operator_extra_links: Collection[BaseOperatorLink] = (TrainJobLink(), LogsLink(), CheckpointLink())
 
     @fail_fast()
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Turn the trigger's event into the task's result, or into an error with the job's failure report."""
         show_job_links(self, context, event)
         with report_end(self, event.get("seconds") or {}):
             return self._after_wait(context, event)
 
-    def _after_wait(self, context: Any, event: dict[str, Any]) -> Any:
+    def _after_wait(self, context: Context, event: dict[str, Any]) -> Any:
         from trainwright.api.errors import NotFound
         from trainwright.jobs import TrainJobDeadline, TrainJobDeleted
         from trainwright.jobs.diagnosis.errors import Diverged, StoppedEarly, stuck_error
@@ -101,7 +107,7 @@ class WaitsForTrainJob(_Operator):
         stuck.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)))
         raise stuck
 
-    def _read_job_of(self, event: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    def _read_job_of(self, event: dict[str, Any]) -> tuple[JobsClient, dict[str, Any]]:
         """The cluster, and the job of an event. Raises NotFound, and the errors of `name_unreadable_job`."""
         from trainwright.api.kinds import TRAINJOB
 
@@ -110,33 +116,36 @@ class WaitsForTrainJob(_Operator):
             return cluster, cluster.get(TRAINJOB, event["name"], event["namespace"])
 
     @fail_fast()
-    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Any) -> Any:
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         """Like the base class, but also handles a timeout and a failed trigger, for which Airflow calls no method.
 
         After a timeout, `on_cancel` applies and the task fails. After a failed trigger, the worker waits for the job.
         """
-        if next_method != TRIGGER_FAIL_REPR:
-            return super().resume_execution(next_method, next_kwargs, context)
         from trainwright.jobs.wait.run import cancel_unwatched_job
 
+        if hasattr(self, next_method):
+            return super().resume_execution(next_method, next_kwargs, context)
         found = self._find_job(context)
         if found is None:
             return super().resume_execution(next_method, next_kwargs, context)
         cluster, trainjob = found
-        name, reason = trainjob["metadata"]["name"], (next_kwargs or {}).get("error")
-        if reason == TriggerFailureReason.TRIGGER_TIMEOUT:
+        name = trainjob["metadata"]["name"]
+        try:
+            BaseOperator.resume_execution(cast(BaseOperator, self), next_method, next_kwargs, context)
+        except TaskDeferralTimeout:
             result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
             self.log.error("TrainJob %s took too long: %s", name, result)
             return super().resume_execution(next_method, next_kwargs, context)
-        self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", reason, name)
+        except TaskDeferralError as error:
+            self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", error, name)
         with report_end(self):
             return self._wait_in_worker(context, cluster, trainjob)
 
-    def xcom_value(self, result: Any) -> Any:
+    def xcom_value(self, result: StepResult) -> Any:
         """The task's XCom, from a `StepResult`."""
         return result.as_dict()
 
-    def _done(self, context: Any, result: Any, shown_start: str = "") -> Any:
+    def _done(self, context: Context, result: StepResult, shown_start: str = "") -> Any:
         """The task's XCom. Its `StepResult` is described in the events of the task's outlets.
 
         What the training started from is one line of the log, unless `shown_start` is it, or a printer has shown it.
@@ -147,7 +156,7 @@ class WaitsForTrainJob(_Operator):
         report_result(self, context, result)
         return self.xcom_value(result)
 
-    def _after_success(self, context: Any, event: dict[str, Any]) -> Any:
+    def _after_success(self, context: Context, event: dict[str, Any]) -> Any:
         """Read the job's log: what it has logged, and its results. If the job was deleted in the meantime, the task still succeeds.
 
         Raises Diverged if its last figures are not finite.
@@ -173,7 +182,7 @@ class WaitsForTrainJob(_Operator):
                 start = start or read_started_from(cluster, trainjob)
         return self._done(context, StepResult(name, namespace, metrics, None, self._folder(context), start), shown_start)
 
-    def _judge_end(self, cluster: Any, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> None:
+    def _judge_end(self, cluster: Cluster | None, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> None:
         """Pass on what a job that has succeeded has logged. Raises Diverged if its last figures are not finite.
 
         `metrics` are those that it was seen to report last; of a job that is gone there is nothing else, and no `cluster` is given.
@@ -190,25 +199,25 @@ class WaitsForTrainJob(_Operator):
         if self._fails_on_divergence() and (diverged := found.divergence_with(detector)):
             raise Diverged(trainjob, diverged)
 
-    def _observe_logged(self, entries: Any) -> None:
+    def _observe_logged(self, entries: Iterable[Mapping[str, float]]) -> None:
         """What a training has logged, each entry with its step; for trackers, which a deferred task has not fed."""
 
     def _fails_on_divergence(self) -> bool:
         """Whether a training whose figures are not finite fails the task."""
         raise NotImplementedError
 
-    def _after_failure(self, context: Any, cluster: Any, failure: Exception, until: float | None) -> Any:
+    def _after_failure(self, context: Context, cluster: Cluster, failure: Exception, until: float | None) -> Any:
         raise failure
 
-    def _find_job(self, context: Any) -> tuple[Any, dict[str, Any]] | None:
+    def _find_job(self, context: Context) -> tuple[Cluster, dict[str, Any]] | None:
         """The cluster in the job's mode, and the job; None if there is none."""
         raise NotImplementedError
 
-    def _wait_in_worker(self, context: Any, cluster: Any, trainjob: dict[str, Any]) -> Any:
+    def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
         """The task's result, after the job has succeeded."""
         raise NotImplementedError
 
-    def _result(self, context: Any, cluster: Any, trainjob: Any, metrics: dict[str, str] | None = None) -> Any:
+    def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
         """The task's result, from a job that has succeeded."""
         raise NotImplementedError
 
@@ -216,12 +225,19 @@ class WaitsForTrainJob(_Operator):
         """Whether the result of a job that has succeeded cannot be known without reading it."""
         raise NotImplementedError
 
-    def _folder(self, context: Any) -> str:
+    def _folder(self, context: Context) -> str:
         """The run's folder on its workspace, as far as it is known without reading the job; else empty."""
         raise NotImplementedError
 
     def _wait_in_triggerer(
-        self, context: Any, trainjob: dict[str, Any], request: Any, *, until: float | None, mode: str, lease_seconds: int = 0
+        self,
+        context: Context,
+        trainjob: dict[str, Any],
+        request: TrainRequest,
+        *,
+        until: float | None,
+        mode: str,
+        lease_seconds: int = 0,
     ) -> NoReturn:
         """Defer until the job has ended, or until `until`, in seconds since the epoch. `request` says how to wait.
 
@@ -286,10 +302,10 @@ class WaitsForTrainJob(_Operator):
         time.sleep(_TEST_END_SECONDS)
         os._exit(128 + signal.SIGTERM)
 
-    def _cluster(self, mode: str = "") -> Any:
+    def _cluster(self, mode: str = "") -> JobsClient:
         return TrainwrightHook(self.conn_id, mode or self.submission_mode).get_conn()
 
-    def _event_printer(self) -> Any:
+    def _event_printer(self) -> TaskEventPrinter:
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
 
         self._printer = TaskEventPrinter(lambda line: self.log.info("%s", line))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS, warn_of_short_deferral
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, TrainJobTrigger, threads
+
+if TYPE_CHECKING:
+    from trainwright.cluster.protocol import Cluster
+
 
 WAITING = (
     "queue_timeout_seconds",
@@ -76,7 +80,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
             return {"outcome": "deleted", "message": missing_job(self.namespace, self.name)}
         return await super()._end()
 
-    def _find(self, cluster: Any) -> bool:
+    def _find(self, cluster: Cluster) -> bool:
         """Read the settings and the job. Returns whether it exists. Raises ApiError, NoCluster."""
         from dataclasses import asdict
 
@@ -89,7 +93,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         self.deadlines, self.logs, self.log_bytes = asdict(deadlines_of(options)), options.logs, options.log_bytes
         self.fail_if_stuck, self.lost_node_timeout_seconds = options.fail_if_stuck, options.lost_node_timeout_seconds
         self.fail_on_divergence = options.fail_on_divergence
-        self.namespace = self.namespace or cluster.default_namespace
+        self.namespace = self.namespace or JobsClient.of(cluster).default_namespace
         found = job_named(cluster, self.name, self.namespace)
         if found is None:
             return False

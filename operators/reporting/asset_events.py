@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
-def describe_outlets(operator: Any, context: Any, **facts: Any) -> None:
+def describe_outlets(operator: Any, context: Context, **facts: Any) -> None:
     """Add facts to the `extra` of the events of all assets and asset aliases that the task has as outlets; empty ones are left out.
 
     What others have set there under the same names stays.

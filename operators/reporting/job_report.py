@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.reporting import stats
 from trainwright.operators.reporting.asset_events import describe_outlets
 from trainwright.operators.reporting.lineage import workspace_uri
 from trainwright.operators.reporting.links import show_checkpoint_link, show_job_links, show_job_name
 
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
-def report_submitted(operator: Any, context: Any, submitted: Any) -> None:
+
+def report_submitted(operator: Any, context: Context, submitted: Any) -> None:
     """Count a submitted or adopted job (`trainwright.jobs.submit.submit_or_adopt.Submitted`), and show its name and its links."""
     stats.count("adopted" if submitted.adopted else "submitted")
     show_job_name(context, submitted.trainjob["metadata"])
@@ -20,7 +23,7 @@ def report_submitted(operator: Any, context: Any, submitted: Any) -> None:
     show_checkpoint_link(operator, context, _exports_of_run(operator, context) if operator.export_uri else "")
 
 
-def report_result(operator: Any, context: Any, result: Any) -> None:
+def report_result(operator: Any, context: Context, result: Any) -> None:
     """Describe the result of a job (`trainwright.jobs.StepResult`) in the events of the task's outlets, and keep it for lineage."""
     from trainwright.steps.reported_metrics import finite_metrics
 
@@ -53,7 +56,7 @@ def report_end(operator: Any, seconds: Mapping[str, float] | None = None) -> Ite
             stats.record_times(seconds if seconds is not None else printer.seconds if printer is not None else {})
 
 
-def _exports_of_run(operator: Any, context: Any) -> str:
+def _exports_of_run(operator: Any, context: Context) -> str:
     """The folder of exports of the task's run, as a URI; empty for what is no URI."""
     from trainwright.operators.values.task_identity import task_identity
     from trainwright.storage.errors import BadUri

@@ -7,9 +7,13 @@ stores them again when a worker is done with the task: what this worker does not
 from __future__ import annotations
 
 import logging
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperatorLink
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +65,7 @@ def begin_links(operator: Any) -> None:
     vars(operator)["_begins"] = True
 
 
-def show_job_links(operator: Any, context: Any, metadata: dict[str, Any]) -> None:
+def show_job_links(operator: Any, context: Context, metadata: dict[str, Any]) -> None:
     """Show where the connection's templates lead for the TrainJob with this metadata. Logs a failure; a link fails no task."""
     if not operator.conn_id:
         _show(operator, context, {TrainJobLink: "", LogsLink: ""})
@@ -79,7 +83,7 @@ def show_job_links(operator: Any, context: Any, metadata: dict[str, Any]) -> Non
     _show(operator, context, {kind: fill_link_template(template, **names) for kind, template in templates.items()})
 
 
-def show_checkpoint_link(operator: Any, context: Any, uri: str) -> None:
+def show_checkpoint_link(operator: Any, context: Context, uri: str) -> None:
     """Show where a browser can look at an export, or at the folder of exports of a run. Logs a failure; a link fails no task."""
     if not uri:
         _show(operator, context, {CheckpointLink: ""})
@@ -95,7 +99,7 @@ def show_checkpoint_link(operator: Any, context: Any, uri: str) -> None:
     _show(operator, context, {CheckpointLink: url})
 
 
-def show_job_name(context: Any, metadata: dict[str, Any]) -> None:
+def show_job_name(context: Context, metadata: dict[str, Any]) -> None:
     """Store name and namespace of the TrainJob, so that they are known while the task waits. Logs a failure; it fails no task."""
     for key, value in (("trainjob", metadata.get("name")), ("namespace", metadata.get("namespace"))):
         try:
@@ -104,7 +108,7 @@ def show_job_name(context: Any, metadata: dict[str, Any]) -> None:
             log.warning("the name of the job could not be stored key=%s error=%s", key, type(error).__name__)
 
 
-def _show(operator: Any, context: Any, urls: dict[type[_StoredLink], str]) -> None:
+def _show(operator: Any, context: Context, urls: dict[type[_StoredLink], str]) -> None:
     shown = vars(operator).setdefault("_shown_links", {})
     for kind, url in urls.items():
         known, shown[kind.key] = shown.get(kind.key, ""), url

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.values.rendered_values import parse_flag, parse_list
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class PickTrialOperator(WorkspaceOperator):
@@ -48,7 +51,7 @@ class PickTrialOperator(WorkspaceOperator):
         self.outcomes, self.metric, self.greater_is_better, self.trials = outcomes, metric, greater_is_better, trials
 
     @fail_fast()
-    def execute(self, context: Any) -> dict[str, Any]:
+    def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.steps.trials import best_trial_line, rank_trials, trials_summary
 
         self.check_places()

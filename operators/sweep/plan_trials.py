@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.values.rendered_values import parse_list, parse_number, parse_object
 from trainwright.operators.workspace_operator import WorkspaceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 
 class PlanTrialsOperator(WorkspaceOperator):
@@ -68,7 +71,7 @@ class PlanTrialsOperator(WorkspaceOperator):
         self.seed, self.metric, self.dataset_digest, self.model_digest = seed, metric, dataset_digest, model_digest
 
     @fail_fast()
-    def execute(self, context: Any) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[dict[str, Any]]:
         from trainwright.steps.trials import plan_trials
 
         self.check_places()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -13,6 +13,10 @@ from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_api import AirflowSkipException
 from trainwright.operators.values.rendered_values import parse_flag, parse_number
 from trainwright.operators.values.task_identity import task_identity
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 _ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
 
@@ -79,7 +83,7 @@ class StopHopelessTrialsOperator(BaseOperator):
         self.run_id, self.namespace, self.submission_mode, self.conn_id = run_id, namespace, submission_mode, conn_id
 
     @fail_fast()
-    def execute(self, context: Any) -> list[dict[str, Any]]:
+    def execute(self, context: Context) -> list[dict[str, Any]]:
         from trainwright.steps.early_stop import MedianStop, stop_hopeless_trials, trials_of_run
 
         if not parse_flag("enabled", self.enabled):

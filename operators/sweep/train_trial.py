@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.train_job import TrainJobOperator
 from trainwright.operators.values.rendered_values import parse_object
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 OUTCOME = "outcome"
 """Key of the XCom with the outcome of a trial, also of one that failed."""
@@ -32,12 +36,12 @@ class TrainTrialOperator(TrainJobOperator):
         self.trial = trial
 
     @fail_fast()
-    def execute(self, context: Any) -> Any:
+    def execute(self, context: Context) -> Any:
         with self._outcome_of_failure(context):
             return self._with_outcome(context, super().execute(context))
 
     @fail_fast()
-    def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         with self._outcome_of_failure(context):
             return self._with_outcome(context, super().execute_complete(context, event))
 
@@ -51,7 +55,7 @@ class TrainTrialOperator(TrainJobOperator):
 
         return Trial.model_validate(parse_object("trial", self.trial))
 
-    def _with_outcome(self, context: Any, result: Any) -> Any:
+    def _with_outcome(self, context: Context, result: Any) -> Any:
         from trainwright.jobs import StepResult
         from trainwright.steps.trials import outcome_of
 
@@ -59,7 +63,7 @@ class TrainTrialOperator(TrainJobOperator):
         return result
 
     @contextmanager
-    def _outcome_of_failure(self, context: Any) -> Iterator[None]:
+    def _outcome_of_failure(self, context: Context) -> Iterator[None]:
         """Raises ValueError if the trial is not that of this map index, whose folder and TrainJob it would take."""
         from trainwright.steps.trials import failed_outcome
 

@@ -31,7 +31,7 @@ except ImportError:
 def get_task_states(**which: Any) -> dict[str, Any]:
     """The states of task instances: run ids to task ids to states. Raises AirflowRuntimeError, OSError.
 
-    A task has this in its context; a trigger has it only here, like the triggers of the cncf provider.
+    A task has this in its context; Airflow offers triggers no public name for it, and those of the standard provider use this one.
     """
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 

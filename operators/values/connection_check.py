@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+    from trainwright.submission.jobs_client import JobsClient
 
 
-def check_cluster(cluster: Any) -> tuple[bool, str]:
+def check_cluster(cluster: JobsClient) -> tuple[bool, str]:
     """Return whether a client (`trainwright.submission.JobsClient`) can submit TrainJobs, and a sentence about it. Raises ApiError."""
     from trainwright.api.errors import ApiError
     from trainwright.api.kinds import JOBSET, TRAINJOB
@@ -13,7 +17,7 @@ def check_cluster(cluster: Any) -> tuple[bool, str]:
     from trainwright.cluster.permissions import Permission
     from trainwright.submission.mode import Mode
 
-    base, namespace, mode = cluster.base, str(cluster.default_namespace), cluster.mode
+    base, namespace, mode = cast("KubernetesCluster", cluster.base), cluster.default_namespace, cluster.mode
     found = f"Kubernetes {server_version(base)} at {base.host}, submission mode {mode}"
     create = Permission("create", (JOBSET if mode is Mode.jobset else TRAINJOB).resource, namespace)
     try:

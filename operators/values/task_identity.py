@@ -10,12 +10,16 @@ import json
 import os
 import secrets
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainwright.jobs import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.operators.values.task_state import TaskId
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 _STARTED = secrets.token_hex(8)
 
@@ -30,7 +34,7 @@ def default_run(ti: Any) -> str:
     return f"{ti.dag_id}/{ti.run_id}"
 
 
-def task_identity(context: Any, run: str = "", *, on_cancel: str = "keep") -> Identity:
+def task_identity(context: Context, run: str = "", *, on_cancel: str = "keep") -> Identity:
     """The identity of the task with this context. `run` overrides the default run.
 
     `on_cancel` is what becomes of its job if a user ends the task while nobody looks; a job that is kept notes no task.
@@ -46,14 +50,14 @@ def task_identity(context: Any, run: str = "", *, on_cancel: str = "keep") -> Id
     return own if is_named else own.at(ti.task_id)
 
 
-def run_of_group(context: Any) -> str:
+def run_of_group(context: Context) -> str:
     """The default run of the tasks in the task group of this one: two groups of a DAG run that train are two runs."""
     ti = context["ti"]
     group, _, _ = ti.task_id.rpartition(".")
     return f"{default_run(ti)}/{group}" if group else default_run(ti)
 
 
-def run_labels(context: Any) -> dict[str, str]:
+def run_labels(context: Context) -> dict[str, str]:
     """The labels of all jobs of the DAG run with this context, whatever run their tasks have named."""
     from trainwright.api import names
 
@@ -61,7 +65,7 @@ def run_labels(context: Any) -> dict[str, str]:
     return {names.DAG_LABEL: label_value(ti.dag_id), names.AIRFLOW_RUN_LABEL: label_value(str(ti.run_id))}
 
 
-def _submitter(context: Any, map_index: int, *, adopts_reruns: bool) -> Submitter:
+def _submitter(context: Context, map_index: int, *, adopts_reruns: bool) -> Submitter:
     """What the job tells about the task. A run that was deleted and triggered again has begun at another time.
 
     `max_tries` of a task instance changes only when it is cleared: neither by a retry, nor when the DAG's `retries` are edited.

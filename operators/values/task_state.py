@@ -5,7 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
 
 log = logging.getLogger(__name__)
 GOES_ON = frozenset({"scheduled", "queued", "running", "restarting", "deferred", "up_for_retry", "up_for_reschedule"})
@@ -31,7 +35,7 @@ class TaskId:
     map_index: int = -1
 
     @classmethod
-    def of(cls, context: Any) -> TaskId:
+    def of(cls, context: Context) -> TaskId:
         ti = context["ti"]
         map_index = getattr(ti, "map_index", None)
         return cls(ti.dag_id, ti.task_id, str(ti.run_id), -1 if map_index is None else int(map_index))

@@ -96,15 +96,6 @@ def test_the_task_submits_once_and_hands_over_what_the_trigger_needs(connected: 
     assert first.timeout is None
 
 
-def test_a_trigger_of_the_previous_release_is_deserialized(connected: EmbeddedCluster) -> None:
-    _, arguments = deferred(operator(on_cancel="delete", min_defer_seconds=3, log_poll_interval=7)).trigger.serialize()
-    renamed = {"on_cancel": "stopping", "min_defer_seconds": "settle_seconds", "log_poll_interval": "log_interval"}
-    trigger = TrainJobTrigger(**{renamed.get(name, name): value for name, value in arguments.items()})
-    assert trigger.serialize()[1] == arguments
-    with pytest.raises(TypeError, match="unexpected keyword arguments: other"):
-        TrainJobTrigger(**arguments, other=1)
-
-
 def test_execution_timeout_is_the_triggers_deadline_and_airflows_own_comes_later(connected: EmbeddedCluster) -> None:
     from datetime import timedelta
 
