@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components interfaces image-locks images-test coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components edges interfaces image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | edges | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -75,7 +75,6 @@ gpu-check: .venv/.ready-dev
 
 # Regenerates the pages and manifests that are generated from code.
 docs: .venv/.ready-dev
-	$(PY) docs/parameters_page.py
 	$(PY) docs/readmes.py
 	$(PY) docs/chart_files.py
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow > deploy/rbac.yaml
@@ -101,6 +100,10 @@ images-test: .venv/.ready-dev
 # Components and pipelines as YAML, for `load_component_from_file` and for upload: build/components.
 components: .venv/.ready-dev
 	$(PY) -m trainwright.pipelines.build build/components
+
+# What the edges say of settings: signatures, docstrings, the table for DAGs, a page of docs; from the request models.
+edges: .venv/.ready-dev
+	PYTHONPATH=docs $(PY) docs/edges.py
 
 # The interfaces of components and pipelines, which tests compare.
 interfaces: .venv/.ready-dev

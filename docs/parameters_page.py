@@ -1,11 +1,11 @@
-"""Generates docs/reference/parameters.md from `TrainRequest` (`make docs`). A test checks that the page is up to date."""
+"""The text of docs/reference/parameters.md, from the table of settings; `make edges` writes it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin
 
-from trainwright.jobs.request.train_request import groups
+from trainwright.jobs.request.setting import Setting
+from trainwright.jobs.request.settings_table import TABLE
 
 PAGE = Path(__file__).with_name("reference") / "parameters.md"
 TITLES = {
@@ -23,7 +23,7 @@ BEGINNING = """\
 # Parameters of a training step
 
 The component `train`, `TrainJobOperator`, `trainwright submit` and `trainwright.jobs.TrainRequest` have the same parameters. So do the
-pipeline `finetune` and the DAGs, which set the workspace folder, digests and run id of each run themselves. `make docs` generates this
+pipeline `finetune` and the DAGs, which set the workspace folder, digests and run id of each run themselves. `make edges` writes this
 page from `TrainRequest`.
 
 Optional numbers are 0 where a parameter requires a value (KFP). Objects and lists may be given as JSON text (Airflow templates, the
@@ -43,48 +43,30 @@ placement, deadlines, logs, resuming and cancellation.
 | `namespace` | text | Namespace of the TrainJob. Empty: the manifest's, else that of the credentials. |
 | `submission_mode` | text | `auto`, `trainjob` or `jobset`, see [submission](../submission.md). |
 """
-_NAMES = {"str": "text", "int": "number", "bool": "true or false", "dict": "object", "list": "list"}
+_KINDS = {
+    "text": "text",
+    "integer": "number",
+    "number": "number",
+    "seconds": "seconds",
+    "flag": "true or false",
+    "object": "object",
+    "list": "list",
+    "function": "function",
+    "manifest": "object, text or path",
+}
 
 
 def page() -> str:
     """The content of the page."""
     parts = [BEGINNING]
-    for group, fields in groups().items():
-        rows = [
-            f"| `{name}` | {_type(name, field)} | {_default(field)} | {_escaped(field.description)} |"
-            for name, field in fields.items()
-        ]
-        parts.append(
-            "\n".join([f"## {TITLES[group]}\n", "| parameter | type | default | meaning |", "|---|---|---|---|", *rows, ""])
-        )
+    for group, title in TITLES.items():
+        rows = [_row(setting) for setting in TABLE.values() if setting.group == group]
+        parts.append("\n".join([f"## {title}\n", "| parameter | type | default | meaning |", "|---|---|---|---|", *rows, ""]))
     return "\n".join(parts)
 
 
-def _row(name: str, field: Any) -> str:
-    return f"| `{name}` | {_type(name, field)} | {_default(field)} | {_escaped(field.description)} |"
-
-
-def _type(name: str, field: Any) -> str:
-    if name == "func":
-        return "function"
-    if name == "manifest":
-        return "object, text or path"
-    if get_origin(field.annotation) is Literal:
-        return " or ".join(f"`{value}`" for value in get_args(field.annotation))
-    text = str(field.annotation)
-    if "_seconds" in name:
-        return "seconds"
-    return next((word for kind, word in _NAMES.items() if kind in text.partition("|")[0].partition("[")[0]), "number")
-
-
-def _default(field: Any) -> str:
-    value = field.get_default(call_default_factory=True)
-    return f"`{value}`" if value not in (None, "", {}, []) else ""
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    PAGE.write_text(page(), "utf-8")
+def _row(setting: Setting) -> str:
+    kind = " or ".join(f"`{choice}`" for choice in setting.choices) or _KINDS[setting.kind]
+    default = f"`{setting.default}`" if setting.default not in (None, "", {}, []) else ""
+    example = f" Example: `{setting.example}`" if setting.example else ""
+    return f"| `{setting.name}` | {kind} | {default} | {(setting.description + example).replace('|', chr(92) + '|')} |"

@@ -34,9 +34,31 @@ class EvaluateOperator(WorkspaceOperator):
     :param task_limit: first questions of each task to ask; 0 asks all.
     :param retention: folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
-    :param image: of the evaluation, as in TrainJobOperator, like env, resources_per_node, labels, annotations, queue_name,
-        priority_class, topology, node_selector, tolerations, affinity, queue_timeout_seconds, start_timeout_seconds,
-        run_timeout_seconds, logs, log_bytes, on_cancel, waiter_lease_seconds and hub_secret.
+    :param image: Image of the job's main container.
+    :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials
+        are rejected.
+    :param resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ...,
+        "requests": ...}.
+    :param labels: Labels of the TrainJob.
+    :param annotations: Annotations of the TrainJob.
+    :param queue_name: Kueue LocalQueue: the job starts when the queue admits it.
+    :param priority_class: Kueue WorkloadPriorityClass; requires queue_name.
+    :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.
+    :param node_selector: Node selector of the training pods; does not apply to initializers.
+    :param tolerations: Tolerations of the training pods, in addition to the runtime's.
+    :param affinity: Node and pod affinity of the training pods.
+    :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
+    :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
+        0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default:
+        a week. 0: no limit.
+    :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
+    :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
+    :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or
+        keep it.
+    :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
+        Trainwright or a later step of its run; at least 30. 0: never.
+    :param hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -67,7 +89,6 @@ class EvaluateOperator(WorkspaceOperator):
         *EVALUATION_SETTINGS,
         *WorkspaceOperator.template_fields,
     )
-    on_cancel: str
     template_fields_renderers = {**WorkspaceOperator.template_fields_renderers, "env": "json"}
 
     def __init__(
@@ -85,6 +106,7 @@ class EvaluateOperator(WorkspaceOperator):
         task_limit: int | str = 0,
         retention: str = "always",
         trial_index: int | str = -1,
+        # Written by `make edges` from TrainRequest.
         image: str = "",
         env: dict[str, Any] | str | None = None,
         resources_per_node: dict[str, Any] | str | None = None,
@@ -104,13 +126,32 @@ class EvaluateOperator(WorkspaceOperator):
         on_cancel: str = "suspend",
         waiter_lease_seconds: int | str | timedelta = 1800,
         hub_secret: str = "",
+        # End of what `make edges` writes.
         **kwargs: Any,
     ):
-        given = dict(locals())
-        reject_literal_secrets({name: given[name] for name in EVALUATION_SETTINGS})
         super().__init__(workspace=workspace, **kwargs)
-        for name in EVALUATION_SETTINGS:
-            setattr(self, name, given[name])
+        # Written by `make edges` from TrainRequest.
+        self.image = image
+        self.env = env
+        self.resources_per_node = resources_per_node
+        self.labels = labels
+        self.annotations = annotations
+        self.queue_name = queue_name
+        self.priority_class = priority_class
+        self.topology = topology
+        self.node_selector = node_selector
+        self.tolerations = tolerations
+        self.affinity = affinity
+        self.queue_timeout_seconds = queue_timeout_seconds
+        self.start_timeout_seconds = start_timeout_seconds
+        self.run_timeout_seconds = run_timeout_seconds
+        self.logs = logs
+        self.log_bytes = log_bytes
+        self.on_cancel = on_cancel
+        self.waiter_lease_seconds = waiter_lease_seconds
+        self.hub_secret = hub_secret
+        # End of what `make edges` writes.
+        reject_literal_secrets({name: getattr(self, name) for name in EVALUATION_SETTINGS})
         self.checkpoint_uri, self.checkpoint_digest, self.runtime = checkpoint_uri, checkpoint_digest, runtime
         self.sample_row, self.max_rows, self.retention, self.dataset_digest = sample_row, max_rows, retention, dataset_digest
         self.tasks, self.few_shot, self.task_limit, self.trial_index = tasks, few_shot, task_limit, trial_index

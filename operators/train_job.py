@@ -45,16 +45,16 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     suspended, and the next try resumes from the run's last complete checkpoint. Dicts and lists may be given as JSON. All
     settings are described in docs/reference/parameters.md; the KFP component and `trainwright submit` share them.
 
-    :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else
-        trl-sft.
+    :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-
+        sft.
     :param runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
     :param builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is set.
     :param settings: Settings of the builtin trainer, see docs/settings.md.
-    :param image: Image of the training container.
-    :param command: Command of the training container; with code, it runs in the code's folder.
+    :param image: Image of the job's main container.
+    :param command: Command of that container; with code, it runs in the code's folder.
     :param args: Arguments of the command.
-    :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials are
-        rejected.
+    :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials
+        are rejected.
     :param func: Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled.
     :param func_args: Keyword arguments of the function, as JSON.
     :param packages_to_install: Python packages for a function or code, installed on every node.
@@ -63,8 +63,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param manifest: Complete TrainJob, as an object, YAML text, or the path of a YAML file.
     :param num_nodes: Number of training nodes. Empty or 0: the runtime's.
     :param num_proc_per_node: Number of processes per node. Empty or 0: one per GPU, else one per CPU.
-    :param resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ..., "requests":
-        ...}.
+    :param resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ...,
+        "requests": ...}.
     :param labels: Labels of the TrainJob.
     :param annotations: Annotations of the TrainJob.
     :param runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
@@ -74,8 +74,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
     :param model_digest: Digest of the prepared model; nodes reject any other.
     :param model_env: Environment variables of the model initializer.
-    :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create
-        it. The run's folder on it is mounted at /workspace.
+    :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to
+        create it. The run's folder on it is mounted at /workspace.
     :param queue_name: Kueue LocalQueue: the job starts when the queue admits it.
     :param priority_class: Kueue WorkloadPriorityClass; requires queue_name.
     :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.
@@ -85,16 +85,16 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param volumes: Volumes of the training pods, besides the runtime's and the workspace.
     :param volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-    :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
-        no limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
-        week. 0: no limit.
-    :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a
-        command that the image does not have, a Job that the API server refuses.
+    :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
+        0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default:
+        a week. 0: no limit.
+    :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled,
+        a command that the image does not have, a Job that the API server refuses.
     :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
         another. Checkpoints stay.
-    :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel
-        says. 0: no limit.
+    :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
+        on_cancel says. 0: no limit.
     :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
     :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
     :param resume: Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI
@@ -102,17 +102,17 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
     :param previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
     :param preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
-    :param restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime
-            says.
-    :param on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a
-            warning, or replace it.
-    :param adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run
-            with the same id. An explicit run_id says the same.
-    :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
-        it.
-    :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
-        or a later step of its run; at least 30. 0: never.
-    :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume from.
+    :param restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime says.
+    :param on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning, or
+        replace it.
+    :param adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run with
+        the same id. An explicit run_id says the same.
+    :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or
+        keep it.
+    :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
+        Trainwright or a later step of its run; at least 30. 0: never.
+    :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume
+        from.
     :param hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
     :param dataset_secret: Secret whose keys become environment variables of the dataset initializer.
     :param model_secret: Secret whose keys become environment variables of the model initializer.
@@ -137,14 +137,12 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     """
 
     template_fields = (*TEMPLATED, *OWN_TEMPLATED)
-    on_cancel: str  # set with all other settings of the step
-    export_uri: str
-    workspace: str
     template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
 
     def __init__(
         self,
         *,
+        # Written by `make edges` from TrainRequest.
         runtime: str = "",
         runtime_kind: str = "ClusterTrainingRuntime",
         builtin: str = "",
@@ -202,6 +200,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         dataset_secret: str = "",
         model_secret: str = "",
         resume_secret: str = "",
+        # End of what `make edges` writes.
         run_id: str = "",
         namespace: str = "",
         submission_mode: str = "",
@@ -217,11 +216,67 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         min_defer_seconds: float | timedelta = MIN_DEFER_SECONDS,
         **kwargs: Any,
     ):
-        given = dict(locals())
-        reject_literal_secrets({name: given[name] for name in SETTINGS})
         super().__init__(**kwargs)
-        for name in SETTINGS:
-            setattr(self, name, given[name])
+        # Written by `make edges` from TrainRequest.
+        self.runtime = runtime
+        self.runtime_kind = runtime_kind
+        self.builtin = builtin
+        self.settings = settings
+        self.image = image
+        self.command = command
+        self.args = args
+        self.env = env
+        self.func = func
+        self.func_args = func_args
+        self.packages_to_install = packages_to_install
+        self.pip_index_urls = pip_index_urls
+        self.code = code
+        self.manifest = manifest
+        self.num_nodes = num_nodes
+        self.num_proc_per_node = num_proc_per_node
+        self.resources_per_node = resources_per_node
+        self.labels = labels
+        self.annotations = annotations
+        self.runtime_patches = runtime_patches
+        self.dataset_uri = dataset_uri
+        self.dataset_digest = dataset_digest
+        self.dataset_env = dataset_env
+        self.model_uri = model_uri
+        self.model_digest = model_digest
+        self.model_env = model_env
+        self.workspace = workspace
+        self.queue_name = queue_name
+        self.priority_class = priority_class
+        self.topology = topology
+        self.node_selector = node_selector
+        self.tolerations = tolerations
+        self.affinity = affinity
+        self.volumes = volumes
+        self.volume_mounts = volume_mounts
+        self.queue_timeout_seconds = queue_timeout_seconds
+        self.start_timeout_seconds = start_timeout_seconds
+        self.run_timeout_seconds = run_timeout_seconds
+        self.fail_if_stuck = fail_if_stuck
+        self.fail_on_divergence = fail_on_divergence
+        self.lost_node_timeout_seconds = lost_node_timeout_seconds
+        self.logs = logs
+        self.log_bytes = log_bytes
+        self.resume = resume
+        self.export_uri = export_uri
+        self.previous_jobs = previous_jobs
+        self.preemption_budget = preemption_budget
+        self.restarts = restarts
+        self.on_changed_request = on_changed_request
+        self.adopt_finished = adopt_finished
+        self.on_cancel = on_cancel
+        self.waiter_lease_seconds = waiter_lease_seconds
+        self.store_secret = store_secret
+        self.hub_secret = hub_secret
+        self.dataset_secret = dataset_secret
+        self.model_secret = model_secret
+        self.resume_secret = resume_secret
+        # End of what `make edges` writes.
+        reject_literal_secrets({name: getattr(self, name) for name in SETTINGS})
         self.run_id, self.namespace, self.submission_mode, self.conn_id = run_id, namespace, submission_mode, conn_id
         self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
         self.tracking, self.workspace_path = tracking, workspace_path
@@ -392,7 +447,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """The settings as a validated `trainwright.jobs.TrainRequest`. Raises pydantic's ValidationError, LiteralSecret."""
         from trainwright.jobs import TrainRequest
 
-        check_rendered(self.func, self.func_args, self._templated_arguments)  # type: ignore[attr-defined]
+        check_rendered(self.func, self.func_args, self._templated_arguments)
         return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
 
     def _identity(self, context: Context) -> Identity:

@@ -17,13 +17,14 @@ from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
-from trainwright.operators.jobs.named_job_trigger import WAITING, NamedTrainJobTrigger, missing_job
+from trainwright.operators.jobs.named_job_trigger import NamedTrainJobTrigger, missing_job
 from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 from trainwright.operators.values.rendered_values import parse_number
+from trainwright.operators.values.settings import WAIT_SETTINGS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -36,15 +37,26 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
 
     Its failure fails the task with the job's report, as in TrainJobOperator, and without retries if waiting again cannot succeed.
     A preempted job fails too: only the task that has submitted it submits the next one. If the job does not exist, the task fails.
-    A deferred sensor for a plain name, without templates, starts in the triggerer and needs a worker only for its result. With
-    mode="reschedule" the job is read every poke_interval seconds instead, without its log.
+    All time is counted from the start of the sensor. A deferred sensor for a plain name, without templates, starts in the triggerer
+    and needs a worker only for its result. In mode="reschedule" the job is read every poke_interval seconds, without its log.
 
     :param trainjob: name of the TrainJob, or the XCom of a TrainJobOperator that does not wait.
     :param namespace: namespace of the TrainJob; defaults to that in the XCom, else the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to that in the XCom, else the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
-    :param queue_timeout_seconds: as in TrainJobOperator, like start_timeout_seconds, run_timeout_seconds, fail_if_stuck,
-        fail_on_divergence, lost_node_timeout_seconds, logs and log_bytes. All time is counted from the start of the sensor.
+    :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
+    :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
+        0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default:
+        a week. 0: no limit.
+    :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled,
+        a command that the image does not have, a Job that the API server refuses.
+    :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
+        another. Checkpoints stay.
+    :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
+        on_cancel says. 0: no limit.
+    :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
+    :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
     :param on_cancel: what to do with the job when the sensor is cancelled or exceeds a deadline: keep, suspend or delete it.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
     :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
@@ -53,7 +65,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     :return: trainjob, namespace, metrics, results, folder, as TrainJobOperator returns them.
     """
 
-    template_fields = ("trainjob", "namespace", "submission_mode", "conn_id", *WAITING, "on_cancel")
+    template_fields = ("trainjob", "namespace", "submission_mode", "conn_id", *WAIT_SETTINGS, "on_cancel")
     operator_extra_links = (TrainJobLink(), LogsLink())
 
     def __init__(
@@ -63,6 +75,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         namespace: str = "",
         submission_mode: str = "",
         conn_id: str | None = None,
+        # Written by `make edges` from TrainRequest.
         queue_timeout_seconds: int | str | timedelta | None = None,
         start_timeout_seconds: int | str | timedelta = 21600,
         run_timeout_seconds: int | str | timedelta = 604800,
@@ -71,6 +84,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         lost_node_timeout_seconds: int | str | timedelta | None = None,
         logs: str = "0",
         log_bytes: int | str = 16777216,
+        # End of what `make edges` writes.
         on_cancel: str = "keep",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         log_poll_interval: float | timedelta = LOG_POLL_INTERVAL_SECONDS,
@@ -80,10 +94,16 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         super().__init__(**kwargs)
         self.trainjob, self.namespace = trainjob, namespace
         self.submission_mode, self.conn_id, self.on_cancel = submission_mode, conn_id, on_cancel
-        self.queue_timeout_seconds, self.start_timeout_seconds = queue_timeout_seconds, start_timeout_seconds
-        self.run_timeout_seconds, self.fail_if_stuck = run_timeout_seconds, fail_if_stuck
+        # Written by `make edges` from TrainRequest.
+        self.queue_timeout_seconds = queue_timeout_seconds
+        self.start_timeout_seconds = start_timeout_seconds
+        self.run_timeout_seconds = run_timeout_seconds
+        self.fail_if_stuck = fail_if_stuck
         self.fail_on_divergence = fail_on_divergence
-        self.lost_node_timeout_seconds, self.logs, self.log_bytes = lost_node_timeout_seconds, logs, log_bytes
+        self.lost_node_timeout_seconds = lost_node_timeout_seconds
+        self.logs = logs
+        self.log_bytes = log_bytes
+        # End of what `make edges` writes.
         self.deferrable = deferrable
         self.log_poll_interval = parse_number("log_poll_interval", log_poll_interval)
         self.min_defer_seconds = parse_number("min_defer_seconds", min_defer_seconds)
@@ -229,7 +249,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def _options(self) -> Any:
         from trainwright.jobs import TrainRequest
 
-        return TrainRequest.from_parameters({name: getattr(self, name) for name in WAITING})
+        return TrainRequest.from_parameters({name: getattr(self, name) for name in WAIT_SETTINGS})
 
     def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
         from trainwright.api import names
@@ -276,7 +296,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             conn_id=self.conn_id,
             min_defer_seconds=self.min_defer_seconds,
             log_poll_interval=self.log_poll_interval,
-            **{name: getattr(self, name) for name in WAITING},
+            **{name: getattr(self, name) for name in WAIT_SETTINGS},
         )
         path, arguments = trigger.serialize()
         return StartTriggerArgs(

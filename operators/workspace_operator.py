@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
+from trainwright.jobs.request.setting_names import STEP_SETTINGS
 from trainwright.operators import cancellation
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.credentials import credentials, step_credentials
@@ -122,10 +123,9 @@ class WorkspaceOperator(BaseOperator):
     def job_settings(self) -> dict[str, Any]:
         """The settings of the jobs in which steps run. Raises ValueError for an unknown one."""
         from trainwright.api.suggest import suggest
-        from trainwright.steps.on_cluster import JOB_SETTINGS
 
         settings = parse_object("job", self.job)
         for name in settings:
-            if name not in JOB_SETTINGS:
-                raise ValueError(f"job: the setting {name[:80]!r} is unknown; {suggest(name, JOB_SETTINGS)}")
+            if name not in STEP_SETTINGS:
+                raise ValueError(f"job: the setting {name[:80]!r} is unknown; {suggest(name, STEP_SETTINGS)}")
         return settings

@@ -25,6 +25,7 @@ def evaluate(
     few_shot: int = -1,
     task_limit: int = 0,
     retention: str = "always",
+    # Written by `make edges` from TrainRequest.
     image: str = "",
     env: dict = {},
     resources_per_node: dict = {},
@@ -44,6 +45,7 @@ def evaluate(
     on_cancel: str = "suspend",
     waiter_lease_seconds: int = 1800,
     hub_secret: str = "",
+    # End of what `make edges` writes.
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
@@ -70,26 +72,31 @@ def evaluate(
         few_shot: Examples in each prompt of a task; -1: as the task says.
         task_limit: Maximum number of examples of each task; 0: all.
         retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
-        image: Image of the evaluation. Empty: the runtime's.
-        env: Environment variables of the evaluation; literal credentials are rejected.
-        resources_per_node: Resources of the evaluation's node.
+        image: Image of the job's main container.
+        env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials are
+            rejected.
+        resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ..., "requests":
+            ...}.
         labels: Labels of the TrainJob.
         annotations: Annotations of the TrainJob.
-        queue_name: LocalQueue of Kueue.
+        queue_name: Kueue LocalQueue: the job starts when the queue admits it.
         priority_class: Kueue WorkloadPriorityClass; requires queue_name.
-        topology: required:KEY, preferred:KEY, unconstrained or exclusive:KEY.
-        node_selector: Node selector of the pod.
-        tolerations: Tolerations of the pod.
-        affinity: Affinity of the pod.
-        queue_timeout_seconds: Maximum seconds in the queue. 0: no limit.
-        start_timeout_seconds: Maximum seconds until the evaluation starts. 0: no limit.
-        run_timeout_seconds: Maximum seconds of the evaluation. Default: a week. 0: no limit.
-        logs: Log to show: 0 (rank 0), or none.
-        log_bytes: Maximum bytes of log to show.
-        on_cancel: What to do with the job when the step is cancelled or exceeds a deadline: suspend, delete or keep.
-        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
-            Trainwright or a later step of its run; at least 30. 0: never.
-        hub_secret: Secret with the key HF_TOKEN.
+        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.
+        node_selector: Node selector of the training pods; does not apply to initializers.
+        tolerations: Tolerations of the training pods, in addition to the runtime's.
+        affinity: Node and pod affinity of the training pods.
+        queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
+        start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
+            no limit.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
+            week. 0: no limit.
+        logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
+        log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
+        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
+            it.
+        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
+            or a later step of its run; at least 30. 0: never.
+        hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
         namespace: Namespace of the job. Empty: that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
@@ -101,11 +108,9 @@ def evaluate(
         evaluation: Its figures for promote_model: loss, perplexity, TASK/METRIC of each task, rows, held_out, and the digest of
             the data.
     """
-    parameters = dict(locals())
     from pathlib import Path
 
     from trainwright.jobs import EventPrinter
-    from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
     from trainwright.steps.evaluate import evaluate_export, figures_of
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
@@ -115,6 +120,29 @@ def evaluate(
     from trainwright.submission import connect_for_jobs
     from trainwright.workspace import parse_retention
 
+    parameters = {
+        # Written by `make edges` from TrainRequest.
+        "image": image,
+        "env": env,
+        "resources_per_node": resources_per_node,
+        "labels": labels,
+        "annotations": annotations,
+        "queue_name": queue_name,
+        "priority_class": priority_class,
+        "topology": topology,
+        "node_selector": node_selector,
+        "tolerations": tolerations,
+        "affinity": affinity,
+        "queue_timeout_seconds": queue_timeout_seconds,
+        "start_timeout_seconds": start_timeout_seconds,
+        "run_timeout_seconds": run_timeout_seconds,
+        "logs": logs,
+        "log_bytes": log_bytes,
+        "on_cancel": on_cancel,
+        "waiter_lease_seconds": waiter_lease_seconds,
+        "hub_secret": hub_secret,
+        # End of what `make edges` writes.
+    }
     with explained_end():
         parse_retention(retention)  # fail on an invalid value before the evaluation
         cluster = connect_for_jobs(mode=submission_mode)
@@ -137,7 +165,7 @@ def evaluate(
             tasks=tasks,
             few_shot=few_shot,
             task_limit=task_limit,
-            settings={name: parameters[name] for name in EVALUATION_SETTINGS},
+            settings=parameters,
             event_printer=EventPrinter(write_line),
             submitter=own.submitter(),
             workflow=own.workflow if tie_to_run else None,

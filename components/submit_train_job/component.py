@@ -8,6 +8,7 @@ from trainwright.components.step import step
 @step(submits=True)
 def submit_train_job(
     run_id: str,
+    # Written by `make edges` from TrainRequest.
     runtime: str = "",
     runtime_kind: str = "ClusterTrainingRuntime",
     builtin: str = "",
@@ -57,6 +58,7 @@ def submit_train_job(
     dataset_secret: str = "",
     model_secret: str = "",
     resume_secret: str = "",
+    # End of what `make edges` writes.
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
@@ -70,28 +72,25 @@ def submit_train_job(
     Args:
         run_id: Id of the run: it gives the job the same name in every try, and prevents cached results.
             dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
-        runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code,
-            else trl-sft.
+        runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-sft.
         runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
-        builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is
-            set.
+        builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is set.
         settings: Settings of the builtin trainer, see docs/settings.md.
-        image: Image of the training container.
-        command: Command of the training container; with code, it runs in the code's folder.
+        image: Image of the job's main container.
+        command: Command of that container; with code, it runs in the code's folder.
         args: Arguments of the command.
-        env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal
-            credentials are rejected.
+        env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials are
+            rejected.
         func: Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled.
         func_args: Keyword arguments of the function, as JSON.
         packages_to_install: Python packages for a function or code, installed on every node.
         pip_index_urls: Package indexes for these packages: the first replaces PyPI, the others are additional.
-        code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every
-            node.
+        code: Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every node.
         manifest: Complete TrainJob, as an object, YAML text, or the path of a YAML file.
         num_nodes: Number of training nodes. Empty or 0: the runtime's.
         num_proc_per_node: Number of processes per node. Empty or 0: one per GPU, else one per CPU.
-        resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ...,
-            "requests": ...}.
+        resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ..., "requests":
+            ...}.
         labels: Labels of the TrainJob.
         annotations: Annotations of the TrainJob.
         runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
@@ -101,35 +100,32 @@ def submit_train_job(
         model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
         model_digest: Digest of the prepared model; nodes reject any other.
         model_env: Environment variables of the model initializer.
-        workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with
-            ?size=20Gi[&class=&access=&retain=] to create it. The run's folder on it is mounted at /workspace.
+        workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create
+            it. The run's folder on it is mounted at /workspace.
         queue_name: Kueue LocalQueue: the job starts when the queue admits it.
         priority_class: Kueue WorkloadPriorityClass; requires queue_name.
-        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node
-            label.
+        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.
         node_selector: Node selector of the training pods; does not apply to initializers.
         tolerations: Tolerations of the training pods, in addition to the runtime's.
         affinity: Node and pod affinity of the training pods.
         volumes: Volumes of the training pods, besides the runtime's and the workspace.
         volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
-        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
-            Default: a week. 0: no limit.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
+            week. 0: no limit.
         resume: Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI
             (the run's last checkpoint, else the weights of that export at step 0).
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
         previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
-        restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime
-            says.
-        on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning,
-            or replace it.
-        adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run with
-            the same id. An explicit run_id says the same.
-        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
-            delete or keep it.
-        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
-            Trainwright or a later step of its run; at least 30. 0: never.
-        store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to
-            resume from.
+        restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime says.
+        on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning, or
+            replace it.
+        adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run with the
+            same id. An explicit run_id says the same.
+        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
+            it.
+        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
+            or a later step of its run; at least 30. 0: never.
+        store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume from.
         hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
         dataset_secret: Secret whose keys become environment variables of the dataset initializer.
         model_secret: Secret whose keys become environment variables of the model initializer.
@@ -142,12 +138,70 @@ def submit_train_job(
     Returns:
         Handle of the job, for wait_train_job.
     """
-    parameters = dict(locals())
-
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.submit import train_step_of
 
+    parameters = {
+        # Written by `make edges` from TrainRequest.
+        "runtime": runtime,
+        "runtime_kind": runtime_kind,
+        "builtin": builtin,
+        "settings": settings,
+        "image": image,
+        "command": command,
+        "args": args,
+        "env": env,
+        "func": func,
+        "func_args": func_args,
+        "packages_to_install": packages_to_install,
+        "pip_index_urls": pip_index_urls,
+        "code": code,
+        "manifest": manifest,
+        "num_nodes": num_nodes,
+        "num_proc_per_node": num_proc_per_node,
+        "resources_per_node": resources_per_node,
+        "labels": labels,
+        "annotations": annotations,
+        "runtime_patches": runtime_patches,
+        "dataset_uri": dataset_uri,
+        "dataset_digest": dataset_digest,
+        "dataset_env": dataset_env,
+        "model_uri": model_uri,
+        "model_digest": model_digest,
+        "model_env": model_env,
+        "workspace": workspace,
+        "queue_name": queue_name,
+        "priority_class": priority_class,
+        "topology": topology,
+        "node_selector": node_selector,
+        "tolerations": tolerations,
+        "affinity": affinity,
+        "volumes": volumes,
+        "volume_mounts": volume_mounts,
+        "run_timeout_seconds": run_timeout_seconds,
+        "resume": resume,
+        "export_uri": export_uri,
+        "previous_jobs": previous_jobs,
+        "restarts": restarts,
+        "on_changed_request": on_changed_request,
+        "adopt_finished": adopt_finished,
+        "on_cancel": on_cancel,
+        "waiter_lease_seconds": waiter_lease_seconds,
+        "store_secret": store_secret,
+        "hub_secret": hub_secret,
+        "dataset_secret": dataset_secret,
+        "model_secret": model_secret,
+        "resume_secret": resume_secret,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        handle = train_step_of(parameters, task_config).submit()
+        handle = train_step_of(
+            run_id,
+            parameters,
+            namespace=namespace,
+            submission_mode=submission_mode,
+            tie_to_run=tie_to_run,
+            task_config=task_config,
+        ).submit()
         write_line(f"TrainJob {handle.namespace}/{handle.name}")
     return handle.model_dump_json()

@@ -11,6 +11,7 @@ from trainwright.components.step import step
 def wait_train_job(
     trainjob: str,
     metrics: dsl.Output[dsl.Metrics],
+    # Written by `make edges` from TrainRequest.
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 21600,
     run_timeout_seconds: int = 604800,
@@ -21,6 +22,7 @@ def wait_train_job(
     log_bytes: int = 16777216,
     on_cancel: str = "suspend",
     waiter_lease_seconds: int = 1800,
+    # End of what `make edges` writes.
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
     """Wait until a TrainJob has succeeded, with its progress and log in the log of this step.
 
@@ -31,22 +33,22 @@ def wait_train_job(
         trainjob: Handle of the job, from submit_train_job.
         metrics: Last values reported by the training, and the numbers that it returned.
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-        start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
-            0: no limit.
-        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces.
-            Default: a week. 0: no limit.
-        fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be
-            pulled, a command that the image does not have, a Job that the API server refuses.
+        start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
+            no limit.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
+            week. 0: no limit.
+        fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a
+            command that the image does not have, a Job that the API server refuses.
         fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
             another. Checkpoints stay.
-        lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
-            on_cancel says. 0: no limit.
+        lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel
+            says. 0: no limit.
         logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
         log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
-        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend,
-            delete or keep it.
-        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
-            Trainwright or a later step of its run; at least 30. 0: never.
+        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
+            it.
+        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
+            or a later step of its run; at least 30. 0: never.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -54,14 +56,26 @@ def wait_train_job(
         folder: The run's folder in the workspace, such as runs/RUN; empty without a workspace.
         results: Return value of the function, or content of results.json; a value that is not an object is under "value".
     """
-    parameters = dict(locals())
-
     from trainwright.jobs import EventPrinter, TrainRequest
     from trainwright.jobs.wait.handle import JobHandle, wait_step
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
 
+    parameters = {
+        # Written by `make edges` from TrainRequest.
+        "queue_timeout_seconds": queue_timeout_seconds,
+        "start_timeout_seconds": start_timeout_seconds,
+        "run_timeout_seconds": run_timeout_seconds,
+        "fail_if_stuck": fail_if_stuck,
+        "fail_on_divergence": fail_on_divergence,
+        "lost_node_timeout_seconds": lost_node_timeout_seconds,
+        "logs": logs,
+        "log_bytes": log_bytes,
+        "on_cancel": on_cancel,
+        "waiter_lease_seconds": waiter_lease_seconds,
+        # End of what `make edges` writes.
+    }
     with explained_end():
         handle = JobHandle.parse(trainjob)
         options = TrainRequest.from_parameters(parameters)

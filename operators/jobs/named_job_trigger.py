@@ -7,22 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS, warn_of_short_deferral
 from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, TrainJobTrigger, threads
+from trainwright.operators.values.settings import WAIT_SETTINGS
 
 if TYPE_CHECKING:
     from trainwright.cluster.protocol import Cluster
-
-
-WAITING = (
-    "queue_timeout_seconds",
-    "start_timeout_seconds",
-    "run_timeout_seconds",
-    "fail_if_stuck",
-    "fail_on_divergence",
-    "lost_node_timeout_seconds",
-    "logs",
-    "log_bytes",
-)
-"""Settings of a wait, as in TrainJobOperator."""
 
 
 def missing_job(namespace: str, name: str) -> str:
@@ -38,7 +26,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection, as in the operator.
     :param min_defer_seconds: as in TrainJobTrigger, like log_poll_interval.
-    :param waiting: settings of WAITING, as they are given to the sensor; they are parsed here.
+    :param waiting: settings of WAIT_SETTINGS, as they are given to the sensor; they are parsed here.
     """
 
     def __init__(
@@ -63,7 +51,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
             submission_mode=submission_mode,
             log_poll_interval=log_poll_interval,
         )
-        if unknown := sorted(set(waiting) - set(WAITING)):
+        if unknown := sorted(set(waiting) - set(WAIT_SETTINGS)):
             raise TypeError(f"NamedTrainJobTrigger got unexpected keyword arguments: {', '.join(unknown)}")
         self._given = {"trainjob": trainjob, "namespace": namespace, "submission_mode": submission_mode, **waiting}
 
@@ -89,7 +77,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         from trainwright.steps.change_jobs import job_named
         from trainwright.submission.jobs_client import JobsClient
 
-        options = TrainRequest.from_parameters({name: self._given.get(name) for name in WAITING})
+        options = TrainRequest.from_parameters({name: self._given.get(name) for name in WAIT_SETTINGS})
         self.deadlines, self.logs, self.log_bytes = asdict(deadlines_of(options)), options.logs, options.log_bytes
         self.fail_if_stuck, self.lost_node_timeout_seconds = options.fail_if_stuck, options.lost_node_timeout_seconds
         self.fail_on_divergence = options.fail_on_divergence

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
+from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS, WAIT_SETTINGS
 
-__all__ = ["EVALUATION_SETTINGS", "OWN_TEMPLATED", "PLACES", "SETTINGS", "TEMPLATED"]
+__all__ = ["EVALUATION_SETTINGS", "OWN_TEMPLATED", "PLACES", "SETTINGS", "TEMPLATED", "WAIT_SETTINGS"]
 PLACES = ("workspace", "dataset_uri", "model_uri", "export_uri", "resume", "code", "manifest")
 """Settings of a training step that name paths, buckets and claims; see `allowed_places`."""
 NOT_TEMPLATED = ("func",)

@@ -18,7 +18,9 @@ LEAVES = {
     "trainwright.jobs.state.run_folder",
     "trainwright.jobs.state.label_values",
     "trainwright.jobs.state.submitter",
+    "trainwright.jobs.request.setting",
     "trainwright.jobs.request.setting_names",
+    "trainwright.jobs.request.settings_table",
 }
 HEAVY = ("kubernetes", "yaml", "torch", "kfp")
 

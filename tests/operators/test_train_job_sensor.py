@@ -333,18 +333,6 @@ def test_in_the_worker_it_returns_with_the_end_of_the_job(
     assert found == [sensor(handle).execute(context())]
 
 
-def test_settings_have_the_names_and_defaults_of_the_operator() -> None:
-    import inspect
-
-    from trainwright.operators.jobs.named_job_trigger import WAITING
-
-    operators, sensors = (inspect.signature(kind.__init__).parameters for kind in (TrainJobOperator, TrainJobSensor))
-    shared = set(operators) & set(sensors) - {"self", "kwargs"}
-    assert set(WAITING) <= shared
-    assert {name for name in shared if str(operators[name]) != str(sensors[name])} == {"on_cancel"}
-    assert inspect.getdoc(TrainJobSensor).count(":param ") == len(sensors) - len(WAITING)  # they are described in one paragraph
-
-
 @pytest.mark.parametrize("options", [{}, {"deferrable": False}, {"deferrable": False, "mode": "reschedule"}])
 def test_training_that_has_diverged_fails_the_sensor(
     connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], options: dict[str, Any]

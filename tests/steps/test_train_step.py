@@ -18,14 +18,9 @@ from trainwright.steps.trials import Trial
 from trainwright.submission.jobs_client import JobsClient
 
 PARAMETERS: dict[str, Any] = {
-    "run_id": "r",
     "runtime": "torch-distributed",
     "command": ["true"],
     "settings": {},
-    "export_uri": "",
-    "namespace": "",
-    "submission_mode": "trainjob",
-    "tie_to_run": True,
 }
 
 
@@ -43,7 +38,7 @@ def asked(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> list[dic
 
 
 def test_a_step_is_the_step_train_of_its_run_in_the_namespace_of_the_credentials(asked: list[dict[str, Any]]) -> None:
-    step = train_step_of(PARAMETERS)
+    step = train_step_of("r", PARAMETERS, submission_mode="trainjob")
     assert (step.identity, step.namespace) == (Identity("kfp", "r", "train"), "default")
     assert (step.latest_checkpoint, step.workflow) == (None, None)
     assert asked == [{"mode": "trainjob"}]
@@ -55,15 +50,15 @@ MANIFEST = trainjob("a", namespace="of-the-manifest")
 @pytest.mark.parametrize(("namespace", "expected"), [("", "of-the-manifest"), ("team", "team")])
 @pytest.mark.usefixtures("asked")
 def test_the_namespace_is_that_of_the_parameter_else_of_the_manifest(namespace: str, expected: str) -> None:
-    given = {**PARAMETERS, "runtime": "", "command": [], "manifest": MANIFEST, "namespace": namespace}
-    assert train_step_of(given).namespace == expected
+    given = {**PARAMETERS, "runtime": "", "command": [], "manifest": MANIFEST}
+    assert train_step_of("r", given, namespace=namespace).namespace == expected
 
 
 @pytest.mark.usefixtures("asked")
 def test_a_trial_has_an_identity_and_settings_of_its_own() -> None:
     sft = {**PARAMETERS, "runtime": "", "command": [], "dataset_uri": "hf://a/b", "model_uri": "hf://a/c", "workspace": "pvc://w"}
     given = {**sft, "settings": {"learning_rate": 0.1, "max_steps": 3}}
-    step = train_step_of(given, trial=Trial(index=4, settings={"learning_rate": 0.2}))
+    step = train_step_of("r", given, trial=Trial(index=4, settings={"learning_rate": 0.2}))
     assert step.identity == Identity("kfp", "r", "train", 4)
     assert step.request.settings == {"learning_rate": 0.2, "max_steps": 3}
     assert given["settings"]["learning_rate"] == 0.1
@@ -71,23 +66,23 @@ def test_a_trial_has_an_identity_and_settings_of_its_own() -> None:
 
 @pytest.mark.usefixtures("asked")
 def test_exports_are_looked_for_where_the_run_exports(tmp_path: Any) -> None:
-    step = train_step_of({**PARAMETERS, "export_uri": f"file://{tmp_path}"})
+    step = train_step_of("r", {**PARAMETERS, "export_uri": f"file://{tmp_path}"})
     assert step.latest_checkpoint is not None
     assert step.latest_checkpoint() == ""
 
 
 def test_a_bad_parameter_is_said_before_anything_is_connected_to(asked: list[dict[str, Any]]) -> None:
     with pytest.raises(ValueError, match="resume"):
-        train_step_of({**PARAMETERS, "resume": "somewhere"})
+        train_step_of("r", {**PARAMETERS, "resume": "somewhere"})
     assert not asked
 
 
 @pytest.mark.usefixtures("asked")
 def test_submitting_and_running_are_of_one_job(cluster: EmbeddedCluster, set_status: Any) -> None:  # noqa: F811
-    step = train_step_of(PARAMETERS)
+    step = train_step_of("r", PARAMETERS, submission_mode="trainjob")
     handle = step.submit()
     (job,) = cluster.list(TRAINJOB).items
     assert handle.uid == uid_of(job)
     set_status(job, "Complete")
-    assert train_step_of(PARAMETERS).run().trainjob == handle.name
+    assert train_step_of("r", PARAMETERS, submission_mode="trainjob").run().trainjob == handle.name
     assert len(cluster.list(TRAINJOB).items) == 1

@@ -1,4 +1,4 @@
-"""Command-line options for the settings of a training step, generated from `TrainRequest`, so that they match the KFP component
+"""Command-line options for the settings of a training step, made from the table of settings, so that they match the KFP component
 and the Airflow operator."""
 
 from __future__ import annotations
@@ -9,40 +9,32 @@ import inspect
 import shlex
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, get_origin
+from typing import Annotated, Any
 
 import typer
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.json_reader import NotJson, read_json
 from trainwright.jobs.request.function_source import NamedSource, lines_of, source_of
+from trainwright.jobs.request.setting import Setting
+from trainwright.jobs.request.setting_names import WAIT_SETTINGS
 from trainwright.jobs.request.setting_values import parse_text
-from trainwright.jobs.request.train_request import groups
+from trainwright.jobs.request.settings_table import TABLE
 
-_WAIT_SETTINGS = {
-    "fail_if_stuck",
-    "fail_on_divergence",
-    "log_bytes",
-    "logs",
-    "lost_node_timeout_seconds",
-    "on_cancel",
-    "queue_timeout_seconds",
-    "run_timeout_seconds",
-    "start_timeout_seconds",
-    "waiter_lease_seconds",
-}
-EXCLUDED_SETTINGS = frozenset({"manifest", "resume", "resume_secret"} | _WAIT_SETTINGS)
+EXCLUDED_SETTINGS = frozenset({"manifest", "resume", "resume_secret", "on_cancel", "waiter_lease_seconds", *WAIT_SETTINGS})
 """Settings for which commands define their own options: `-f`, and those of waiting."""
 _LISTS = ("command", "args", "packages_to_install", "pip_index_urls")
-_MAPPING_HINT = "KEY=VALUE, repeatable, or a JSON object. "
-_LIST_HINT = "Shell-quoted words in one argument, or a JSON list. "
+_HINTS = {
+    "object": "KEY=VALUE, repeatable, or a JSON object. ",
+    "list": "Shell-quoted words in one argument, or a JSON list. ",
+    "function": "FILE.py:NAME. ",
+}
 
 
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add an option for each setting to a command, whose parameter `settings` receives the given values by name."""
     own = inspect.signature(command, eval_str=True)
-    options = [_parameter(group, name, field) for group, fields in groups().items() for name, field in fields.items()]
-    added = [option for option in options if option.name not in EXCLUDED_SETTINGS]
+    added = [_parameter(setting) for name, setting in TABLE.items() if name not in EXCLUDED_SETTINGS]
 
     @functools.wraps(command)
     def run(**given: Any) -> Any:
@@ -61,18 +53,13 @@ def setting_values(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: _value(name, value) for name, value in settings.items()}
 
 
-def _parameter(group: str, name: str, field: Any) -> inspect.Parameter:
-    default = field.get_default(call_default_factory=True)
-    hint = _MAPPING_HINT if isinstance(default, dict) else _LIST_HINT if name in _LISTS else ""
-    if name == "func":
-        hint = "FILE.py:NAME. "
-    kind: Any = list[str] | None if isinstance(default, dict) else int | None if _is_number(field) else str | None
-    option = typer.Option(f"--{name.replace('_', '-')}", help=hint + field.description, rich_help_panel=group.capitalize())
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
-
-
-def _is_number(field: Any) -> bool:
-    return field.annotation is int or (get_origin(field.annotation) is not None and "int" in str(field.annotation).split("|")[0])
+def _parameter(setting: Setting) -> inspect.Parameter:
+    hint = _HINTS.get(setting.kind, "") if setting.kind != "list" or setting.name in _LISTS else ""
+    kinds: dict[str, Any] = {"object": list[str] | None, "integer": int | None, "seconds": int | None}
+    kind = kinds.get(setting.kind, str | None)
+    name, panel = f"--{setting.name.replace('_', '-')}", setting.group.capitalize()
+    option = typer.Option(name, help=hint + setting.description, rich_help_panel=panel)
+    return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 
 def _value(name: str, value: Any) -> Any:

@@ -18,6 +18,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.request.setting_names import STEP_SETTINGS
 from trainwright.jobs.request.training_program import escape_expansion
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.step_credentials import StepCredentials
@@ -28,27 +29,6 @@ from trainwright.steps.workspace_program import ERROR, RESULT
 
 RUNTIME = "workspace-step"
 MOUNT = "/trainwright-workspace"
-JOB_SETTINGS = (
-    "runtime",
-    "runtime_kind",
-    "image",
-    "env",
-    "resources_per_node",
-    "labels",
-    "annotations",
-    "queue_name",
-    "priority_class",
-    "node_selector",
-    "tolerations",
-    "affinity",
-    "queue_timeout_seconds",
-    "start_timeout_seconds",
-    "run_timeout_seconds",
-    "lost_node_timeout_seconds",
-    "on_cancel",
-    "waiter_lease_seconds",
-)
-"""The settings of TrainRequest that the job of a step takes."""
 _ASKED_DIFFERENTLY = ("end-trials", "export-beside", "retire-run")
 """Steps whose arguments differ from call to call, each of which is a job of its own."""
 _VOLUME = "claim"
@@ -58,7 +38,7 @@ _VOLUME = "claim"
 class ClusterSteps:
     """Steps in pods of `cluster`, on the claim that `workspace` names (`pvc://CLAIM[/FOLDER]`).
 
-    `identity` is that of the orchestrator's step, `settings` are of JOB_SETTINGS.
+    `identity` is that of the orchestrator's step, `settings` are of STEP_SETTINGS.
     """
 
     cluster: Cluster
@@ -99,7 +79,7 @@ class ClusterSteps:
         return TrainRequest.from_parameters(
             {
                 "runtime": RUNTIME,
-                **{name: value for name, value in self.settings.items() if name in JOB_SETTINGS and value is not None},
+                **{name: value for name, value in self.settings.items() if name in STEP_SETTINGS and value is not None},
                 "env": env,
                 "args": [step, escape_expansion(_text_of(arguments))],
                 "volumes": [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.workspace.claim}}],

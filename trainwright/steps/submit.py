@@ -73,25 +73,34 @@ class TrainStep:
             )
 
 
-def train_step_of(parameters: Mapping[str, Any], task_config: Any = None, *, trial: Trial | None = None) -> TrainStep:
-    """Return the training step with the parameters of a component, checked, and connect to its cluster.
+def train_step_of(
+    run_id: str,
+    settings: Mapping[str, Any],
+    *,
+    namespace: str = "",
+    submission_mode: str = "",
+    tie_to_run: bool = True,
+    task_config: Any = None,
+    trial: Trial | None = None,
+) -> TrainStep:
+    """Return the training step with the settings that a component was given, checked, and connect to its cluster.
 
-    `task_config` is what its task in the pipeline was given, see `with_task_config`. A `trial` of a sweep is a job apart, and
-    its settings replace those of the same names. Raises ValueError, NoCluster, ApiError.
+    With `tie_to_run` the job belongs to the workflow of the pipeline. `task_config` is what its task in the pipeline was given, see
+    `with_task_config`. A `trial` of a sweep is a job apart, and its settings replace those of the same names.
+    Raises ValueError, NoCluster, ApiError.
     """
-    parameters = typed_parameters(parameters)
+    settings = typed_parameters(settings)
     if trial is not None:
-        parameters = {**parameters, "settings": {**parameters["settings"], **trial.settings}}
-    run_id, export_uri = parameters["run_id"], parameters["export_uri"]
-    request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
-    cluster = submission.connect_for_jobs(mode=parameters["submission_mode"])
+        settings = {**settings, "settings": {**settings["settings"], **trial.settings}}
+    request = TrainRequest.from_parameters(with_task_config(settings, task_config))
+    cluster = submission.connect_for_jobs(mode=submission_mode)
     own = own_step(cluster)
     identity = own.identity(run_id, "train", trial.index if trial is not None else -1)
     return TrainStep(
         cluster,
         request,
         identity,
-        parameters["namespace"] or request.namespace or cluster.default_namespace,
-        latest_export_lookup(identity, export_uri) if export_uri else None,
-        own.workflow if parameters["tie_to_run"] else None,
+        namespace or request.namespace or cluster.default_namespace,
+        latest_export_lookup(identity, request.export_uri) if request.export_uri else None,
+        own.workflow if tie_to_run else None,
     )

@@ -1,87 +1,14 @@
-"""Names of the settings of a training step and of an evaluation. Has no imports, since Airflow loads it when it parses DAGs.
-
-`TrainRequest` defines the settings; a test compares both.
-"""
+"""Names of the settings of a training step, and of those that other parts of a run take too. Light: Airflow loads it when it parses
+DAGs."""
 
 from __future__ import annotations
 
-SETTINGS = (
-    "runtime",
-    "runtime_kind",
-    "builtin",
-    "settings",
-    "image",
-    "command",
-    "args",
-    "env",
-    "func",
-    "func_args",
-    "packages_to_install",
-    "pip_index_urls",
-    "code",
-    "manifest",
-    "num_nodes",
-    "num_proc_per_node",
-    "resources_per_node",
-    "labels",
-    "annotations",
-    "runtime_patches",
-    "dataset_uri",
-    "dataset_digest",
-    "dataset_env",
-    "model_uri",
-    "model_digest",
-    "model_env",
-    "workspace",
-    "queue_name",
-    "priority_class",
-    "topology",
-    "node_selector",
-    "tolerations",
-    "affinity",
-    "volumes",
-    "volume_mounts",
-    "queue_timeout_seconds",
-    "start_timeout_seconds",
-    "run_timeout_seconds",
-    "fail_if_stuck",
-    "fail_on_divergence",
-    "lost_node_timeout_seconds",
-    "logs",
-    "log_bytes",
-    "resume",
-    "export_uri",
-    "previous_jobs",
-    "preemption_budget",
-    "restarts",
-    "on_changed_request",
-    "adopt_finished",
-    "on_cancel",
-    "waiter_lease_seconds",
-    "store_secret",
-    "hub_secret",
-    "dataset_secret",
-    "model_secret",
-    "resume_secret",
-)
-EVALUATION_SETTINGS = (
-    "image",
-    "env",
-    "resources_per_node",
-    "labels",
-    "annotations",
-    "queue_name",
-    "priority_class",
-    "topology",
-    "node_selector",
-    "tolerations",
-    "affinity",
-    "queue_timeout_seconds",
-    "start_timeout_seconds",
-    "run_timeout_seconds",
-    "logs",
-    "log_bytes",
-    "on_cancel",
-    "waiter_lease_seconds",
-    "hub_secret",
-)
+from trainwright.jobs.request.settings_table import TABLE
+
+SETTINGS = tuple(TABLE)
+WAIT_SETTINGS = tuple(name for name, setting in TABLE.items() if setting.group in ("deadlines", "logs"))
+"""How to wait for a job."""
+EVALUATION_SETTINGS = tuple(name for name, setting in TABLE.items() if "evaluate" in setting.used_by)
+"""Of the job of an evaluation."""
+STEP_SETTINGS = tuple(name for name, setting in TABLE.items() if "step" in setting.used_by)
+"""Of the job in which a step of files runs."""

@@ -51,8 +51,15 @@ _ALLOWED_WITH_MANIFEST = {"labels", "annotations", "runtime_patches"}
 _FUNCTION_SETTINGS = ("func_args", "packages_to_install", "pip_index_urls")
 
 
-def _setting(group: Group, default: Any, description: str) -> Any:
-    return Field(default=default, description=description, json_schema_extra={"group": group})
+_PODS = ("evaluate", "step")
+"""Settings of any pod: an evaluation, and a step of files that runs in a pod, take them too."""
+
+
+def _setting(
+    group: Group, default: Any, description: str, *, unit: str = "", example: str = "", used_by: tuple[str, ...] = ()
+) -> Any:
+    more: dict[str, Any] = {"group": group, "unit": unit, "example": example, "used_by": list(used_by)}
+    return Field(default=default, description=description, json_schema_extra=more)
 
 
 class TrainRequest(BaseModel):
@@ -68,28 +75,43 @@ class TrainRequest(BaseModel):
         "what",
         "",
         "Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-sft.",
+        example="torch-distributed",
+        used_by=("step",),
     )
     runtime_kind: Literal["ClusterTrainingRuntime", "TrainingRuntime"] = _setting(
-        "what", "ClusterTrainingRuntime", "ClusterTrainingRuntime, or TrainingRuntime in the job's namespace."
+        "what", "ClusterTrainingRuntime", "ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.", used_by=("step",)
     )
     builtin: str = _setting(
         "what", "", "Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is set."
     )
-    settings: Object = _setting("what", {}, "Settings of the builtin trainer, see docs/settings.md.")
-    image: str = _setting("what", "", "Image of the training container.")
-    command: Texts = _setting("what", [], "Command of the training container; with code, it runs in the code's folder.")
+    settings: Object = _setting(
+        "what", {}, "Settings of the builtin trainer, see docs/settings.md.", example='{"learning_rate": 1e-4}'
+    )
+    image: str = _setting(
+        "what", "", "Image of the job's main container.", example="registry.example.com/trainer:1.4", used_by=_PODS
+    )
+    command: Texts = _setting(
+        "what",
+        [],
+        "Command of that container; with code, it runs in the code's folder.",
+        example='["torchrun", "train.py"]',
+    )
     args: Texts = _setting("what", [], "Arguments of the command.")
     env: Env = _setting(
         "what",
         {},
         'Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials are '
         "rejected.",
+        example='{"WANDB_PROJECT": "support"}',
+        used_by=_PODS,
     )
     func: Annotated[NamedSource | None, BeforeValidator(source_of)] = _setting(
         "what", None, "Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled."
     )
     func_args: Object = _setting("what", {}, "Keyword arguments of the function, as JSON.")
-    packages_to_install: Texts = _setting("what", [], "Python packages for a function or code, installed on every node.")
+    packages_to_install: Texts = _setting(
+        "what", [], "Python packages for a function or code, installed on every node.", example='["einops==0.8.0"]'
+    )
     pip_index_urls: Texts = _setting(
         "what", [], "Package indexes for these packages: the first replaces PyPI, the others are additional."
     )
@@ -97,28 +119,44 @@ class TrainRequest(BaseModel):
         "what",
         "",
         "Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every node.",
+        example="git+https://github.com/org/repo@v1.2#subdirectory=training",
     )
     manifest: Annotated[Structure | None, BeforeValidator(checked_manifest)] = _setting(
         "what", None, "Complete TrainJob, as an object, YAML text, or the path of a YAML file."
     )
-    num_nodes: Nodes = _setting("what", None, "Number of training nodes. Empty or 0: the runtime's.")
+    num_nodes: Nodes = _setting("what", None, "Number of training nodes. Empty or 0: the runtime's.", example="2")
     num_proc_per_node: Number = _setting("what", None, "Number of processes per node. Empty or 0: one per GPU, else one per CPU.")
     resources_per_node: Resources = _setting(
         "what",
         {},
         'Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ..., "requests": ...}.',
+        example='{"nvidia.com/gpu": 1, "memory": "32Gi"}',
+        used_by=_PODS,
     )
-    labels: Labels = _setting("what", {}, "Labels of the TrainJob.")
-    annotations: Labels = _setting("what", {}, "Annotations of the TrainJob.")
-    runtime_patches: Objects = _setting("what", [], "Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.")
+    labels: Labels = _setting("what", {}, "Labels of the TrainJob.", example='{"team": "support"}', used_by=_PODS)
+    annotations: Labels = _setting("what", {}, "Annotations of the TrainJob.", used_by=_PODS)
+    runtime_patches: Objects = _setting(
+        "what",
+        [],
+        "Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.",
+        example='[{"manager": "example.com/team", "trainingRuntimeSpec": {...}}]',
+    )
 
     # data
     dataset_uri: str = _setting(
-        "data", "", "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md."
+        "data",
+        "",
+        "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md.",
+        example="s3://data/support.jsonl",
     )
     dataset_digest: str = _setting("data", "", "Digest of the prepared dataset; nodes reject any other.")
     dataset_env: Env = _setting("data", {}, "Environment variables of the dataset initializer.")
-    model_uri: str = _setting("data", "", "Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.")
+    model_uri: str = _setting(
+        "data",
+        "",
+        "Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.",
+        example="hf://Qwen/Qwen3-0.6B",
+    )
     model_digest: str = _setting("data", "", "Digest of the prepared model; nodes reject any other.")
     model_env: Env = _setting("data", {}, "Environment variables of the model initializer.")
 
@@ -128,37 +166,66 @@ class TrainRequest(BaseModel):
         "",
         "Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create it. "
         "The run's folder on it is mounted at /workspace.",
+        example="pvc://training?size=50Gi",
     )
 
     # placement
-    queue_name: str = _setting("placement", "", "Kueue LocalQueue: the job starts when the queue admits it.")
-    priority_class: str = _setting("placement", "", "Kueue WorkloadPriorityClass; requires queue_name.")
+    queue_name: str = _setting(
+        "placement", "", "Kueue LocalQueue: the job starts when the queue admits it.", example="gpu-queue", used_by=_PODS
+    )
+    priority_class: str = _setting("placement", "", "Kueue WorkloadPriorityClass; requires queue_name.", used_by=_PODS)
     topology: str = _setting(
         "placement",
         "",
         "required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.",
+        example="required:topology.kubernetes.io/zone",
+        used_by=("evaluate",),
     )
-    node_selector: Labels = _setting("placement", {}, "Node selector of the training pods; does not apply to initializers.")
-    tolerations: Objects = _setting("placement", [], "Tolerations of the training pods, in addition to the runtime's.")
-    affinity: Object = _setting("placement", {}, "Node and pod affinity of the training pods.")
-    volumes: Objects = _setting("placement", [], "Volumes of the training pods, besides the runtime's and the workspace.")
+    node_selector: Labels = _setting(
+        "placement",
+        {},
+        "Node selector of the training pods; does not apply to initializers.",
+        example='{"gpu": "h100"}',
+        used_by=_PODS,
+    )
+    tolerations: Objects = _setting(
+        "placement",
+        [],
+        "Tolerations of the training pods, in addition to the runtime's.",
+        example='[{"key": "nvidia.com/gpu", "operator": "Exists"}]',
+        used_by=_PODS,
+    )
+    affinity: Object = _setting(
+        "placement", {}, "Node and pod affinity of the training pods.", example='{"podAntiAffinity": {...}}', used_by=_PODS
+    )
+    volumes: Objects = _setting(
+        "placement",
+        [],
+        "Volumes of the training pods, besides the runtime's and the workspace.",
+        example='[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]',
+    )
     volume_mounts: Objects = _setting(
-        "placement", [], "Where the training containers mount volumes: those of `volumes`, or of the runtime by name."
+        "placement",
+        [],
+        "Where the training containers mount volumes: those of `volumes`, or of the runtime by name.",
+        example='[{"name": "data", "mountPath": "/data"}]',
     )
 
     # deadlines
     queue_timeout_seconds: Seconds = _setting(
-        "deadlines", None, "Maximum seconds that the job may be queued or suspended. 0: no limit."
+        "deadlines", None, "Maximum seconds that the job may be queued or suspended. 0: no limit.", used_by=_PODS
     )
     start_timeout_seconds: Seconds = _setting(
         "deadlines",
         START_TIMEOUT_SECONDS,
         "Maximum seconds until all pods of the training have started; time of initializers does not count. 0: no limit.",
+        used_by=_PODS,
     )
     run_timeout_seconds: Seconds = _setting(
         "deadlines",
         RUN_TIMEOUT_SECONDS,
         "Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a week. 0: no limit.",
+        used_by=_PODS,
     )
 
     fail_if_stuck: bool = _setting(
@@ -177,12 +244,17 @@ class TrainRequest(BaseModel):
         "deadlines",
         None,
         "Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel says. 0: no limit.",
+        used_by=("step",),
     )
 
     # logs
-    logs: str = _setting("logs", "0", "Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.")
+    logs: str = _setting("logs", "0", "Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.", used_by=("evaluate",))
     log_bytes: Annotated[int, Field(ge=0)] = _setting(
-        "logs", TOTAL_BYTES, "Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends."
+        "logs",
+        TOTAL_BYTES,
+        "Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.",
+        unit="bytes",
+        used_by=("evaluate",),
     )
 
     # resume
@@ -191,9 +263,13 @@ class TrainRequest(BaseModel):
         AUTO,
         "Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI "
         "(the run's last checkpoint, else the weights of that export at step 0).",
+        example="weights:s3://models/support/run-7/step-900",
     )
     export_uri: str = _setting(
-        "resume", "", "Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint."
+        "resume",
+        "",
+        "Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.",
+        example="s3://models/support",
     )
     previous_jobs: Literal["keep", "delete"] = _setting(
         "resume", "keep", "Whether to keep or delete finished jobs of this step when the next one is submitted."
@@ -223,6 +299,7 @@ class TrainRequest(BaseModel):
         "cancellation",
         "suspend",
         "What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep it.",
+        used_by=_PODS,
     )
 
     waiter_lease_seconds: Annotated[int, Field(ge=0), BeforeValidator(seconds_of)] = _setting(
@@ -230,6 +307,7 @@ class TrainRequest(BaseModel):
         1800,
         "Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright or a later step of "
         "its run; at least 30. 0: never.",
+        used_by=_PODS,
     )
 
     # secrets
@@ -238,7 +316,9 @@ class TrainRequest(BaseModel):
         "",
         "Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume from.",
     )
-    hub_secret: str = _setting("secrets", "", "Secret with the key HF_TOKEN, for datasets, models and the training program.")
+    hub_secret: str = _setting(
+        "secrets", "", "Secret with the key HF_TOKEN, for datasets, models and the training program.", used_by=("evaluate",)
+    )
     dataset_secret: str = _setting("secrets", "", "Secret whose keys become environment variables of the dataset initializer.")
     model_secret: str = _setting("secrets", "", "Secret whose keys become environment variables of the model initializer.")
     resume_secret: str = _setting(
@@ -432,13 +512,3 @@ def _parse_for_detection(name: str, value: Any) -> Any:
         return value if name == "func" else parse_structure(value)
     except ValueError:
         return value
-
-
-def groups() -> dict[str, dict[str, Any]]:
-    """Return the settings of each group as pydantic fields, in the order of the model."""
-    found: dict[str, dict[str, Any]] = {}
-    for name, field in TrainRequest.model_fields.items():
-        extra = field.json_schema_extra
-        assert isinstance(extra, dict)
-        found.setdefault(str(extra["group"]), {})[name] = field
-    return found

@@ -1,0 +1,259 @@
+"""Writes what the edges say of the settings of a step from the request models (`make edges`), so that nobody types it twice.
+
+Signatures and docstrings of components and operators are written into their files: kfp reads source text, and editors, type checkers
+and `inspect` shall see real parameters. In a signature the settings stand between two comments, in a docstring they are found by name.
+A test checks that everything is up to date.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args, get_origin
+
+from parameters_page import PAGE, page
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from trainwright.jobs.request.setting import Kind, Setting
+from trainwright.jobs.request.train_request import TrainRequest
+
+ROOT = Path(__file__).parent.parent
+TABLE = ROOT / "trainwright" / "jobs" / "request" / "settings_table.py"
+BEGIN, END = "# Written by `make edges` from {model}.", "# End of what `make edges` writes."
+_WIDTH, _TEXT = 133, 110
+
+
+def table_of(model: type[BaseModel]) -> list[Setting]:
+    """The settings of a model, in its order."""
+    return [_setting_of(name, field) for name, field in model.model_fields.items()]
+
+
+def _setting_of(name: str, field: FieldInfo) -> Setting:
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict), name
+    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+    default = field.get_default(call_default_factory=True)
+    return Setting(
+        name,
+        _kind_of(name, field),
+        default,
+        str(extra["group"]),
+        str(field.description),
+        choices,
+        str(extra.get("unit") or ("seconds" if name.endswith("_seconds") else "")),
+        str(extra.get("example") or ""),
+        tuple(map(str, extra.get("used_by") or ())),  # type: ignore[arg-type]  # a list, as JSON has no tuples
+    )
+
+
+def _kind_of(name: str, field: FieldInfo) -> Kind:
+    if name in ("func", "manifest"):
+        return "function" if name == "func" else "manifest"
+    if name.endswith("_seconds"):
+        return "seconds"
+    text = str(field.annotation)
+    kinds: dict[str, Kind] = {"bool": "flag", "dict": "object", "list": "list", "float": "number", "int": "integer"}
+    outer = text.partition("|")[0].partition("[")[0]
+    found = next((kind for word, kind in kinds.items() if re.search(rf"\b{word}\b", outer)), None)
+    return found or ("integer" if re.search(r"\bint\b", text) else "text")
+
+
+def table_text(model: type[BaseModel]) -> str:
+    """The module with the table of a model."""
+    rows = "\n".join(f"    {_row(setting)}," for setting in table_of(model))
+    return (
+        f'"""The settings of a training step. Written by `make edges` from {model.__name__}."""\n\n'
+        "from __future__ import annotations\n\n"
+        "from trainwright.jobs.request.setting import Setting\n\n"
+        f"_ROWS = (\n{rows}\n)\n"
+        "TABLE = {row.name: row for row in _ROWS}\n"
+    )
+
+
+def _row(setting: Setting) -> str:
+    more = {name: value for name, value in setting._asdict().items() if value != Setting._field_defaults.get(name, ...)}
+    return f"Setting({', '.join(f'{name}={_literal(value)}' for name, value in more.items())})"
+
+
+def _literal(value: Any) -> str:
+    """The value as Python; a long text in several parts, so that no line is too long."""
+    if not isinstance(value, str):
+        return repr(value)
+    return " ".join(repr(value[start : start + _TEXT]) for start in range(0, len(value) or 1, _TEXT))
+
+
+class Edge(NamedTuple):
+    """How an edge declares and describes a setting, and passes it on in the body of the function."""
+
+    declare: Callable[[Setting], str]
+    entry: Callable[[Setting], str]
+    pass_on: Callable[[Setting], str]
+
+
+def _kfp_parameter(setting: Setting) -> str:
+    """kfp has no None, no functions and no unions."""
+    kind = {"integer": "int", "seconds": "int", "number": "float", "flag": "bool", "object": "dict", "list": "list"}.get(
+        setting.kind, "str"
+    )
+    empty: dict[str, Any] = {"str": "", "int": 0}
+    return f"    {setting.name}: {kind} = {setting.default if setting.default is not None else empty[kind]!r},"
+
+
+def _airflow_parameter(setting: Setting) -> str:
+    """What Airflow renders is text until then; objects and lists have no mutable defaults."""
+    kinds = {
+        "integer": "int | str",
+        "number": "float | str",
+        "seconds": "int | str | timedelta",
+        "flag": "bool | str",
+        "object": "dict[str, Any] | str",
+        "list": "list[Any] | str",
+        "function": "Callable[..., Any] | str",
+        "manifest": "dict[str, Any] | str",
+    }
+    kind, default = kinds.get(setting.kind, "str"), setting.default if setting.default not in ({}, []) else None
+    return f"        {setting.name}: {kind}{' | None' if default is None else ''} = {default!r},"
+
+
+def _kfp_entry(setting: Setting) -> str:
+    return textwrap.fill(f"{setting.name}: {setting.description}", _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
+
+
+def _airflow_entry(setting: Setting) -> str:
+    return textwrap.fill(
+        f":param {setting.name}: {setting.description}", _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8
+    )
+
+
+KFP = Edge(_kfp_parameter, _kfp_entry, lambda setting: f'        "{setting.name}": {setting.name},')
+AIRFLOW = Edge(_airflow_parameter, _airflow_entry, lambda setting: f"        self.{setting.name} = {setting.name}")
+
+
+class Target(NamedTuple):
+    """A function in a file, and the settings that it takes."""
+
+    file: str
+    function: str
+    edge: Edge
+    model: type[BaseModel]
+    takes: Callable[[Setting], bool] = lambda setting: True
+
+    def settings(self) -> list[Setting]:
+        return [setting for setting in table_of(self.model) if self.takes(setting)]
+
+
+def _of_wait(setting: Setting) -> bool:
+    return setting.group in ("deadlines", "logs", "cancellation")
+
+
+def _of_submission(setting: Setting) -> bool:
+    """Submitting again after a failure needs the wait, too; a deadline of the training is also set on the job."""
+    only_of_wait = setting.group in ("deadlines", "logs") and setting.name != "run_timeout_seconds"
+    return not only_of_wait and setting.name != "preemption_budget"
+
+
+TARGETS = (
+    Target("components/train/component.py", "train", KFP, TrainRequest),
+    Target("components/submit_train_job/component.py", "submit_train_job", KFP, TrainRequest, _of_submission),
+    Target("components/wait_train_job/component.py", "wait_train_job", KFP, TrainRequest, _of_wait),
+    Target("components/evaluate/component.py", "evaluate", KFP, TrainRequest, lambda setting: "evaluate" in setting.used_by),
+    Target("operators/train_job.py", "TrainJobOperator.__init__", AIRFLOW, TrainRequest),
+    Target(
+        "operators/evaluate.py", "EvaluateOperator.__init__", AIRFLOW, TrainRequest, lambda setting: "evaluate" in setting.used_by
+    ),
+    Target(
+        "operators/train_job_sensor.py",
+        "TrainJobSensor.__init__",
+        AIRFLOW,
+        TrainRequest,
+        lambda setting: setting.group in ("deadlines", "logs"),
+    ),
+)
+
+
+def rewritten(text: str, target: Target) -> str:
+    """The text of a file with the settings of a target: in signature, docstring and body. Raises ValueError without the comments."""
+    settings, lines = target.settings(), text.split("\n")
+    function, documented = _find(ast.parse(text), target.function)
+    expression = documented.body[0]
+    assert isinstance(expression, ast.Expr)
+    first, last = expression.lineno - 1, expression.end_lineno or 0
+    signature = _block(lines, function.lineno - 1, target)
+    body = _block(lines, signature.stop, target)
+    edits = [
+        (signature, list(map(target.edge.declare, settings))),
+        (slice(first, last), _described(lines[first:last], target, settings)),
+        (body, list(map(target.edge.pass_on, settings))),
+    ]
+    for place, new in sorted(edits, key=lambda edit: edit[0].start, reverse=True):
+        lines[place] = new
+    return "\n".join(lines)
+
+
+def _block(lines: list[str], start: int, target: Target) -> slice:
+    begin = _line_of(lines, start, BEGIN.format(model=target.model.__name__), target)
+    return slice(begin + 1, _line_of(lines, begin, END, target))
+
+
+def _find(tree: ast.Module, path: str) -> tuple[ast.FunctionDef, ast.FunctionDef | ast.ClassDef]:
+    """The function, and what has the docstring: its class, if it is an initializer."""
+    place, _, name = path.rpartition(".")
+    body: list[ast.stmt] = tree.body
+    owner = None
+    if place:
+        owner = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == place)
+        body = owner.body
+    function = next(node for node in body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return function, owner or function
+
+
+def _line_of(lines: list[str], start: int, comment: str, target: Target) -> int:
+    for number in range(start, len(lines)):
+        if lines[number].strip() == comment:
+            return number
+    raise ValueError(f"{target.file}: {target.function} has no line {comment!r}")
+
+
+def _described(docstring: list[str], target: Target, settings: list[Setting]) -> list[str]:
+    """The lines of a docstring with the entries of the settings, where the first of them was."""
+    indent = len(target.edge.entry(settings[0])) - len(target.edge.entry(settings[0]).lstrip())
+    names, rest, place = {setting.name for setting in settings}, list[str](), None
+    inside = False
+    for line in docstring:
+        found = re.match(rf" {{{indent}}}(?::param )?(\w+): ", line)
+        if found or len(line) - len(line.lstrip()) <= indent:
+            inside = found is not None and found[1] in names
+        if not inside:
+            rest.append(line)
+        elif place is None:
+            place = len(rest)
+    if place is None:
+        raise ValueError(f"{target.file}: the docstring of {target.function} has no entry for any setting; write the first one")
+    return [*rest[:place], *"\n".join(map(target.edge.entry, settings)).split("\n"), *rest[place:]]
+
+
+def files() -> Iterator[tuple[Path, str]]:
+    """Each file that is written, and its text."""
+    yield TABLE, _formatted(table_text(TrainRequest))
+    yield PAGE, page()
+    for target in TARGETS:
+        path = ROOT / target.file
+        yield path, _formatted(rewritten(path.read_text("utf-8"), target))
+
+
+def _formatted(text: str) -> str:
+    command = [sys.executable, "-m", "ruff", "format", "--config", str(ROOT / "pyproject.toml"), "-"]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+if __name__ == "__main__":
+    for path, text in files():
+        if not path.exists() or path.read_text("utf-8") != text:
+            path.write_text(text, "utf-8")
+            print(path.relative_to(ROOT))
