@@ -30,7 +30,7 @@ RETENTION = "keep=1"
 SETTINGS = {
     **PARAMETERS,
     "retention": Param(RETENTION, type="string", description="folders of earlier runs to keep: always, or keep=N"),
-    "force": Param(False, type="boolean", description="train even if the dataset and the base model are unchanged"),
+    "always_train": Param(False, type="boolean", description="train even if the dataset and the base model are unchanged"),
     "warm_start": Param(False, type="boolean", description="start from the champion's weights instead of the base model"),
     "rule": Param(
         "better",
@@ -75,7 +75,7 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
         task_id="read-champion",
         dataset_digest="{{ ti.xcom_pull('initialize-dataset')['digest'] }}",
         model_digest="{{ ti.xcom_pull('initialize-model')['digest'] }}",
-        always=setting("force"),
+        always_train=setting("always_train"),
         **exports,
     )
     present = EvaluateOperator(
@@ -121,7 +121,14 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
     choice >> [roll_back, begin]
     if source is not None:
         begin >> chain.start
-    chain.start >> [chain.dataset, chain.model] >> champion >> new_data(setting("force")) >> start_from_weights >> chain.training
+    (
+        chain.start
+        >> [chain.dataset, chain.model]
+        >> champion
+        >> new_data(setting("always_train"))
+        >> start_from_weights
+        >> chain.training
+    )
     chain.training >> chain.export >> chain.evaluation >> decision >> [present, promote, announced]
     present >> promote >> announced >> kept
     [chain.start, announced] >> tidy
@@ -138,7 +145,7 @@ def roll_back_or_train(train: str, *, params: Any = None) -> str:
 
 
 @task(task_id="new-data", inlets=[MODEL])
-def new_data(force: Any, *, ti: Any = None, inlet_events: Any = None) -> str:
+def new_data(always_train: Any, *, ti: Any = None, inlet_events: Any = None) -> str:
     """The dataset's digest if neither the champion nor the last model was trained on it. Otherwise the tasks after it are skipped."""
     from trainwright.operators.values.rendered_values import parse_flag
 
@@ -149,7 +156,11 @@ def new_data(force: Any, *, ti: Any = None, inlet_events: Any = None) -> str:
     reason = ""
     if champion["state"] == "current":
         reason = f"the champion {champion['uri']} was trained on the same dataset, {dataset}"
-    elif last.get("dataset_digest") == dataset and last.get("model_digest", model) == model and not parse_flag("force", force):
+    elif (
+        last.get("dataset_digest") == dataset
+        and last.get("model_digest", model) == model
+        and not parse_flag("always_train", always_train)
+    ):
         reason = f"the run {last['run']} was trained on the same dataset, {dataset}"
     if reason:
         ti.xcom_push("reason", reason)

@@ -22,11 +22,35 @@ from pydantic.fields import FieldInfo
 
 from trainwright.jobs.request.setting import Kind, Setting
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.steps import requests
 
 ROOT = Path(__file__).parent.parent
 TABLE = ROOT / "trainwright" / "jobs" / "request" / "settings_table.py"
+STEP_TABLES = ROOT / "trainwright" / "steps" / "parameter_tables.py"
+STEPS = (
+    requests.InitializeDataset,
+    requests.InitializeModel,
+    requests.PullDvcData,
+    requests.PreprocessDataset,
+    requests.ExportCheckpoint,
+    requests.EvaluateExport,
+    requests.PromoteModel,
+    requests.RegisterModel,
+    requests.ReadChampion,
+    requests.RollBackModel,
+    requests.PlanTrials,
+    requests.PickTrial,
+    requests.StartRun,
+)
 BEGIN, END = "# Written by `make edges` from {model}.", "# End of what `make edges` writes."
-_WIDTH, _TEXT = 133, 110
+_WIDTH, _TEXT = 133, 90
+_BEGINNING = '''"""The settings of {}. Written by `make edges` from the request models."""
+
+from __future__ import annotations
+
+from trainwright.jobs.request.setting import Setting
+
+'''
 
 
 def table_of(model: type[BaseModel]) -> list[Setting]:
@@ -38,7 +62,7 @@ def _setting_of(name: str, field: FieldInfo) -> Setting:
     extra = field.json_schema_extra
     assert isinstance(extra, dict), name
     choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-    default = field.get_default(call_default_factory=True)
+    default = ... if field.is_required() else field.get_default(call_default_factory=True)
     return Setting(
         name,
         _kind_of(name, field),
@@ -66,25 +90,31 @@ def _kind_of(name: str, field: FieldInfo) -> Kind:
 
 def table_text(model: type[BaseModel]) -> str:
     """The module with the table of a model."""
-    rows = "\n".join(f"    {_row(setting)}," for setting in table_of(model))
-    return (
-        f'"""The settings of a training step. Written by `make edges` from {model.__name__}."""\n\n'
-        "from __future__ import annotations\n\n"
-        "from trainwright.jobs.request.setting import Setting\n\n"
-        f"_ROWS = (\n{rows}\n)\n"
-        "TABLE = {row.name: row for row in _ROWS}\n"
-    )
+    return f"{_BEGINNING.format('a training step')}TABLE = {{row.name: row for row in (\n{_rows(model)}\n)}}\n"
+
+
+def step_tables_text() -> str:
+    """The module with the tables of all other steps."""
+    tables = "\n".join(f"    {model.__name__!r}: (\n{_rows(model)}\n)," for model in STEPS)
+    named = "{step: {row.name: row for row in rows} for step, rows in _ROWS.items()}"
+    note = "The parameters of each step, by the name of its request."
+    return f'{_BEGINNING.format("the other steps")}_ROWS = {{\n{tables}\n}}\nSTEP_PARAMETERS = {named}\n"""{note}"""\n'
+
+
+def _rows(model: type[BaseModel]) -> str:
+    return "\n".join(f"    {_row(setting)}," for setting in table_of(model))
 
 
 def _row(setting: Setting) -> str:
-    more = {name: value for name, value in setting._asdict().items() if value != Setting._field_defaults.get(name, ...)}
+    defaults = Setting._field_defaults
+    more = {name: value for name, value in setting._asdict().items() if name not in defaults or value != defaults[name]}
     return f"Setting({', '.join(f'{name}={_literal(value)}' for name, value in more.items())})"
 
 
 def _literal(value: Any) -> str:
     """The value as Python; a long text in several parts, so that no line is too long."""
     if not isinstance(value, str):
-        return repr(value)
+        return "..." if value is ... else repr(value)
     return " ".join(repr(value[start : start + _TEXT]) for start in range(0, len(value) or 1, _TEXT))
 
 
@@ -101,6 +131,8 @@ def _kfp_parameter(setting: Setting) -> str:
     kind = {"integer": "int", "seconds": "int", "number": "float", "flag": "bool", "object": "dict", "list": "list"}.get(
         setting.kind, "str"
     )
+    if setting.default is ...:
+        return f"    {setting.name}: {kind},"
     empty: dict[str, Any] = {"str": "", "int": 0}
     return f"    {setting.name}: {kind} = {setting.default if setting.default is not None else empty[kind]!r},"
 
@@ -118,6 +150,8 @@ def _airflow_parameter(setting: Setting) -> str:
         "manifest": "dict[str, Any] | str",
     }
     kind, default = kinds.get(setting.kind, "str"), setting.default if setting.default not in ({}, []) else None
+    if default is ...:
+        return f"        {setting.name}: {kind},"
     return f"        {setting.name}: {kind}{' | None' if default is None else ''} = {default!r},"
 
 
@@ -158,21 +192,44 @@ def _of_submission(setting: Setting) -> bool:
     return not only_of_wait and setting.name != "preemption_budget"
 
 
+def _of_evaluation(setting: Setting) -> bool:
+    return "evaluate" in setting.used_by
+
+
+def _of_sensor(setting: Setting) -> bool:
+    return setting.group in ("deadlines", "logs")
+
+
 TARGETS = (
     Target("components/train/component.py", "train", KFP, TrainRequest),
     Target("components/submit_train_job/component.py", "submit_train_job", KFP, TrainRequest, _of_submission),
     Target("components/wait_train_job/component.py", "wait_train_job", KFP, TrainRequest, _of_wait),
-    Target("components/evaluate/component.py", "evaluate", KFP, TrainRequest, lambda setting: "evaluate" in setting.used_by),
+    Target("components/evaluate/component.py", "evaluate", KFP, requests.EvaluateExport),
+    Target("components/evaluate/component.py", "evaluate", KFP, TrainRequest, _of_evaluation),
     Target("operators/train_job.py", "TrainJobOperator.__init__", AIRFLOW, TrainRequest),
-    Target(
-        "operators/evaluate.py", "EvaluateOperator.__init__", AIRFLOW, TrainRequest, lambda setting: "evaluate" in setting.used_by
-    ),
-    Target(
-        "operators/train_job_sensor.py",
-        "TrainJobSensor.__init__",
-        AIRFLOW,
-        TrainRequest,
-        lambda setting: setting.group in ("deadlines", "logs"),
+    Target("operators/evaluate.py", "EvaluateOperator.__init__", AIRFLOW, requests.EvaluateExport),
+    Target("operators/evaluate.py", "EvaluateOperator.__init__", AIRFLOW, TrainRequest, _of_evaluation),
+    Target("operators/train_job_sensor.py", "TrainJobSensor.__init__", AIRFLOW, TrainRequest, _of_sensor),
+    *(
+        target
+        for model, name, folder in (
+            (requests.InitializeDataset, "initialize_dataset", ""),
+            (requests.InitializeModel, "initialize_model", ""),
+            (requests.PullDvcData, "pull_dvc_data", ""),
+            (requests.PreprocessDataset, "preprocess_dataset", ""),
+            (requests.ExportCheckpoint, "export_checkpoint", ""),
+            (requests.PromoteModel, "promote_model", ""),
+            (requests.RegisterModel, "register_model", ""),
+            (requests.ReadChampion, "read_champion", ""),
+            (requests.RollBackModel, "roll_back_model", ""),
+            (requests.StartRun, "start_run", ""),
+            (requests.PlanTrials, "plan_trials", "sweep/"),
+            (requests.PickTrial, "pick_trial", "sweep/"),
+        )
+        for target in (
+            Target(f"components/{name}/component.py", name, KFP, model),
+            Target(f"operators/{folder}{name}.py", f"{name.title().replace('_', '')}Operator.__init__", AIRFLOW, model),
+        )
     ),
 )
 
@@ -241,10 +298,14 @@ def _described(docstring: list[str], target: Target, settings: list[Setting]) ->
 def files() -> Iterator[tuple[Path, str]]:
     """Each file that is written, and its text."""
     yield TABLE, _formatted(table_text(TrainRequest))
+    yield STEP_TABLES, _formatted(step_tables_text())
     yield PAGE, page()
+    texts: dict[Path, str] = {}
     for target in TARGETS:
         path = ROOT / target.file
-        yield path, _formatted(rewritten(path.read_text("utf-8"), target))
+        texts[path] = rewritten(texts.get(path) or path.read_text("utf-8"), target)
+    for path, text in texts.items():
+        yield path, _formatted(text)
 
 
 def _formatted(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators import cancellation
@@ -11,8 +10,7 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.credentials import step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
-from trainwright.operators.values.rendered_values import parse_texts
-from trainwright.operators.values.settings import EVALUATION_SETTINGS
+from trainwright.operators.values.settings import EVALUATION_SETTINGS, step_fields
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
@@ -24,15 +22,17 @@ class EvaluateOperator(WorkspaceOperator):
     """Restore an export, verify it, and measure loss before and after fine-tuning, on held-out rows if any, else on training rows.
 
     :param checkpoint_uri: URI of the exported checkpoint.
-    :param checkpoint_digest: digest of its manifest.
-    :param runtime: training runtime of the evaluation.
-    :param sample_row: row (from 0) whose prompt is completed before and after fine-tuning.
-    :param max_rows: evaluate only the first rows; 0 evaluates all held-out rows.
-    :param dataset_digest: digest of another prepared dataset to evaluate on; empty takes that of the training.
-    :param tasks: tasks of lm-evaluation-harness to measure as well, such as ``["arc_easy", "gsm8k"]``; see docs/tools.md.
-    :param few_shot: examples before each question of these tasks; -1 takes the task's own.
-    :param task_limit: first questions of each task to ask; 0 asks all.
-    :param retention: folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
+    :param checkpoint_digest: Digest of its manifest; any other content is rejected.
+    :param runtime: Training runtime of the evaluation.
+    :param sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
+    :param max_rows: Evaluate only the first rows; 0 evaluates all held-out rows.
+    :param dataset_digest: Digest of another prepared dataset in the workspace to evaluate on, so that models are compared on the
+        same rows. Empty: that of the training.
+    :param tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches on held-out rows.
+        See docs/tools.md.
+    :param few_shot: Examples in each prompt of a task; -1: as the task says.
+    :param task_limit: Maximum number of examples of each task; 0: all.
+    :param retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param image: Image of the job's main container.
     :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials
@@ -75,16 +75,7 @@ class EvaluateOperator(WorkspaceOperator):
     """
 
     template_fields = (
-        "checkpoint_uri",
-        "checkpoint_digest",
-        "runtime",
-        "sample_row",
-        "max_rows",
-        "dataset_digest",
-        "tasks",
-        "few_shot",
-        "task_limit",
-        "retention",
+        *step_fields("EvaluateExport"),
         "trial_index",
         *EVALUATION_SETTINGS,
         *WorkspaceOperator.template_fields,
@@ -94,17 +85,19 @@ class EvaluateOperator(WorkspaceOperator):
     def __init__(
         self,
         *,
+        # Written by `make edges` from EvaluateExport.
         checkpoint_uri: str,
         checkpoint_digest: str,
-        workspace: str,
         runtime: str = "causal-lm-evaluation",
         sample_row: int | str = 0,
         max_rows: int | str = 0,
         dataset_digest: str = "",
-        tasks: list[str] | str | None = None,
+        tasks: list[Any] | str | None = None,
         few_shot: int | str = -1,
         task_limit: int | str = 0,
         retention: str = "always",
+        # End of what `make edges` writes.
+        workspace: str,
         trial_index: int | str = -1,
         # Written by `make edges` from TrainRequest.
         image: str = "",
@@ -152,52 +145,46 @@ class EvaluateOperator(WorkspaceOperator):
         self.hub_secret = hub_secret
         # End of what `make edges` writes.
         reject_literal_secrets({name: getattr(self, name) for name in EVALUATION_SETTINGS})
-        self.checkpoint_uri, self.checkpoint_digest, self.runtime = checkpoint_uri, checkpoint_digest, runtime
-        self.sample_row, self.max_rows, self.retention, self.dataset_digest = sample_row, max_rows, retention, dataset_digest
-        self.tasks, self.few_shot, self.task_limit, self.trial_index = tasks, few_shot, task_limit, trial_index
+        # Written by `make edges` from EvaluateExport.
+        self.checkpoint_uri = checkpoint_uri
+        self.checkpoint_digest = checkpoint_digest
+        self.runtime = runtime
+        self.sample_row = sample_row
+        self.max_rows = max_rows
+        self.dataset_digest = dataset_digest
+        self.tasks = tasks
+        self.few_shot = few_shot
+        self.task_limit = task_limit
+        self.retention = retention
+        # End of what `make edges` writes.
+        self.trial_index = trial_index
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
         from trainwright.steps.evaluate import CURVE, evaluate_export, figures_of
-        from trainwright.steps.retire import retirement
-        from trainwright.workspace import parse_retention
+        from trainwright.steps.requests import EvaluateExport, StepRun
 
         self.check_places(checkpoint_uri=self.checkpoint_uri)
-        parse_retention(self.retention)  # fail on an invalid value before the evaluation
+        request = EvaluateExport.from_parameters(vars(self))
         cluster = TrainwrightHook(self.conn_id).get_conn()
-        identity, namespace = task_identity(context, self.run_id), self.namespace or cluster.default_namespace
-        trial = int(self.trial_index)
-        map_index = trial if trial >= 0 else identity.map_index
+        identity = task_identity(context, self.run_id)
         settings = {name: getattr(self, name) for name in EVALUATION_SETTINGS}
         with self.steps(context) as steps:
             result = evaluate_export(
                 cluster,
-                self.checkpoint_uri,
-                self.checkpoint_digest,
+                request,
+                StepRun(f"{identity.owner}/{identity.step}", identity.run, identity.map_index),
                 workspace=self.workspace,
                 steps=steps,
-                owner=f"{identity.owner}/{identity.step}",
                 submitter=identity.submitter,
-                run_id=identity.run,
-                map_index=map_index,
-                namespace=namespace,
-                runtime=self.runtime,
-                sample_row=int(self.sample_row),
-                max_rows=int(self.max_rows),
-                dataset_digest=self.dataset_digest,
-                tasks=parse_texts("tasks", self.tasks),
-                few_shot=int(self.few_shot),
-                task_limit=int(self.task_limit),
+                namespace=self.namespace or cluster.default_namespace,
+                trial_index=int(self.trial_index),
                 settings={name: value for name, value in settings.items() if value is not None},
                 event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
                 on_signal=cancellation.on_signal(context, self.on_cancel),
                 credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
                 with_curve=self.runs_in_worker,
             )
-            retire = partial(retirement, cluster, run_id=identity.run, namespace=namespace)
-            steps("retire-run", retire(retention=self.retention, map_index=map_index))
-            if trial >= 0:  # the folder that the preparation of the data has recorded is empty
-                steps("retire-run", retire())
         curve = self.path_in_worker / result["folder"] / CURVE if result["loss_curve"] else ""
         return {**result, "loss_curve": str(curve), "evaluation": figures_of(result)}

@@ -10,7 +10,8 @@ from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.reporting.asset_events import describe_outlets
 from trainwright.operators.reporting.lineage import ExportLineage
 from trainwright.operators.reporting.links import CheckpointLink, begin_links, show_checkpoint_link
-from trainwright.operators.values.rendered_values import parse_flag, parse_number
+from trainwright.operators.values.rendered_values import parse_number
+from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
 class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
-    :param export_uri: folder for exports; each run has its own folder below it.
-    :param trainjob: the TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
-    :param resumable: also export optimizer and random states.
-    :param supersede: publish also if the run has another export of this step with other files.
-    :param best_metric: logged metric that chooses the run's best export, which `best.json` names.
-    :param greater_is_better: whether a greater `best_metric` is better.
+    :param export_uri: file:///path or s3://bucket/prefix for exports; each run has its own folder below it.
+    :param trainjob: TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
+    :param folder: Folder of the training in the workspace, as the training returns it. Empty: that of the TrainJob.
+    :param resumable: Whether to export optimizer and random states too, so that a training can resume from there.
+    :param supersede: Whether to publish also if the run has another export of this step with other files.
+    :param best_metric: Logged metric that chooses the run's best export, which best.json names.
+    :param greater_is_better: Whether a greater best_metric is better.
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param beside: TrainJob that is still training, as TrainJobOperator(wait_for_completion=False) returns it: its newest complete
         checkpoint is exported again and again, until it has ended and the last one is exported.
-    :param folder: folder of the training in the workspace, as TrainJobOperator returns it; by default that of `trainjob`.
     :param every_seconds: seconds between two exports beside the training.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
@@ -46,15 +47,9 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     """
 
     template_fields = (
-        "export_uri",
-        "trainjob",
-        "resumable",
-        "supersede",
-        "best_metric",
-        "greater_is_better",
+        *step_fields("ExportCheckpoint"),
         "trial_index",
         "beside",
-        "folder",
         "every_seconds",
         *WorkspaceOperator.template_fields,
     )
@@ -64,51 +59,52 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     def __init__(
         self,
         *,
+        # Written by `make edges` from ExportCheckpoint.
         export_uri: str,
         trainjob: str = "",
+        folder: str = "",
         resumable: bool | str = True,
         supersede: bool | str = False,
         best_metric: str = "eval_loss",
         greater_is_better: bool | str = False,
+        # End of what `make edges` writes.
         trial_index: int | str = -1,
         beside: str = "",
-        folder: str = "",
         every_seconds: float | str | timedelta = 600,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.export_uri, self.trainjob, self.resumable, self.supersede = export_uri, trainjob, resumable, supersede
-        self.best_metric, self.greater_is_better, self.trial_index = best_metric, greater_is_better, trial_index
-        self.beside, self.folder, self.every_seconds = beside, folder, every_seconds
+        # Written by `make edges` from ExportCheckpoint.
+        self.export_uri = export_uri
+        self.trainjob = trainjob
+        self.folder = folder
+        self.resumable = resumable
+        self.supersede = supersede
+        self.best_metric = best_metric
+        self.greater_is_better = greater_is_better
+        # End of what `make edges` writes.
+        self.trial_index, self.beside, self.every_seconds = trial_index, beside, every_seconds
 
     @fail_fast()
     def execute(self, context: Context) -> Any:
         from trainwright.jobs.state.run_folder import run_folder
         from trainwright.steps.export_beside import export_beside
+        from trainwright.steps.requests import ExportCheckpoint
 
         begin_links(self)
         self.check_places(export_uri=self.export_uri)
-        run = self.run_arguments(context)
+        run = self.step_run(context)
         if (trial := int(self.trial_index)) >= 0:
-            run["map_index"] = trial
-        self._run_folder = self.folder or run_folder(run["run_id"], run["map_index"])
-        arguments = {
-            "export_uri": self.export_uri,
-            "trainjob": self.trainjob or self.beside,
-            "folder": self.folder,
-            "resumable": parse_flag("resumable", self.resumable),
-            "supersede": parse_flag("supersede", self.supersede),
-            "best_metric": self.best_metric,
-            "greater_is_better": parse_flag("greater_is_better", self.greater_is_better),
-            "run": {name: run[name] for name in ("owner", "run_id", "map_index")},
-        }
+            run = run._replace(map_index=trial)
+        self._run_folder = self.folder or run_folder(run.run_id, run.map_index)
+        request = ExportCheckpoint.from_parameters({**vars(self), "trainjob": self.trainjob or self.beside})
         with self.steps(context) as steps:
             if not self.beside:
-                return self._done(context, steps("export-checkpoint", arguments))
+                return self._done(context, steps(request, run))
             every = parse_number("every_seconds", self.every_seconds)
             cluster = TrainwrightHook(self.conn_id).get_conn()
             namespace = self.namespace or cluster.default_namespace
-            return self._done(context, export_beside(cluster, self.beside, namespace, steps, arguments, every_seconds=every))
+            return self._done(context, export_beside(cluster, self.beside, namespace, steps, request, run, every_seconds=every))
 
     def _done(self, context: Context, exported: dict[str, Any]) -> dict[str, Any]:
         """The result of the step. It is shown as a link, and described in the events of the task's outlets."""

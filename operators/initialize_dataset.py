@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
+from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
 class InitializeDatasetOperator(WorkspaceOperator):
     """Fetch a dataset, map its columns to a layout that TRL reads, split it, and store it in the workspace by its digest.
 
-    :param dataset_uri: hf://, s3://, gs://, az://, https://, pvc:// or file:///path to a file or a folder; see docs/sources.md.
-    :param layout: layout of the source: alpaca, prompt-completion, messages, text ...; empty detects it from the columns.
-    :param test_fraction: fraction of the rows to hold out, if the source has no split.
-    :param max_rows: maximum number of rows; 0 takes all.
-    :param columns: column of the source for each column to read, as ``{"prompt": "frage", "completion": "antwort"}``, or its JSON.
-    :param subset: subset of the dataset, by its name on the hub or its folder; ``*`` takes all files; empty takes the default or
-        only one.
-    :param split: split to train on; empty takes ``train``.
+    :param dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path to a file or a folder; see
+        docs/sources.md.
+    :param layout: Layout of the source: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.
+    :param test_fraction: Fraction of the rows to hold out, if the source has no split.
+    :param max_rows: Maximum number of rows; 0 takes all.
+    :param columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
+    :param subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
+    :param split: Split to train on. Empty: train.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -36,44 +37,37 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :return: source, revision, digest, train_rows, test_rows.
     """
 
-    template_fields = (
-        "dataset_uri",
-        "layout",
-        "test_fraction",
-        "max_rows",
-        "columns",
-        "subset",
-        "split",
-        *WorkspaceOperator.template_fields,
-    )
+    template_fields = (*step_fields("InitializeDataset"), *WorkspaceOperator.template_fields)
 
     def __init__(
         self,
         *,
+        # Written by `make edges` from InitializeDataset.
         dataset_uri: str,
         layout: str = "",
         test_fraction: float | str = 0.1,
         max_rows: int | str = 0,
-        columns: dict[str, str] | str | None = None,
+        columns: dict[str, Any] | str | None = None,
         subset: str = "",
         split: str = "",
+        # End of what `make edges` writes.
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.dataset_uri, self.layout, self.test_fraction, self.max_rows = dataset_uri, layout, test_fraction, max_rows
-        self.columns, self.subset, self.split = columns, subset, split
+        # Written by `make edges` from InitializeDataset.
+        self.dataset_uri = dataset_uri
+        self.layout = layout
+        self.test_fraction = test_fraction
+        self.max_rows = max_rows
+        self.columns = columns
+        self.subset = subset
+        self.split = split
+        # End of what `make edges` writes.
 
     @fail_fast()
-    def execute(self, context: Context) -> Any:
+    def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.steps.requests import InitializeDataset
+
         self.check_places(dataset_uri=self.dataset_uri)
-        options = {
-            "layout": self.layout,
-            "test_fraction": float(self.test_fraction),
-            "max_rows": int(self.max_rows),
-            "columns": self.columns or {},
-            "subset": self.subset,
-            "split": self.split,
-        }
         with self.steps(context) as steps:
-            arguments = {"uri": self.dataset_uri, "options": options, "run": self.run_arguments(context)}
-            return steps("initialize-dataset", arguments)
+            return steps(InitializeDataset.from_parameters(vars(self)), self.step_run(context))

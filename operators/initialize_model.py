@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
+from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 class InitializeModelOperator(WorkspaceOperator):
     """Fetch a model, check that it is complete and has safetensors weights, and store it in the workspace by its digest.
 
-    :param model_uri: hf://, s3://, gs://, az://, pvc:// or file:///path to a folder that transformers can load; see docs/sources.md.
+    :param model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -29,14 +30,25 @@ class InitializeModelOperator(WorkspaceOperator):
     :return: source, revision, digest.
     """
 
-    template_fields = ("model_uri", *WorkspaceOperator.template_fields)
+    template_fields = (*step_fields("InitializeModel"), *WorkspaceOperator.template_fields)
 
-    def __init__(self, *, model_uri: str, **kwargs: Any):
+    def __init__(
+        self,
+        *,
+        # Written by `make edges` from InitializeModel.
+        model_uri: str,
+        # End of what `make edges` writes.
+        **kwargs: Any,
+    ):
         super().__init__(**kwargs)
+        # Written by `make edges` from InitializeModel.
         self.model_uri = model_uri
+        # End of what `make edges` writes.
 
     @fail_fast()
-    def execute(self, context: Context) -> Any:
+    def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.steps.requests import InitializeModel
+
         self.check_places(model_uri=self.model_uri)
         with self.steps(context) as steps:
-            return steps("initialize-model", {"uri": self.model_uri, "run": self.run_arguments(context)})
+            return steps(InitializeModel.from_parameters(vars(self)), self.step_run(context))

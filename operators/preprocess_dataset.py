@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.values.rendered_values import parse_flag, parse_number, parse_object, parse_texts
+from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ class PreprocessDatasetOperator(WorkspaceOperator):
     contents and the operations: the same again is found instead of made. Ray is installed on first use, see docs/tools.md.
 
     :param data_uri: file:// or pvc://, or a path in the workspace: a file or a folder of JSON Lines, JSON, CSV or Parquet.
-    :param columns: column of the source for each column to keep, as ``{"prompt": "frage"}``; empty keeps all as they are.
-    :param normalize_whitespace: whether to unify line ends and spaces, and strip texts; indentation stays.
-    :param transform: source of a function of a row, which returns the row, or None to drop it. It contains its imports.
-    :param drop_empty: whether to drop rows whose texts are all blank.
-    :param min_chars: minimum length of all texts of a row together.
-    :param max_chars: maximum length of all texts of a row together; 0 has none.
-    :param deduplicate: whether to drop rows that equal an earlier one.
-    :param deduplicate_by: columns that are compared; empty compares all.
-    :param ray_address: address of a Ray cluster that sees the workspace at the same path; empty starts Ray in this step.
+    :param columns: Column of the source for each column to keep, as {"prompt": "frage"}. Empty: all as they are.
+    :param normalize_whitespace: Whether to unify line ends and spaces, and strip texts; indentation stays.
+    :param transform: Source of a function of a row, which returns the row, or None to drop it. It contains its imports.
+    :param drop_empty: Whether to drop rows whose texts are all blank.
+    :param min_chars: Minimum length of all texts of a row together.
+    :param max_chars: Maximum length of all texts of a row together; 0 has none.
+    :param deduplicate: Whether to drop rows that equal an earlier one.
+    :param deduplicate_by: Columns that are compared. Empty: all.
+    :param ray_address: Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in this step.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -42,59 +42,43 @@ class PreprocessDatasetOperator(WorkspaceOperator):
     :return: data_uri (the folder, where this step sees it), digest, rows_in, rows_out, dropped.
     """
 
-    template_fields = (
-        "data_uri",
-        "columns",
-        "normalize_whitespace",
-        "transform",
-        "drop_empty",
-        "min_chars",
-        "max_chars",
-        "deduplicate",
-        "deduplicate_by",
-        "ray_address",
-        *WorkspaceOperator.template_fields,
-    )
+    template_fields = (*step_fields("PreprocessDataset"), *WorkspaceOperator.template_fields)
 
     def __init__(
         self,
         *,
+        # Written by `make edges` from PreprocessDataset.
         data_uri: str,
-        columns: dict[str, str] | str | None = None,
+        columns: dict[str, Any] | str | None = None,
         normalize_whitespace: bool | str = True,
         transform: str = "",
         drop_empty: bool | str = True,
         min_chars: int | str = 0,
         max_chars: int | str = 0,
         deduplicate: bool | str = True,
-        deduplicate_by: list[str] | str | None = None,
+        deduplicate_by: list[Any] | str | None = None,
         ray_address: str = "",
+        # End of what `make edges` writes.
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.data_uri, self.columns, self.normalize_whitespace, self.transform = (
-            data_uri,
-            columns,
-            normalize_whitespace,
-            transform,
-        )
-        self.drop_empty, self.min_chars, self.max_chars = drop_empty, min_chars, max_chars
-        self.deduplicate, self.deduplicate_by, self.ray_address = deduplicate, deduplicate_by, ray_address
+        # Written by `make edges` from PreprocessDataset.
+        self.data_uri = data_uri
+        self.columns = columns
+        self.normalize_whitespace = normalize_whitespace
+        self.transform = transform
+        self.drop_empty = drop_empty
+        self.min_chars = min_chars
+        self.max_chars = max_chars
+        self.deduplicate = deduplicate
+        self.deduplicate_by = deduplicate_by
+        self.ray_address = ray_address
+        # End of what `make edges` writes.
 
     @fail_fast()
-    def execute(self, context: Context) -> Any:
+    def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.steps.requests import PreprocessDataset
+
         self.check_places(data_uri=self.data_uri)
-        options = {
-            "columns": parse_object("columns", self.columns),
-            "normalize_whitespace": parse_flag("normalize_whitespace", self.normalize_whitespace),
-            "transform": self.transform,
-            "drop_empty": parse_flag("drop_empty", self.drop_empty),
-            "min_chars": int(parse_number("min_chars", self.min_chars)),
-            "max_chars": int(parse_number("max_chars", self.max_chars)),
-            "deduplicate": parse_flag("deduplicate", self.deduplicate),
-            "deduplicate_by": parse_texts("deduplicate_by", self.deduplicate_by),
-            "ray_address": self.ray_address,
-        }
         with self.steps(context) as steps:
-            arguments = {"uri": self.data_uri, "options": options, "run": self.run_arguments(context)}
-            return steps("preprocess-dataset", arguments)
+            return steps(PreprocessDataset.from_parameters(vars(self)), self.step_run(context))

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
+from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-
-_OPTIONS = ("source", "md5", "repo", "path", "rev", "remote")
 
 
 class PullDvcDataOperator(WorkspaceOperator):
@@ -20,12 +18,12 @@ class PullDvcDataOperator(WorkspaceOperator):
     Without repo, a DVC repository in the workspace makes a version of the source's present state, so that every run can be repeated
     with the data that it used. What is there already is not fetched again. DVC is installed on first use, see docs/tools.md.
 
-    :param source: without repo: a path, file://, s3://, https:// or another address that `dvc import-url` takes.
-    :param md5: without repo: DVC's MD5 of an earlier version of a source, instead of its present state.
+    :param source: Without repo: a path, file://, s3://, https:// or another address that `dvc import-url` takes.
+    :param md5: Without repo: DVC's MD5 of an earlier version of a source, instead of its present state.
     :param repo: Git repository with DVC: its address, or a path.
-    :param path: file or folder in repo.
-    :param rev: branch, tag or commit of repo; empty takes the default branch.
-    :param remote: DVC remote to pull from; empty takes the default one of repo.
+    :param path: File or folder in repo.
+    :param rev: Branch, tag or commit of repo. Empty: the default branch.
+    :param remote: DVC remote to pull from. Empty: the default one of repo.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -40,25 +38,35 @@ class PullDvcDataOperator(WorkspaceOperator):
     :return: data_uri (the folder, where this step sees it), digest, revision, md5, size.
     """
 
-    template_fields = (*_OPTIONS, *WorkspaceOperator.template_fields)
+    template_fields = (*step_fields("PullDvcData"), *WorkspaceOperator.template_fields)
 
     def __init__(
         self,
         *,
+        # Written by `make edges` from PullDvcData.
         source: str = "",
         md5: str = "",
         repo: str = "",
         path: str = "",
         rev: str = "",
         remote: str = "",
+        # End of what `make edges` writes.
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.source, self.md5, self.repo, self.path, self.rev, self.remote = source, md5, repo, path, rev, remote
+        # Written by `make edges` from PullDvcData.
+        self.source = source
+        self.md5 = md5
+        self.repo = repo
+        self.path = path
+        self.rev = rev
+        self.remote = remote
+        # End of what `make edges` writes.
 
     @fail_fast()
-    def execute(self, context: Context) -> Any:
+    def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.steps.requests import PullDvcData
+
         self.check_places(source=self.source, repo=self.repo)
-        options = {name: str(getattr(self, name) or "") for name in _OPTIONS}
         with self.steps(context) as steps:
-            return steps("pull-dvc-data", {"options": options, "run": self.run_arguments(context)})
+            return steps(PullDvcData.from_parameters(vars(self)), self.step_run(context))

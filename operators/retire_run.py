@@ -48,5 +48,5 @@ class RetireRunOperator(WorkspaceOperator):
             cluster, run_id=identity.run, namespace=namespace, retention=self.retention, map_index=identity.map_index
         )
         with self.steps(context) as steps:
-            deleted: list[str] = steps("retire-run", ended)["deleted"]
+            deleted: list[str] = steps(ended, self.step_run(context))["deleted"]
         return deleted

@@ -20,6 +20,9 @@ from trainwright.operators.values.task_identity import task_identity
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from trainwright.steps.requests import StepRun
+    from trainwright.steps.workspace_steps import WorkspaceSteps
+
 
 AUTO, WORKER, CLUSTER = "auto", "worker", "cluster"
 _MOUNT = "/workspace"
@@ -87,7 +90,7 @@ class WorkspaceOperator(BaseOperator):
         check_places(connections, workspace=self.workspace, workspace_path=self.workspace_path, **places)
 
     @contextmanager
-    def steps(self, context: Context) -> Iterator[Any]:
+    def steps(self, context: Context) -> Iterator[WorkspaceSteps]:
         """Do steps in the block: `trainwright.steps.workspace_steps.WorkspaceSteps`."""
         from trainwright.steps.workspace_steps import HereSteps
 
@@ -97,10 +100,12 @@ class WorkspaceOperator(BaseOperator):
         else:
             yield self._cluster_steps(context)
 
-    def run_arguments(self, context: Context) -> dict[str, Any]:
-        """The arguments by which steps know the run."""
+    def step_run(self, context: Context) -> StepRun:
+        """The run, as steps know it."""
+        from trainwright.steps.requests import StepRun
+
         identity = task_identity(context, self.run_id)
-        return {"owner": identity.owner, "run_id": identity.run, "map_index": identity.map_index}
+        return StepRun(identity.owner, identity.run, identity.map_index)
 
     def _cluster_steps(self, context: Context) -> Any:
         from trainwright.jobs.request.workspace import Workspace

@@ -10,13 +10,13 @@ from trainwright.components.step import step
 @step
 def evaluate(
     run_id: str,
-    checkpoint_uri: str,
-    checkpoint_digest: str,
     workspace: str,
     metrics: dsl.Output[dsl.Metrics],
     summary: dsl.Output[dsl.Markdown],
     loss_curve: dsl.Output[dsl.HTML],
-    workspace_path: str = "/workspace",
+    # Written by `make edges` from EvaluateExport.
+    checkpoint_uri: str,
+    checkpoint_digest: str,
     runtime: str = "causal-lm-evaluation",
     sample_row: int = 0,
     max_rows: int = 0,
@@ -25,6 +25,8 @@ def evaluate(
     few_shot: int = -1,
     task_limit: int = 0,
     retention: str = "always",
+    # End of what `make edges` writes.
+    workspace_path: str = "/workspace",
     # Written by `make edges` from TrainRequest.
     image: str = "",
     env: dict = {},
@@ -55,23 +57,23 @@ def evaluate(
 
     Args:
         run_id: Id of the run.
-        checkpoint_uri: URI of the exported checkpoint, as returned by export_checkpoint.
+        checkpoint_uri: URI of the exported checkpoint.
         checkpoint_digest: Digest of its manifest; any other content is rejected.
+        runtime: Training runtime of the evaluation.
+        sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
+        max_rows: Evaluate only the first rows; 0 evaluates all held-out rows.
+        dataset_digest: Digest of another prepared dataset in the workspace to evaluate on, so that models are compared on the same
+            rows. Empty: that of the training.
+        tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches on held-out rows.
+            See docs/tools.md.
+        few_shot: Examples in each prompt of a task; -1: as the task says.
+        task_limit: Maximum number of examples of each task; 0: all.
+        retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
         workspace: pvc://CLAIM or pvc://CLAIM/FOLDER, with the prepared model and dataset of the run.
         metrics: Losses, perplexities, the metrics of the tasks and the number of rows.
         summary: Losses, a sample before and after, and what was evaluated, as Markdown.
         loss_curve: Training loss over steps, with the loss before and after, as HTML.
         workspace_path: Where the workspace is mounted in this step.
-        runtime: Training runtime of the evaluation.
-        sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
-        max_rows: Evaluate only the first rows; 0 evaluates all held-out rows.
-        dataset_digest: Digest of another prepared dataset in the workspace to evaluate on, so that models are compared on the same
-            rows. Empty: the one that it was trained on.
-        tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches on held-out
-            rows. If the image has no lm-eval, it is installed first.
-        few_shot: Examples in each prompt of a task; -1: as the task says.
-        task_limit: Maximum number of examples of each task; 0: all.
-        retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
         image: Image of the job's main container.
         env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials are
             rejected.
@@ -114,13 +116,26 @@ def evaluate(
     from trainwright.steps.evaluate import evaluate_export, figures_of
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
-    from trainwright.steps.retire import retire_run
+    from trainwright.steps.requests import EvaluateExport, StepRun
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.workspace_steps import HereSteps
     from trainwright.submission import connect_for_jobs
-    from trainwright.workspace import parse_retention
 
     parameters = {
+        # Written by `make edges` from EvaluateExport.
+        "checkpoint_uri": checkpoint_uri,
+        "checkpoint_digest": checkpoint_digest,
+        "runtime": runtime,
+        "sample_row": sample_row,
+        "max_rows": max_rows,
+        "dataset_digest": dataset_digest,
+        "tasks": tasks,
+        "few_shot": few_shot,
+        "task_limit": task_limit,
+        "retention": retention,
+        # End of what `make edges` writes.
+    }
+    settings = {
         # Written by `make edges` from TrainRequest.
         "image": image,
         "env": env,
@@ -144,35 +159,21 @@ def evaluate(
         # End of what `make edges` writes.
     }
     with explained_end():
-        parse_retention(retention)  # fail on an invalid value before the evaluation
         cluster = connect_for_jobs(mode=submission_mode)
         own = own_step(cluster)
-        space = namespace or cluster.default_namespace
         result = evaluate_export(
             cluster,
-            checkpoint_uri,
-            checkpoint_digest,
+            EvaluateExport.from_parameters(parameters),
+            StepRun("kfp", run_id),
             workspace=workspace,
             steps=HereSteps(Path(workspace_path)),
-            owner="kfp",
-            run_id=run_id,
-            namespace=space,
-            map_index=trial_index,
-            runtime=runtime,
-            sample_row=sample_row,
-            max_rows=max_rows,
-            dataset_digest=dataset_digest,
-            tasks=tasks,
-            few_shot=few_shot,
-            task_limit=task_limit,
-            settings=parameters,
+            namespace=namespace or cluster.default_namespace,
+            trial_index=trial_index,
+            settings=settings,
             event_printer=EventPrinter(write_line),
             submitter=own.submitter(),
             workflow=own.workflow if tie_to_run else None,
         )
-        retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space, retention=retention, map_index=trial_index)
-        if trial_index >= 0:  # the folder that the preparation of the data has recorded is empty
-            retire_run(cluster, Path(workspace_path), run_id=run_id, namespace=space)
     Path(summary.path).write_text(result["summary"], "utf-8")
     Path(loss_curve.path).write_text(result["loss_curve"] or "<p>The training logged no loss.</p>", "utf-8")
     measured = {f"{name}_{when}": value for when in ("before", "after") for name, value in result[when].items()}

@@ -10,18 +10,20 @@ from trainwright.components.step import step
 @step
 def export_checkpoint(
     run_id: str,
-    trainjob: str,
-    export_uri: str,
     model: dsl.Output[dsl.Model],
     card: dsl.Output[dsl.Markdown],
-    workspace_path: str = "/workspace",
+    # Written by `make edges` from ExportCheckpoint.
+    export_uri: str,
+    trainjob: str = "",
+    folder: str = "",
     resumable: bool = True,
     supersede: bool = False,
     best_metric: str = "eval_loss",
     greater_is_better: bool = False,
+    # End of what `make edges` writes.
+    workspace_path: str = "/workspace",
     trial_index: int = -1,
     by_value: bool = False,
-    folder: str = "",
 ) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int)]):
     """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
@@ -29,19 +31,19 @@ def export_checkpoint(
 
     Args:
         run_id: Id of the run whose workspace folder has the checkpoint.
-        trainjob: TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
         export_uri: file:///path or s3://bucket/prefix for exports; each run has its own folder below it.
+        trainjob: TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
+        folder: Folder of the training in the workspace, as the training returns it. Empty: that of the TrainJob.
+        resumable: Whether to export optimizer and random states too, so that a training can resume from there.
+        supersede: Whether to publish also if the run has another export of this step with other files.
+        best_metric: Logged metric that chooses the run's best export, which best.json names.
+        greater_is_better: Whether a greater best_metric is better.
         model: The manifest. The weights are at the returned URI, not in this artifact, unless by_value.
         card: What is known of the export: metrics, losses, and where it comes from, as Markdown.
         workspace_path: Where the workspace is mounted in this step.
-        resumable: Also export optimizer and random states, so that training can resume from the export.
-        supersede: Publish also if the run has another export of this step with other files.
-        best_metric: Logged metric that chooses the run's best export, which best.json names.
-        greater_is_better: Whether a greater best_metric is better.
         trial_index: Number of the trial of a sweep, as pick_trial returns it; -1 outside of sweeps.
         by_value: Whether the artifact `model` is a copy of the exported files, which the launcher uploads once more, not only
             their manifest.
-        folder: Folder of the training in the workspace, its output `folder`. By default that of the TrainJob.
 
     Returns:
         uri: URI of the exported checkpoint.
@@ -50,28 +52,32 @@ def export_checkpoint(
     """
     from pathlib import Path
 
-    from trainwright.checkpoints import ExportOptions, Metric, restore_checkpoint
-    from trainwright.steps.export import describe_export, export_run_checkpoint
+    from trainwright.checkpoints import restore_checkpoint
+    from trainwright.steps.export import describe_export, manifest_text
+    from trainwright.steps.requests import ExportCheckpoint, StepRun
     from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.steps.workspace_steps import do_step
 
-    options = ExportOptions(resumable=resumable, supersede=supersede, metric=Metric(best_metric, greater_is_better))
+    parameters = {
+        # Written by `make edges` from ExportCheckpoint.
+        "export_uri": export_uri,
+        "trainjob": trainjob,
+        "folder": folder,
+        "resumable": resumable,
+        "supersede": supersede,
+        "best_metric": best_metric,
+        "greater_is_better": greater_is_better,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        exported = export_run_checkpoint(
-            Path(workspace_path),
-            export_uri,
-            run_id=run_id,
-            trainjob=trainjob,
-            map_index=trial_index,
-            owner="kfp",
-            folder=folder,
-            options=options,
-            write_progress=write_line,
-        )
-        Path(card.path).write_text(describe_export(exported.uri, exported.digest), "utf-8")
+        asked = ExportCheckpoint.from_parameters(parameters)
+        exported = do_step(Path(workspace_path), asked, StepRun("kfp", run_id, trial_index), write_line)
+        uri, digest, step = exported["uri"], exported["digest"], exported["step"]
+        Path(card.path).write_text(describe_export(uri, digest), "utf-8")
         if by_value:
-            restore_checkpoint(exported.uri, Path(model.path), digest=exported.digest)
+            restore_checkpoint(uri, Path(model.path), digest=digest)
         else:
-            Path(model.path).write_bytes(exported.manifest.text())
-    model.metadata.update({"location": exported.uri, "digest": exported.digest, "step": exported.manifest.step})
-    write_line(f"exported {exported.uri} ({exported.manifest.size} bytes, {exported.digest})")
-    return exported.uri, exported.digest, exported.manifest.step
+            Path(model.path).write_bytes(manifest_text(uri, digest))
+    model.metadata.update({"location": uri, "digest": digest, "step": step})
+    write_line(f"exported {uri} ({exported['bytes']} bytes, {digest})")
+    return uri, digest, step

@@ -9,15 +9,17 @@ from trainwright.components.step import step
 
 @step
 def initialize_dataset(
-    dataset_uri: str,
     dataset: dsl.Output[dsl.Dataset],
-    workspace_path: str = "/workspace",
+    # Written by `make edges` from InitializeDataset.
+    dataset_uri: str,
     layout: str = "",
     test_fraction: float = 0.1,
     max_rows: int = 0,
     columns: dict = {},
     subset: str = "",
     split: str = "",
+    # End of what `make edges` writes.
+    workspace_path: str = "/workspace",
     run_id: str = "",
     by_value: bool = False,
 ) -> NamedTuple("Outputs", [("digest", str), ("train_rows", int), ("test_rows", int)]):
@@ -27,16 +29,16 @@ def initialize_dataset(
     dataset from the same source and revision is reused. Several runs may prepare datasets at the same time.
 
     Args:
-        dataset_uri: hf://, s3://, gs://, az://, https://, pvc:// or file:///path (JSON Lines, JSON, CSV, Parquet); see
+        dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path to a file or a folder; see
             docs/sources.md.
-        dataset: The receipt: source, revision, files with sizes and digests.
-        workspace_path: Where the workspace is mounted in this step.
         layout: Layout of the source: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.
         test_fraction: Fraction of the rows to hold out, if the source has no split.
         max_rows: Maximum number of rows; 0 takes all.
         columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
         subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
         split: Split to train on. Empty: train.
+        dataset: The receipt: source, revision, files with sizes and digests.
+        workspace_path: Where the workspace is mounted in this step.
         run_id: Id of the run, whose record in the workspace lists the dataset as used.
         by_value: Whether the artifact `dataset` is a copy of the prepared files, which the launcher uploads, not only their receipt.
 
@@ -47,18 +49,29 @@ def initialize_dataset(
     """
     from pathlib import Path
 
-    from trainwright.initializers import DatasetOptions
-    from trainwright.steps.prepare import copy_prepared, prepare_run_dataset
+    from trainwright.steps.prepare import copy_prepared, receipt_text
+    from trainwright.steps.requests import InitializeDataset, StepRun
     from trainwright.steps.step_end import explained_end
+    from trainwright.steps.workspace_steps import do_step
+    from trainwright.workspace.layout import prepared_path
 
-    options = DatasetOptions(
-        layout=layout, test_fraction=test_fraction, max_rows=max_rows, columns=columns, subset=subset, split=split
-    )
+    parameters = {
+        # Written by `make edges` from InitializeDataset.
+        "dataset_uri": dataset_uri,
+        "layout": layout,
+        "test_fraction": test_fraction,
+        "max_rows": max_rows,
+        "columns": columns,
+        "subset": subset,
+        "split": split,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        receipt = prepare_run_dataset(dataset_uri, Path(workspace_path), options, owner="kfp", run_id=run_id)
+        result = do_step(Path(workspace_path), InitializeDataset.from_parameters(parameters), StepRun("kfp", run_id))
         if by_value:
-            copy_prepared(Path(workspace_path), "dataset", receipt.digest, Path(dataset.path))
+            copy_prepared(Path(workspace_path), "dataset", result["digest"], Path(dataset.path))
         else:
-            Path(dataset.path).write_text(receipt.model_dump_json(indent=1), "utf-8")
-    dataset.metadata.update({"source": dataset_uri, "revision": receipt.revision, "digest": receipt.digest})
-    return receipt.digest, int(receipt.details["train_rows"]), int(receipt.details["test_rows"])
+            prepared = prepared_path(Path(workspace_path), "dataset", result["digest"])
+            Path(dataset.path).write_text(receipt_text(prepared), "utf-8")
+    dataset.metadata.update({name: result[name] for name in ("source", "revision", "digest")})
+    return result["digest"], result["train_rows"], result["test_rows"]

@@ -7,8 +7,10 @@ from trainwright.components.step import step
 
 @step
 def initialize_model(
-    model_uri: str,
     model: dsl.Output[dsl.Model],
+    # Written by `make edges` from InitializeModel.
+    model_uri: str,
+    # End of what `make edges` writes.
     workspace_path: str = "/workspace",
     run_id: str = "",
     by_value: bool = False,
@@ -18,8 +20,7 @@ def initialize_model(
     An existing model of the same revision is reused.
 
     Args:
-        model_uri: hf://, s3://, gs://, az://, pvc:// or file:///path to a folder that transformers can load; see
-            docs/sources.md.
+        model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
         model: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
         run_id: Id of the run, whose record in the workspace lists the model as used.
@@ -30,14 +31,23 @@ def initialize_model(
     """
     from pathlib import Path
 
-    from trainwright.steps.prepare import copy_prepared, prepare_run_model
+    from trainwright.steps.prepare import copy_prepared, receipt_text
+    from trainwright.steps.requests import InitializeModel, StepRun
     from trainwright.steps.step_end import explained_end
+    from trainwright.steps.workspace_steps import do_step
+    from trainwright.workspace.layout import prepared_path
 
+    parameters = {
+        # Written by `make edges` from InitializeModel.
+        "model_uri": model_uri,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        receipt = prepare_run_model(model_uri, Path(workspace_path), owner="kfp", run_id=run_id)
+        result = do_step(Path(workspace_path), InitializeModel.from_parameters(parameters), StepRun("kfp", run_id))
         if by_value:
-            copy_prepared(Path(workspace_path), "model", receipt.digest, Path(model.path))
+            copy_prepared(Path(workspace_path), "model", result["digest"], Path(model.path))
         else:
-            Path(model.path).write_text(receipt.model_dump_json(indent=1), "utf-8")
-    model.metadata.update({"source": model_uri, "revision": receipt.revision, "digest": receipt.digest})
-    return receipt.digest
+            prepared = prepared_path(Path(workspace_path), "model", result["digest"])
+            Path(model.path).write_text(receipt_text(prepared), "utf-8")
+    model.metadata.update({name: result[name] for name in ("source", "revision", "digest")})
+    return str(result["digest"])

@@ -10,20 +10,22 @@ from trainwright.components.step import step
 @step
 def pick_trial(
     run_id: str,
-    outcomes: list,
     summary: dsl.Output[dsl.Markdown],
+    # Written by `make edges` from PickTrial.
+    outcomes: list,
     metric: str = "eval_loss",
     greater_is_better: bool = False,
+    # End of what `make edges` writes.
     workspace_path: str = "",
 ) -> NamedTuple("Outputs", [("index", int), ("trainjob", str), ("value", float), ("settings", dict)]):
     """Pick the trial whose training reported the best value. Failed trials are only listed, unless all have failed.
 
     Args:
         run_id: Id of the run.
-        outcomes: The output `outcome` of train for each trial: dsl.Collected(training.outputs["outcome"]).
-        summary: All trials, best first, as Markdown.
+        outcomes: The output `outcome` of the training of each trial, whether it succeeded or not.
         metric: A reported metric, or a number in the results of the training function.
         greater_is_better: Whether a greater value is better.
+        summary: All trials, best first, as Markdown.
         workspace_path: Where the workspace is mounted in this step: the folders of the other trials are then left to retention.
 
     Returns:
@@ -34,15 +36,22 @@ def pick_trial(
     """
     from pathlib import Path
 
+    from trainwright.steps.requests import EndTrials, PickTrial, StepRun
     from trainwright.steps.step_end import explained_end, write_line
-    from trainwright.steps.trials import TrialOutcome, best_trial_line, end_trials, rank_trials, trials_summary
+    from trainwright.steps.trials import pick_trial
+    from trainwright.steps.workspace_steps import do_step
 
-    found = sorted((TrialOutcome.model_validate(one) for one in outcomes), key=lambda one: one.index)
+    parameters = {
+        # Written by `make edges` from PickTrial.
+        "outcomes": outcomes,
+        "metric": metric,
+        "greater_is_better": greater_is_better,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        ranked = rank_trials(found, metric, greater_is_better=greater_is_better)
-        best = ranked[0]
+        picked = pick_trial(PickTrial.from_parameters(parameters))
         if workspace_path:
-            end_trials(Path(workspace_path), [one.index for one in found if one is not best], run_id=run_id)
-    Path(summary.path).write_text(trials_summary(found, ranked, metric), "utf-8")
-    write_line(best_trial_line(found, ranked, metric))
-    return best.index, best.trainjob, best.metrics[metric], best.settings
+            do_step(Path(workspace_path), EndTrials(indices=picked.others), StepRun("kfp", run_id))
+    Path(summary.path).write_text(picked.summary, "utf-8")
+    write_line(picked.line)
+    return picked.best.index, picked.best.trainjob, picked.value, picked.best.settings

@@ -8,12 +8,14 @@ from trainwright.components.step import step
 @step
 def plan_trials(
     run_id: str,
+    # Written by `make edges` from PlanTrials.
     settings: dict = {},
     trials: list = [],
     space: dict = {},
     max_trials: int = 0,
     seed: int = 0,
     metric: str = "",
+    # End of what `make edges` writes.
     workspace_path: str = "",
     dataset_digest: str = "",
     model_digest: str = "",
@@ -28,7 +30,7 @@ def plan_trials(
         trials: Settings of each trial, as [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}].
         space: Instead of trials: for each setting the list of its values, or a range as {"min": 1e-5, "max": 1e-3, "log": true}.
         max_trials: Maximum number of trials; 0: all combinations. Required for ranges.
-        seed: Of the random choice.
+        seed: Seed of the random choice.
         metric: What the trials are to be compared by; for eval_loss, held-out rows are evaluated after each epoch.
         workspace_path: Where the workspace is mounted in this step. Empty: the folders of the trials are not recorded there, and
             retention keeps them.
@@ -36,18 +38,30 @@ def plan_trials(
         model_digest: Digest of the prepared model.
 
     Returns:
-        trials: The trials, for a dsl.ParallelFor whose items go to the parameter `trial` of train.
         count: How many they are.
     """
     from pathlib import Path
 
+    from trainwright.steps.requests import BeginTrials, PlanTrials, StepRun
     from trainwright.steps.step_end import explained_end, write_line
-    from trainwright.steps.trials import begin_trials, plan_trials
+    from trainwright.steps.trials import plan_trials
+    from trainwright.steps.workspace_steps import do_step
 
+    parameters = {
+        # Written by `make edges` from PlanTrials.
+        "settings": settings,
+        "trials": trials,
+        "space": space,
+        "max_trials": max_trials,
+        "seed": seed,
+        "metric": metric,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        planned = plan_trials(settings, trials=trials, space=space, max_trials=max_trials, seed=seed, metric=metric)
+        planned = plan_trials(**PlanTrials.from_parameters(parameters).model_dump())
         for trial in planned:
             write_line(f"trial {trial.index}: {trial.settings}")
         if workspace_path:
-            begin_trials(Path(workspace_path), planned, owner="kfp", run_id=run_id, dataset=dataset_digest, model=model_digest)
+            begun = BeginTrials(count=len(planned), dataset_digest=dataset_digest, model_digest=model_digest)
+            do_step(Path(workspace_path), begun, StepRun("kfp", run_id))
     return [trial.model_dump_json() for trial in planned], len(planned)

@@ -9,9 +9,9 @@ from trainwright.components.step import step
 
 @step
 def preprocess_dataset(
-    data_uri: str,
     dataset: dsl.Output[dsl.Dataset],
-    workspace_path: str = "/workspace",
+    # Written by `make edges` from PreprocessDataset.
+    data_uri: str,
     columns: dict = {},
     normalize_whitespace: bool = True,
     transform: str = "",
@@ -21,6 +21,8 @@ def preprocess_dataset(
     deduplicate: bool = True,
     deduplicate_by: list = [],
     ray_address: str = "",
+    # End of what `make edges` writes.
+    workspace_path: str = "/workspace",
     run_id: str = "",
 ) -> NamedTuple("Outputs", [("data_uri", str), ("digest", str), ("rows_in", int), ("rows_out", int), ("dropped", dict)]):
     """Preprocess rows with Ray Data: columns, white space, a function of yours, empty, short and long rows, duplicates.
@@ -30,8 +32,6 @@ def preprocess_dataset(
 
     Args:
         data_uri: file:// or pvc://, or a path in the workspace: a file or a folder of JSON Lines, JSON, CSV or Parquet.
-        dataset: The receipt: files with sizes and digests, operations, and counts of rows.
-        workspace_path: Where the workspace is mounted in this step.
         columns: Column of the source for each column to keep, as {"prompt": "frage"}. Empty: all as they are.
         normalize_whitespace: Whether to unify line ends and spaces, and strip texts; indentation stays.
         transform: Source of a function of a row, which returns the row, or None to drop it. It contains its imports.
@@ -41,10 +41,11 @@ def preprocess_dataset(
         deduplicate: Whether to drop rows that equal an earlier one.
         deduplicate_by: Columns that are compared. Empty: all.
         ray_address: Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in this step.
+        dataset: The receipt: files with sizes and digests, operations, and counts of rows.
+        workspace_path: Where the workspace is mounted in this step.
         run_id: Id of the run, whose record in the workspace lists the result as used.
 
     Returns:
-        data_uri: Folder with the preprocessed files, as initialize_dataset takes it.
         digest: Digest of the preprocessed files.
         rows_in: Number of rows of the source.
         rows_out: Number of rows that are left.
@@ -52,27 +53,29 @@ def preprocess_dataset(
     """
     from pathlib import Path
 
-    from trainwright.steps.data_tools import data_uri as address_of
-    from trainwright.steps.data_tools import preprocess_run_data
+    from trainwright.steps.prepare import receipt_text
+    from trainwright.steps.requests import PreprocessDataset, StepRun
     from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.steps.workspace_steps import do_step
+    from trainwright.storage.uri import StorageUri
 
+    parameters = {
+        # Written by `make edges` from PreprocessDataset.
+        "data_uri": data_uri,
+        "columns": columns,
+        "normalize_whitespace": normalize_whitespace,
+        "transform": transform,
+        "drop_empty": drop_empty,
+        "min_chars": min_chars,
+        "max_chars": max_chars,
+        "deduplicate": deduplicate,
+        "deduplicate_by": deduplicate_by,
+        "ray_address": ray_address,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        done = preprocess_run_data(
-            Path(workspace_path),
-            data_uri,
-            owner="kfp",
-            run_id=run_id,
-            on_line=write_line,
-            columns=columns,
-            normalize_whitespace=normalize_whitespace,
-            transform=transform,
-            drop_empty=drop_empty,
-            min_chars=min_chars,
-            max_chars=max_chars,
-            deduplicate=deduplicate,
-            deduplicate_by=deduplicate_by,
-            ray_address=ray_address,
-        )
-    Path(dataset.path).write_text(done.receipt.model_dump_json(indent=1), "utf-8")
-    dataset.metadata.update({"source": data_uri, "digest": done.digest, "rows_in": done.rows_in, "rows_out": done.rows_out})
-    return address_of(done.folder), done.digest, done.rows_in, done.rows_out, done.dropped
+        asked = PreprocessDataset.from_parameters(parameters)
+        done = do_step(Path(workspace_path), asked, StepRun("kfp", run_id), write_line)
+    Path(dataset.path).write_text(receipt_text(StorageUri.parse(done["data_uri"]).path), "utf-8")
+    dataset.metadata.update({"source": data_uri, **{name: done[name] for name in ("digest", "rows_in", "rows_out")}})
+    return done["data_uri"], done["digest"], done["rows_in"], done["rows_out"], done["dropped"]

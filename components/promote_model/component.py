@@ -9,10 +9,11 @@ from trainwright.components.step import step
 
 @step
 def promote_model(
+    summary: dsl.Output[dsl.Markdown],
+    # Written by `make edges` from PromoteModel.
     export_uri: str,
     checkpoint_uri: str,
     checkpoint_digest: str,
-    summary: dsl.Output[dsl.Markdown],
     evaluation: dict = {},
     champion_evaluation: dict = {},
     champion_digest: str = "",
@@ -21,6 +22,7 @@ def promote_model(
     greater_is_better: bool = False,
     margin: float = 0.0,
     alias: str = "champion",
+    # End of what `make edges` writes.
 ) -> NamedTuple("Outputs", [("promoted", bool), ("reason", str), ("champion_uri", str), ("previous_uri", str)]):
     """Let an alias name an export if its evaluation is better than that of the export which it names now.
 
@@ -29,11 +31,10 @@ def promote_model(
     Keeping the champion is no failure.
 
     Args:
-        export_uri: Folder of all exports, as for export_checkpoint.
+        export_uri: Folder of all exports, as for the export of a checkpoint.
         checkpoint_uri: Export to promote.
         checkpoint_digest: Digest of its manifest; any other content is rejected.
-        summary: What was decided and why, as Markdown.
-        evaluation: Figures of the export, as evaluate returns them.
+        evaluation: Figures of the export, as its evaluation returns them.
         champion_evaluation: Figures of the champion on the same data. Empty: those recorded at its promotion, if of the same data.
         champion_digest: Digest of the export that champion_evaluation is of.
         rule: better, or always to promote without comparison.
@@ -41,6 +42,7 @@ def promote_model(
         greater_is_better: Whether a greater metric is better.
         margin: By how much it must be better.
         alias: champion, challenger, or another name.
+        summary: What was decided and why, as Markdown.
 
     Returns:
         promoted: Whether the alias names the export now.
@@ -51,20 +53,27 @@ def promote_model(
     from pathlib import Path
 
     from trainwright.api.markdown_text import code, escaped, table
-    from trainwright.steps.promote import Gate, promote_if_better
+    from trainwright.steps.promote import promote
+    from trainwright.steps.requests import PromoteModel
     from trainwright.steps.step_end import explained_end, write_line
 
+    parameters = {
+        # Written by `make edges` from PromoteModel.
+        "export_uri": export_uri,
+        "checkpoint_uri": checkpoint_uri,
+        "checkpoint_digest": checkpoint_digest,
+        "evaluation": evaluation,
+        "champion_evaluation": champion_evaluation,
+        "champion_digest": champion_digest,
+        "rule": rule,
+        "metric": metric,
+        "greater_is_better": greater_is_better,
+        "margin": margin,
+        "alias": alias,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        verdict = promote_if_better(
-            export_uri,
-            checkpoint_uri,
-            checkpoint_digest,
-            evaluation=evaluation,
-            champion_evaluation=champion_evaluation or None,
-            champion_digest=champion_digest,
-            alias=alias,
-            gate=Gate(rule, metric, greater_is_better, margin),
-        )
+        verdict = promote(PromoteModel.from_parameters(parameters))
     decision = f"{'promoted' if verdict.promoted else 'kept'}: {verdict.reason}"
     write_line(f"{decision}; {alias}: {verdict.champion}")
     rows = [("candidate", code(checkpoint_uri)), (escaped(alias), code(verdict.champion)), ("before", code(verdict.previous))]

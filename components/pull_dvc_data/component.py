@@ -10,12 +10,14 @@ from trainwright.components.step import step
 @step
 def pull_dvc_data(
     data: dsl.Output[dsl.Dataset],
+    # Written by `make edges` from PullDvcData.
     source: str = "",
     md5: str = "",
     repo: str = "",
     path: str = "",
     rev: str = "",
     remote: str = "",
+    # End of what `make edges` writes.
     workspace_path: str = "/workspace",
     run_id: str = "",
 ) -> NamedTuple("Outputs", [("data_uri", str), ("digest", str), ("revision", str), ("md5", str), ("size", int)]):
@@ -40,29 +42,29 @@ def pull_dvc_data(
         data_uri: Folder with the files, as preprocess_dataset and initialize_dataset take it.
         digest: Digest of the files; it changes when the data changes.
         revision: Git commit of repo; empty without repo.
-        md5: DVC's MD5 of the file or folder.
         size: Size of all files in bytes.
     """
     from pathlib import Path
 
-    from trainwright.steps.data_tools import data_uri, pull_run_data
+    from trainwright.steps.prepare import receipt_text
+    from trainwright.steps.requests import PullDvcData, StepRun
     from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.steps.workspace_steps import do_step
+    from trainwright.storage.uri import StorageUri
 
+    parameters = {
+        # Written by `make edges` from PullDvcData.
+        "source": source,
+        "md5": md5,
+        "repo": repo,
+        "path": path,
+        "rev": rev,
+        "remote": remote,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        pulled = pull_run_data(
-            Path(workspace_path),
-            owner="kfp",
-            run_id=run_id,
-            on_line=write_line,
-            source=source,
-            md5=md5,
-            repo=repo,
-            path=path,
-            rev=rev,
-            remote=remote,
-        )
-    Path(data.path).write_text(pulled.receipt.model_dump_json(indent=1), "utf-8")
-    data.metadata.update(
-        {"source": pulled.receipt.source, "revision": pulled.revision, "digest": pulled.digest, "md5": pulled.md5}
-    )
-    return data_uri(pulled.folder), pulled.digest, pulled.revision, pulled.md5, pulled.size
+        asked = PullDvcData.from_parameters(parameters)
+        pulled = do_step(Path(workspace_path), asked, StepRun("kfp", run_id), write_line)
+    Path(data.path).write_text(receipt_text(StorageUri.parse(pulled["data_uri"]).path), "utf-8")
+    data.metadata.update({name: pulled[name] for name in ("source", "revision", "digest", "md5")})
+    return pulled["data_uri"], pulled["digest"], pulled["revision"], pulled["md5"], pulled["size"]

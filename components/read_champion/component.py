@@ -7,25 +7,27 @@ from trainwright.components.step import step
 
 @step
 def read_champion(
-    export_uri: str,
     uri: dsl.OutputPath(str),
     digest: dsl.OutputPath(str),
+    # Written by `make edges` from ReadChampion.
+    export_uri: str,
     dataset_digest: str = "",
     model_digest: str = "",
-    always: bool = False,
+    always_train: bool = False,
     alias: str = "champion",
+    # End of what `make edges` writes.
     run_id: str = "",
 ) -> str:
     """Say whether a training on other data or another base model could replace the export that an alias names.
 
     Args:
-        export_uri: Folder of all exports, as for export_checkpoint.
-        uri: Export that the alias names; empty if none.
-        digest: Digest of its manifest.
+        export_uri: Folder of all exports, as for the export of a checkpoint.
         dataset_digest: Digest of the prepared dataset, compared with that of the champion's.
         model_digest: Digest of the prepared base model. Empty: not compared.
-        always: Whether it counts as outdated in any case.
+        always_train: Whether it counts as outdated in any case.
         alias: champion, challenger, or another name.
+        uri: Export that the alias names; empty if none.
+        digest: Digest of its manifest.
         run_id: Id of the run, which prevents cached results.
 
     Returns:
@@ -34,12 +36,21 @@ def read_champion(
     """
     from pathlib import Path
 
-    from trainwright.steps.champion import read_champion
+    from trainwright.steps.champion import read_champion_for
+    from trainwright.steps.requests import ReadChampion
     from trainwright.steps.step_end import explained_end, write_line
 
+    parameters = {
+        # Written by `make edges` from ReadChampion.
+        "export_uri": export_uri,
+        "dataset_digest": dataset_digest,
+        "model_digest": model_digest,
+        "always_train": always_train,
+        "alias": alias,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        champion = read_champion(export_uri, alias)
-        state = champion.state(dataset_digest, model_digest, always=always)
+        champion, state = read_champion_for(ReadChampion.from_parameters(parameters))
         write_line(f"{alias}: {champion.uri or 'none'}{', trained on these data already' if state == 'current' else ''}")
     Path(uri).write_text(champion.uri, "utf-8")
     Path(digest).write_text(champion.digest, "utf-8")

@@ -9,10 +9,11 @@ from trainwright.components.step import step
 
 @step
 def register_model(
+    model: dsl.Output[dsl.Model],
+    # Written by `make edges` from RegisterModel.
     checkpoint_uri: str,
     checkpoint_digest: str,
     registry: str,
-    model: dsl.Output[dsl.Model],
     name: str = "",
     version: str = "",
     alias: str = "",
@@ -20,6 +21,7 @@ def register_model(
     log_run: bool = False,
     base_model: str = "",
     datasets: list = [],
+    # End of what `make edges` writes.
     workspace_path: str = "",
 ) -> NamedTuple("Outputs", [("uri", str), ("version", str), ("existed", bool)]):
     """Register an export. A registration that was interrupted is completed; a second one returns the first.
@@ -31,43 +33,45 @@ def register_model(
         checkpoint_uri: Export to register.
         checkpoint_digest: Digest of its manifest; any other content is rejected.
         registry: hf://org/name[@branch], model-registry://host[:port]/model, or mlflow://model.
-        model: What was registered; the weights are not in this artifact.
         name: The model, if registry does not name it.
         version: Name of the version; a tag in the Hub. Not for MLflow.
         alias: Tag (Hub) or alias (MLflow) that is moved to the version, last.
-        with_training_state: Also upload optimizer and random states. Hub only.
-        log_run: Log the training metrics as a run. MLflow only.
+        with_training_state: Whether to upload optimizer and random states too. Hub only.
+        log_run: Whether to log the training metrics as a run. MLflow only.
         base_model: org/name of the fine-tuned model, for the model card.
         datasets: org/name of datasets, for the model card.
+        model: What was registered; the weights are not in this artifact.
         workspace_path: Where the workspace is mounted in this step, if it is: MLflow without MLFLOW_TRACKING_URI keeps its models in
             tracking/mlflow.db in it.
 
     Returns:
         uri: Where the registry has it.
-        version: Commit in the Hub, name of the version in the Model Registry, its number in MLflow.
         existed: Whether an earlier registration was complete.
     """
     from dataclasses import asdict
     from pathlib import Path
 
     from trainwright.steps.register import register_run_export
+    from trainwright.steps.requests import RegisterModel
     from trainwright.steps.step_end import explained_end, write_line
 
-    options = {
+    parameters = {
+        # Written by `make edges` from RegisterModel.
+        "checkpoint_uri": checkpoint_uri,
+        "checkpoint_digest": checkpoint_digest,
+        "registry": registry,
+        "name": name,
         "version": version,
         "alias": alias,
-        "training_state": with_training_state,
+        "with_training_state": with_training_state,
         "log_run": log_run,
         "base_model": base_model,
         "datasets": datasets,
+        # End of what `make edges` writes.
     }
     with explained_end():
         registration = register_run_export(
-            checkpoint_uri,
-            registry,
-            name=name,
-            digest=checkpoint_digest,
-            options=options,
+            RegisterModel.from_parameters(parameters),
             folder=Path(workspace_path) / "tracking" if workspace_path else None,
             on_line=write_line,
         )

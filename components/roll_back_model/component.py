@@ -5,12 +5,18 @@ from trainwright.components.step import step
 
 @step
 def roll_back_model(
-    export_uri: str, alias: str = "champion", expected_digest: str = "", reason: str = "", run_id: str = ""
+    # Written by `make edges` from RollBackModel.
+    export_uri: str,
+    alias: str = "champion",
+    expected_digest: str = "",
+    reason: str = "",
+    # End of what `make edges` writes.
+    run_id: str = "",
 ) -> str:
     """Let an alias name again the export that it named before, if that is still there and whole.
 
     Args:
-        export_uri: Folder of all exports, as for export_checkpoint.
+        export_uri: Folder of all exports, as for the export of a checkpoint.
         alias: champion, challenger, or another name.
         expected_digest: Digest of the manifest that the alias must name now. Empty: whatever it names.
         reason: Recorded with the change.
@@ -19,11 +25,20 @@ def roll_back_model(
     Returns:
         URI of the export that the alias names now.
     """
+    from trainwright.steps.requests import RollBackModel
     from trainwright.steps.roll_back import roll_back_once
     from trainwright.steps.step_end import explained_end, write_line
 
+    parameters = {
+        # Written by `make edges` from RollBackModel.
+        "export_uri": export_uri,
+        "alias": alias,
+        "expected_digest": expected_digest,
+        "reason": reason,
+        # End of what `make edges` writes.
+    }
     with explained_end():
-        step = f"kfp/{run_id}/roll-back" if run_id else ""
-        record = roll_back_once(export_uri, alias, step=step, expected_digest=expected_digest, reason=reason)
+        asked = RollBackModel.from_parameters(parameters)
+        record = roll_back_once(**asked.model_dump(), step=f"kfp/{run_id}/roll-back" if run_id else "")
         write_line(f"{alias}: {record.current.uri}")
     return record.current.uri

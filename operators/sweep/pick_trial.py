@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.values.rendered_values import parse_flag, parse_list
+from trainwright.operators.values.rendered_values import parse_list
+from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -17,9 +18,9 @@ class PickTrialOperator(WorkspaceOperator):
 
     With the trigger rule ALL_DONE it runs although trials have failed, or were stopped early.
 
-    :param outcomes: XCom `outcome` of each TrainTrialOperator, whether it succeeded or not.
-    :param metric: a reported metric, or a number in the results of the training function.
-    :param greater_is_better: whether a greater value is better.
+    :param outcomes: The output `outcome` of the training of each trial, whether it succeeded or not.
+    :param metric: A reported metric, or a number in the results of the training function.
+    :param greater_is_better: Whether a greater value is better.
     :param trials: the plan, as PlanTrialsOperator returns it: a trial of it that has no outcome is listed as failed.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
@@ -36,43 +37,39 @@ class PickTrialOperator(WorkspaceOperator):
         trials as Markdown, best first.
     """
 
-    template_fields = ("outcomes", "metric", "greater_is_better", "trials", *WorkspaceOperator.template_fields)
+    template_fields = (*step_fields("PickTrial"), "trials", *WorkspaceOperator.template_fields)
 
     def __init__(
         self,
         *,
+        # Written by `make edges` from PickTrial.
         outcomes: list[Any] | str,
         metric: str = "eval_loss",
         greater_is_better: bool | str = False,
+        # End of what `make edges` writes.
         trials: list[Any] | str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.outcomes, self.metric, self.greater_is_better, self.trials = outcomes, metric, greater_is_better, trials
+        # Written by `make edges` from PickTrial.
+        self.outcomes = outcomes
+        self.metric = metric
+        self.greater_is_better = greater_is_better
+        # End of what `make edges` writes.
+        self.trials = trials
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.steps.trials import best_trial_line, rank_trials, trials_summary
+        from trainwright.steps.requests import EndTrials, PickTrial
+        from trainwright.steps.trials import Trial, pick_trial
 
         self.check_places()
-        found = self._outcomes()
-        ranked = rank_trials(found, self.metric, greater_is_better=parse_flag("greater_is_better", self.greater_is_better))
-        best, others = ranked[0], [one.index for one in found if one is not ranked[0]]
+        planned = [Trial.model_validate(trial) for trial in parse_list("trials", self.trials)]
+        picked = pick_trial(PickTrial.from_parameters(vars(self)), planned)
         if self.workspace or self.workspace_path:
             with self.steps(context) as steps:
-                steps("end-trials", {"indices": others, "run_id": self.run_arguments(context)["run_id"]})
-        self.log.info("%s", best_trial_line(found, ranked, self.metric))
-        chosen = {"index": best.index, "trainjob": best.trainjob, "value": best.metrics[self.metric], "settings": best.settings}
-        return {**chosen, "summary": trials_summary(found, ranked, self.metric)}
-
-    def _outcomes(self) -> list[Any]:
-        """The outcomes in the order of the plan. Raises ValueError."""
-        from trainwright.steps.trials import Trial, TrialOutcome
-
-        found = {one.index: one for one in map(TrialOutcome.model_validate, parse_list("outcomes", self.outcomes))}
-        for trial in map(Trial.model_validate, parse_list("trials", self.trials)):
-            lost = TrialOutcome(
-                index=trial.index, settings=trial.settings, trainjob="", error="its task has no outcome; see its log"
-            )
-            found.setdefault(trial.index, lost)
-        return [found[index] for index in sorted(found)]
+                steps(EndTrials(indices=picked.others), self.step_run(context))
+        self.log.info("%s", picked.line)
+        best = picked.best
+        chosen = {"index": best.index, "trainjob": best.trainjob, "value": picked.value, "settings": best.settings}
+        return {**chosen, "summary": picked.summary}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.values.rendered_values import parse_list, parse_number, parse_object
+from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -18,13 +18,12 @@ class PlanTrialsOperator(WorkspaceOperator):
     The plan depends on the inputs alone: a retry gives the same one, and so the same TrainJobs. It is made in the worker; with a
     workspace, the folders of the trials are recorded there, and retention can delete them.
 
-    :param settings: settings of the builtin trainer for all trials.
-    :param trials: settings of each trial, as ``[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]``.
-    :param space: instead of trials: for each setting the list of its values, or a range as
-        ``{"min": 1e-5, "max": 1e-3, "log": true}``.
-    :param max_trials: maximum number of trials; 0 takes all combinations. Required for ranges.
-    :param seed: of the random choice.
-    :param metric: what the trials are to be compared by; for eval_loss, held-out rows are evaluated after each epoch.
+    :param settings: Settings of the builtin trainer for all trials.
+    :param trials: Settings of each trial, as [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}].
+    :param space: Instead of trials: for each setting the list of its values, or a range as {"min": 1e-5, "max": 1e-3, "log": true}.
+    :param max_trials: Maximum number of trials; 0: all combinations. Required for ranges.
+    :param seed: Seed of the random choice.
+    :param metric: What the trials are to be compared by; for eval_loss, held-out rows are evaluated after each epoch.
     :param dataset_digest: digest of the prepared dataset.
     :param model_digest: digest of the prepared model.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
@@ -41,53 +40,45 @@ class PlanTrialsOperator(WorkspaceOperator):
     :return: the trials, each with index and settings, for ``TrainTrialOperator.partial(...).expand(trial=plan.output)``.
     """
 
-    template_fields = (
-        "settings",
-        "trials",
-        "space",
-        "max_trials",
-        "seed",
-        "metric",
-        "dataset_digest",
-        "model_digest",
-        *WorkspaceOperator.template_fields,
-    )
+    template_fields = (*step_fields("PlanTrials"), "dataset_digest", "model_digest", *WorkspaceOperator.template_fields)
 
     def __init__(
         self,
         *,
+        # Written by `make edges` from PlanTrials.
         settings: dict[str, Any] | str | None = None,
-        trials: list[dict[str, Any]] | str | None = None,
+        trials: list[Any] | str | None = None,
         space: dict[str, Any] | str | None = None,
         max_trials: int | str = 0,
         seed: int | str = 0,
         metric: str = "",
+        # End of what `make edges` writes.
         dataset_digest: str = "",
         model_digest: str = "",
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
-        self.settings, self.trials, self.space, self.max_trials = settings, trials, space, max_trials
-        self.seed, self.metric, self.dataset_digest, self.model_digest = seed, metric, dataset_digest, model_digest
+        # Written by `make edges` from PlanTrials.
+        self.settings = settings
+        self.trials = trials
+        self.space = space
+        self.max_trials = max_trials
+        self.seed = seed
+        self.metric = metric
+        # End of what `make edges` writes.
+        self.dataset_digest, self.model_digest = dataset_digest, model_digest
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, Any]]:
+        from trainwright.steps.requests import BeginTrials, PlanTrials
         from trainwright.steps.trials import plan_trials
 
         self.check_places()
-        planned = plan_trials(
-            parse_object("settings", self.settings),
-            trials=parse_list("trials", self.trials),
-            space=parse_object("space", self.space),
-            max_trials=int(parse_number("max_trials", self.max_trials)),
-            seed=int(self.seed or 0),
-            metric=self.metric,
-        )
+        planned = plan_trials(**PlanTrials.from_parameters(vars(self)).model_dump())
         for trial in planned:
             self.log.info("trial %d: %s", trial.index, trial.settings)
         if self.workspace or self.workspace_path:
-            run = self.run_arguments(context)
-            about = {"owner": run["owner"], "run_id": run["run_id"], "dataset": self.dataset_digest, "model": self.model_digest}
+            begun = BeginTrials.from_parameters({**vars(self), "count": len(planned)})
             with self.steps(context) as steps:
-                steps("begin-trials", {"count": len(planned), "run": about})
+                steps(begun, self.step_run(context))
         return [trial.model_dump() for trial in planned]

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS, WAIT_SETTINGS
+from trainwright.steps.parameter_tables import STEP_PARAMETERS
 
-__all__ = ["EVALUATION_SETTINGS", "OWN_TEMPLATED", "PLACES", "SETTINGS", "TEMPLATED", "WAIT_SETTINGS"]
+
+def step_fields(request: str) -> tuple[str, ...]:
+    """The names of the parameters of a step, by the name of its request in `trainwright.steps.requests`."""
+    return tuple(STEP_PARAMETERS[request])
+
+
+__all__ = ["EVALUATION_SETTINGS", "OWN_TEMPLATED", "PLACES", "SETTINGS", "TEMPLATED", "WAIT_SETTINGS", "step_fields"]
 PLACES = ("workspace", "dataset_uri", "model_uri", "export_uri", "resume", "code", "manifest")
 """Settings of a training step that name paths, buckets and claims; see `allowed_places`."""
 NOT_TEMPLATED = ("func",)

@@ -118,7 +118,7 @@ def retrain(
                 export_uri=export_uri,
                 dataset_digest=dataset.outputs["digest"],
                 model_digest=model.outputs["Output"],
-                always=always_train,
+                always_train=always_train,
                 alias=alias,
                 run_id=run.id,
             )

@@ -82,13 +82,13 @@ def test_what_is_no_function_of_a_file(program: Path, func: str, words: str) -> 
 @pytest.mark.parametrize(
     ("options", "line"),
     [
-        (("--num-nodes", "-1"), "num_nodes: Input should be greater than or equal to 1"),
-        (("--runtime-kind", "Runtime"), "runtime_kind: Input should be 'ClusterTrainingRuntime' or 'TrainingRuntime'"),
+        (("--num-nodes", "-1"), "num_nodes: expected at least 1"),
+        (("--runtime-kind", "Runtime"), "runtime_kind: expected ClusterTrainingRuntime or TrainingRuntime"),
         (("--workspace", "claim"), "workspace: 'claim' is not of the form pvc://CLAIM"),
         (("--env", "A"), "--env: 'A' is neither KEY=VALUE nor a JSON object"),
         (("--env", "{A: ["), "--env: neither JSON nor YAML: "),
         (("--command", "'"), "--command: No closing quotation"),
-        (("--tolerations", "x"), "tolerations: Input should be a valid list"),
+        (("--tolerations", "x"), "tolerations: expected a list"),
         (("--func-args", "n=1"), "func_args: requires func"),
         (("--code", "/x"), "command: required with code"),
         (("--builtin", "sft", "--args", "x"), "args: cannot be combined with the builtin trainer 'sft'"),

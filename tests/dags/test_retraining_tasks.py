@@ -45,8 +45,8 @@ def rendered(name: str, params: dict[str, Any], variable: dict[str, Any] | None)
         ("rule", {"rule": "better"}, {"rule": "always"}, "better"),
         ("rule", {}, {"rule": "always"}, "always"),
         ("rule", {}, None, "better"),
-        ("force", {"force": "false"}, {"force": True}, "false"),
-        ("force", {"force": False}, {"force": True}, False),
+        ("always_train", {"always_train": "false"}, {"always_train": True}, "false"),
+        ("always_train", {"always_train": False}, {"always_train": True}, False),
         ("num_nodes", {"num_nodes": 0}, {"num_nodes": 4}, 0),
         ("num_nodes", {}, {"num_nodes": 4}, 4),
         ("env", {"env": {}}, {"env": {"A": "b"}}, {}),
@@ -77,7 +77,7 @@ def test_form_sends_no_setting_that_nobody_has_chosen() -> None:
 @pytest.mark.parametrize("given", ["true", "false", True, False, None])
 def test_flag_in_the_form_is_true_false_or_empty(given: Any) -> None:
     """A boolean would be a switch, which shows `false` for an empty value."""
-    field = copy.copy(RETRAINING["force"])  # resolving stores the value
+    field = copy.copy(RETRAINING["always_train"])  # resolving stores the value
     assert field.resolve(given) is given
     assert field.schema["type"][0] == "string"
     with pytest.raises(ParamValidationError):
@@ -124,18 +124,20 @@ class Instance:
         self.said[key] = value
 
 
-def gate(earlier: list[dict[str, Any]], *, force: Any = False, champion: dict[str, str] = NO_CHAMPION) -> tuple[Any, Instance]:
+def gate(
+    earlier: list[dict[str, Any]], *, always_train: Any = False, champion: dict[str, str] = NO_CHAMPION
+) -> tuple[Any, Instance]:
     prepared = {"initialize_dataset": {"digest": DIGEST}, "initialize_model": {"digest": BASE}}
     instance = Instance(**prepared, read_champion=champion)
     events = {MODEL: [SimpleNamespace(extra=extra) for extra in earlier]}
     try:
-        return retraining.new_data.function(force, ti=instance, inlet_events=events), instance
+        return retraining.new_data.function(always_train, ti=instance, inlet_events=events), instance
     except AirflowSkipException as skipped:
         return skipped, instance
 
 
 @pytest.mark.parametrize(
-    ("earlier", "force"),
+    ("earlier", "always_train"),
     [
         ([], False),
         ([{"dataset_digest": "sha256:other", "run": "r"}], False),
@@ -147,8 +149,8 @@ def gate(earlier: list[dict[str, Any]], *, force: Any = False, champion: dict[st
     ],
 )
 @pytest.mark.parametrize("champion", [NO_CHAMPION, OUTDATED])
-def test_new_data_are_trained_on(earlier: list[dict[str, Any]], force: Any, champion: dict[str, str]) -> None:
-    assert gate(earlier, force=force, champion=champion)[0] == DIGEST
+def test_new_data_are_trained_on(earlier: list[dict[str, Any]], always_train: Any, champion: dict[str, str]) -> None:
+    assert gate(earlier, always_train=always_train, champion=champion)[0] == DIGEST
 
 
 def test_the_dataset_of_the_last_good_run_is_skipped_with_the_reason() -> None:

@@ -175,7 +175,7 @@ def test_form_of_a_retraining_sends_only_what_was_chosen(scene: Scene, pages: Pa
     (conf,) = [run["conf"] for run in runs if run["conf"]]
     assert {name: value for name, value in conf.items() if value is not None} == {
         "rule": "better",
-        "force": "false",
+        "always_train": "false",
         "margin": 0,
         "roll_back": False,
     }

@@ -117,8 +117,8 @@ def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
         ({"max_steps": 1}, r"settings.max_steps: unknown setting; did you mean steps\?"),
         ({"num_train_epochs": 1}, r"settings.num_train_epochs: unknown setting; did you mean epochs\?"),
         ({"per_device_train_batch_size": 1, "seed": "x"}, r"settings.seed: .*, settings.per_device.*did you mean batch_size\?"),
-        ({"epochs": 0}, "settings.epochs: Input should be greater than 0"),
-        ({"method": "qlora"}, "settings.method: Input should be 'lora' or 'full'"),
+        ({"epochs": 0}, "settings.epochs: expected more than 0"),
+        ({"method": "qlora"}, "settings.method: expected lora or full"),
         ({"steps": -1, "seed": "x"}, r"settings.steps: .*, settings.seed: "),
     ],
 )

@@ -13,11 +13,11 @@ pytest.importorskip("airflow.sdk")
 
 from trainwright.operators import PreprocessDatasetOperator, PullDvcDataOperator
 from trainwright.operators.errors import NonRetryableError
-from trainwright.steps import workspace_steps
 from trainwright.steps.on_cluster import ClusterSteps
+from trainwright.steps.requests import PreprocessDataset, PullDvcData, StepRun
 from trainwright.workspace import read_run, run_folder
 
-RUN = {"owner": "airflow/d", "run_id": "d/r", "map_index": -1}
+RUN = StepRun("airflow/d", "d/r")
 
 
 @pytest.fixture
@@ -29,26 +29,18 @@ def context() -> dict[str, Any]:
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The steps that are asked for in pods."""
     calls: list[Any] = []
-    monkeypatch.setattr(
-        ClusterSteps, "__call__", lambda _self, step, arguments: calls.append((step, arguments)) or {"digest": "d"}
-    )
+    monkeypatch.setattr(ClusterSteps, "__call__", lambda _self, request, run: calls.append((request, run)) or {"digest": "d"})
     return calls
 
 
 def test_on_the_cluster_a_pod_is_asked(connected: Any, context: dict[str, Any], asked: list[Any]) -> None:
     pull = PullDvcDataOperator(task_id="t", repo="https://host/data", path="rows", rev="v1", workspace="pvc://w")
     assert pull.execute(context) == {"digest": "d"}
-    options = {"source": "", "md5": "", "repo": "https://host/data", "path": "rows", "rev": "v1", "remote": ""}
-    assert asked == [("pull-dvc-data", {"options": options, "run": RUN})]
+    assert asked == [(PullDvcData(repo="https://host/data", path="rows", rev="v1"), RUN)]
     given = {"columns": '{"prompt": "q"}', "drop_empty": "false", "min_chars": "3", "deduplicate_by": '["prompt"]'}
-    preprocess = PreprocessDatasetOperator(task_id="t", data_uri="file:///w/rows", workspace="pvc://w", **given)
-    preprocess.execute(context)
-    step, arguments = asked[1]
-    assert (step, arguments["uri"], arguments["run"]) == ("preprocess-dataset", "file:///w/rows", RUN)
-    parsed = {"columns": {"prompt": "q"}, "drop_empty": False, "min_chars": 3, "deduplicate_by": ["prompt"]}
-    unchanged = {"normalize_whitespace": True, "transform": "", "max_chars": 0, "deduplicate": True, "ray_address": ""}
-    assert arguments["options"] == {**parsed, **unchanged}
-    json.dumps(arguments)
+    PreprocessDatasetOperator(task_id="t", data_uri="file:///w/rows", workspace="pvc://w", **given).execute(context)
+    parsed: dict[str, Any] = {"columns": {"prompt": "q"}, "drop_empty": False, "min_chars": 3, "deduplicate_by": ["prompt"]}
+    assert asked[1] == (PreprocessDataset(data_uri="file:///w/rows", **parsed), RUN)
 
 
 def test_what_is_wrong_with_the_input_fails_without_retries(tmp_path: Path, context: dict[str, Any]) -> None:
@@ -83,7 +75,3 @@ def test_data_goes_from_a_source_through_dvc_and_ray(tmp_path: Path, context: di
     record = read_run(workspace / run_folder("d/r"))
     assert record is not None
     assert set(record.inputs) >= {"dvc", "preprocessed"}
-
-
-def test_every_step_of_the_workspace_takes_and_gives_json() -> None:
-    assert {"pull-dvc-data", "preprocess-dataset", "begin-trials", "end-trials"} <= set(workspace_steps.STEPS)

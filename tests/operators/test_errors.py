@@ -69,7 +69,7 @@ def test_error_that_explains_itself_is_raised_without_chain_and_frames(error: Ex
     ("settings", "said"),
     [
         ({"tolerations": '[{"key": 1'}, "ValidationError: tolerations: neither JSON nor YAML: line 1, column 11: not JSON: "),
-        ({"num_nodes": -1, "logs": "x"}, "ValidationError: num_nodes: Input should be greater than or equal to 1; logs: "),
+        ({"num_nodes": -1, "logs": "x"}, "ValidationError: num_nodes: expected at least 1; logs: "),
         ({"code": "x", "command": []}, "ValidationError: command: required with code"),
         ({"volumes": [{"nam": "d"}]}, "ValidationError: volumes[0].nam: unknown field; did you mean name?"),
     ],

@@ -71,11 +71,11 @@ def test_the_result_of_the_evaluation_is_taken_as_it_is(root: str, export: Calla
     [
         ({"evaluation": {}}, "CheckpointError: the candidate's evaluation has no number 'loss'"),
         ({"evaluation": {"loss": 1.0, "dataset_digest": "sha256:other"}}, "CheckpointError: .*was measured on other data"),
-        ({"evaluation": "[1]"}, "evaluation: expected an object, found list"),
+        ({"evaluation": "[1]"}, "evaluation: expected an object"),
         ({"rule": "sometimes"}, "expected better or always"),
-        ({"margin": "-1"}, "margin: '-1': expected a number that is not negative"),
-        ({"margin": "much"}, "margin: 'much'"),
-        ({"greater_is_better": "perhaps"}, "greater_is_better: 'perhaps': expected true or false"),
+        ({"margin": "-1"}, "margin: expected a number that is not negative"),
+        ({"margin": "much"}, "margin: expected a number"),
+        ({"greater_is_better": "perhaps"}, "greater_is_better: expected true or false"),
         ({"alias": "Not One"}, "is not an alias"),
     ],
 )
@@ -172,7 +172,7 @@ def test_the_champion_is_current_until_there_are_other_data(root: str, export: C
     for other in (
         {"dataset_digest": "sha256:new"},
         {"dataset_digest": "sha256:d", "model_digest": "sha256:new"},
-        {"dataset_digest": "sha256:d", "always": "true"},
+        {"dataset_digest": "sha256:d", "always_train": "true"},
     ):
         assert read(root, **other) == {"state": "outdated", **known}
     assert read(root, alias="challenger")["state"] == "none"
@@ -189,8 +189,8 @@ def test_a_champion_that_is_gone_or_not_allowed_is_no_reason_to_retry(
     rmtree(Path(uri.removeprefix("file://")))
     with pytest.raises(NonRetryableError, match="NoCheckpoint"):
         read(root)
-    with pytest.raises(NonRetryableError, match="always: 'perhaps'"):
-        read(root, always="perhaps")
+    with pytest.raises(NonRetryableError, match="always_train: expected true or false"):
+        read(root, always_train="perhaps")
     monkeypatch.setattr("airflow.sdk.Variable.get", lambda *_args, **_more: "s3://elsewhere")
     with pytest.raises(PlaceNotAllowed, match="export_uri"):
         read(root)

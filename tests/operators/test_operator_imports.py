@@ -21,6 +21,8 @@ LEAVES = {
     "trainwright.jobs.request.setting",
     "trainwright.jobs.request.setting_names",
     "trainwright.jobs.request.settings_table",
+    "trainwright.steps",
+    "trainwright.steps.parameter_tables",
 }
 HEAVY = ("kubernetes", "yaml", "torch", "kfp")
 

@@ -14,6 +14,7 @@ import pytest
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.steps import evaluate
+from trainwright.steps.requests import EvaluateExport, StepRun
 from trainwright.steps.workspace_steps import HereSteps
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.errors import WorkspaceError
@@ -54,8 +55,11 @@ def evaluated(tmp_path: Path, exported: tuple[str, str], monkeypatch: pytest.Mon
 
         monkeypatch.setattr(evaluate, "run_step", run_step)
         uri, digest = exported
-        given = {"workspace": "pvc://c", "steps": HereSteps(tmp_path / "w"), "owner": "kfp", "run_id": "run-7", "namespace": "n"}
-        return evaluate.evaluate_export(None, uri, digest, **{**given, **options})  # type: ignore[arg-type]
+        asked = {name: options.pop(name) for name in [*options] if name in EvaluateExport.model_fields}
+        request = EvaluateExport(checkpoint_uri=uri, checkpoint_digest=digest, **asked)
+        given = {"workspace": "pvc://c", "steps": HereSteps(tmp_path / "w"), "namespace": "n"}
+        run = StepRun(options.pop("owner", "kfp"), "run-7")
+        return evaluate.evaluate_export(None, request, run, **{**given, **options})  # type: ignore[arg-type]
 
     return make
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,10 @@ from factories import trainjob
 from trainwright.checkpoints.errors import DivergedCheckpoint, NoCheckpoint
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.steps.export_beside import export_beside
+from trainwright.steps.requests import ExportBeside, ExportCheckpoint, StepRequest, StepRun
 from trainwright.steps.workspace_steps import HereSteps
 
-ARGUMENTS = {"export_uri": "s3://exports"}
+REQUEST, RUN = ExportCheckpoint(export_uri="s3://exports"), StepRun("kfp", "r")
 
 
 @pytest.fixture
@@ -23,7 +24,7 @@ def job(cluster: EmbeddedCluster) -> dict[str, Any]:
 
 
 def exporting(cluster: EmbeddedCluster, steps: Any, every_seconds: float = 0.01) -> dict[str, Any]:
-    return export_beside(cluster, "job", "default", steps, ARGUMENTS, every_seconds=every_seconds, poll_seconds=0.01)
+    return export_beside(cluster, "job", "default", steps, REQUEST, RUN, every_seconds=every_seconds, poll_seconds=0.01)
 
 
 @pytest.mark.parametrize("end", ["Complete", "Failed"])
@@ -32,8 +33,8 @@ def test_every_checkpoint_until_the_job_has_ended_and_then_the_last(
 ) -> None:
     asked: list[tuple[str, Any]] = []
 
-    def steps(step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        asked.append((step, arguments.get("look")))
+    def steps(request: StepRequest, _run: StepRun) -> dict[str, Any]:
+        asked.append((request.step_name(), getattr(request, "look", None)))
         if len(asked) == 3:
             set_status(job, end)
         return {} if len(asked) == 1 else {"step": len(asked), "uri": "s3://exports/x"}
@@ -53,8 +54,8 @@ def test_between_two_exports_is_the_time_that_was_asked_for(
 
     monkeypatch.setattr(cluster, "get", counted)
 
-    def steps(step: str, _arguments: Mapping[str, Any]) -> dict[str, Any]:
-        if step == "export-beside":
+    def steps(request: StepRequest, _run: StepRun) -> dict[str, Any]:
+        if isinstance(request, ExportBeside):
             set_status(job, "Complete")
         return {"step": 1, "uri": "u"}
 
@@ -63,7 +64,7 @@ def test_between_two_exports_is_the_time_that_was_asked_for(
 
 
 def test_a_job_that_is_gone_has_ended(cluster: EmbeddedCluster) -> None:
-    assert exporting(cluster, lambda step, _arguments: {"did": step}) == {"did": "export-checkpoint"}
+    assert exporting(cluster, lambda request, _run: {"did": request.step_name()}) == {"did": "export-checkpoint"}
 
 
 @pytest.mark.parametrize("error", [NoCheckpoint("none yet"), DivergedCheckpoint("loss is nan")])
@@ -75,16 +76,7 @@ def test_checkpoint_that_cannot_be_exported_is_an_error_only_at_the_end(
 
     if isinstance(error, DivergedCheckpoint):
         monkeypatch.setattr("trainwright.steps.workspace_steps.export_run_checkpoint", refuse)
-    arguments = {
-        "export_uri": f"file://{tmp_path}/exports",
-        "trainjob": "",
-        "resumable": True,
-        "supersede": False,
-        "folder": "",
-        "best_metric": "eval_loss",
-        "greater_is_better": False,
-        "run": {"run_id": "r", "map_index": -1},
-    }
-    assert HereSteps(tmp_path)("export-beside", {**arguments, "look": 1}) == {}
+    asked = {"export_uri": f"file://{tmp_path}/exports"}
+    assert HereSteps(tmp_path)(ExportBeside(**asked, look=1), RUN) == {}
     with pytest.raises(type(error)):
-        HereSteps(tmp_path)("export-checkpoint", arguments)
+        HereSteps(tmp_path)(ExportCheckpoint(**asked), RUN)

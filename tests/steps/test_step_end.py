@@ -39,7 +39,7 @@ def test_invalid_settings_are_one_line_without_the_words_of_pydantic(message: Pa
         TrainRequest.from_parameters({"num_nodes": -1, "settings": "{"})
     told = capsys.readouterr().err
     assert told.startswith("settings: neither JSON nor YAML: ")
-    assert told.endswith("; num_nodes: Input should be greater than or equal to 1\n")
+    assert told.endswith("; num_nodes: expected at least 1\n")
     assert message.read_text() == told.rstrip("\n")
 
 

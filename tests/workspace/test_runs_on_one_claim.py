@@ -24,6 +24,7 @@ from trainwright.jobs.logs.read_logs import LogSelector, follow_logs
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
+from trainwright.steps.requests import EvaluateExport, StepRun
 from trainwright.steps.retire import retire_run
 from trainwright.steps.workspace_steps import HereSteps
 from trainwright.storage.uri import StorageUri
@@ -250,15 +251,12 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
     def evaluated(owner: str = "kfp", clears: str = "0") -> dict[str, object]:
         return evaluate_export(
             runs.cluster,
-            exported.uri,
-            exported.digest,
+            EvaluateExport(checkpoint_uri=exported.uri, checkpoint_digest=exported.digest, runtime="fast-evaluation"),
+            StepRun(owner, "run-7"),
             workspace="pvc://measured",
             steps=HereSteps(workspace),
-            owner=owner,
             submitter=Submitter("run", clears),
-            run_id="run-7",
             namespace="default",
-            runtime="fast-evaluation",
         )
 
     result = evaluated()

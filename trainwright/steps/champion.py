@@ -7,6 +7,9 @@ from typing import Literal
 
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias
+from trainwright.steps.requests import ReadChampion
+
+State = Literal["none", "outdated", "current"]
 
 
 @dataclass(frozen=True)
@@ -25,13 +28,17 @@ class Champion:
             return True
         return bool(model_digest) and self.model_digest != model_digest
 
-    def state(
-        self, dataset_digest: str, model_digest: str = "", *, always: bool = False
-    ) -> Literal["none", "outdated", "current"]:
-        """Return none without a champion, outdated if it was trained on other data, or `always`; else current."""
+    def state(self, dataset_digest: str, model_digest: str = "", *, always_train: bool = False) -> State:
+        """Return none without a champion, outdated if it was trained on other data, or with `always_train`; else current."""
         if not self.uri:
             return "none"
-        return "outdated" if always or self.is_outdated(dataset_digest, model_digest) else "current"
+        return "outdated" if always_train or self.is_outdated(dataset_digest, model_digest) else "current"
+
+
+def read_champion_for(request: ReadChampion) -> tuple[Champion, State]:
+    """Return the champion, and its state with regard to the data and base model that are asked about. Raises as `read_champion`."""
+    champion = read_champion(request.export_uri, request.alias)
+    return champion, champion.state(request.dataset_digest, request.model_digest, always_train=request.always_train)
 
 
 def read_champion(export_uri: str, alias: str = CHAMPION) -> Champion:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from trainwright.checkpoints.errors import FigureNotFinite
@@ -18,33 +19,25 @@ from trainwright.jobs.state.submitter import NOBODY, Submitter
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.wait.run import CancelHandler
-from trainwright.steps.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, short_digest
+from trainwright.steps.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, figures_of, short_digest
+from trainwright.steps.requests import CollectEvaluation, EvaluateExport, RestoreForEvaluation, StepRun
+from trainwright.steps.retire import retirement
 from trainwright.steps.workspace_steps import WorkspaceSteps
-from trainwright.workspace import run_folder
+from trainwright.workspace import parse_retention, run_folder
 
-RUNTIME = "causal-lm-evaluation"
 __all__ = ["CURVE", "FOLDER", "RESULT", "SUMMARY", "evaluate_export", "figures_of"]
 
 
 def evaluate_export(
     cluster: Cluster,
-    checkpoint_uri: str,
-    digest: str,
+    request: EvaluateExport,
+    run: StepRun,
     *,
     workspace: str,
     steps: WorkspaceSteps,
-    owner: str,
-    run_id: str,
     namespace: str,
-    map_index: int = -1,
-    runtime: str = RUNTIME,
-    sample_row: int = 0,
-    max_rows: int = 0,
-    dataset_digest: str = "",
-    tasks: Sequence[str] = (),
-    few_shot: int = -1,
-    task_limit: int = 0,
-    settings: dict[str, Any] | None = None,
+    trial_index: int = -1,
+    settings: Mapping[str, Any] | None = None,
     submitter: Submitter = NOBODY,
     event_printer: EventPrinter | None = None,
     on_signal: CancelHandler | None = None,
@@ -52,42 +45,44 @@ def evaluate_export(
     credentials: StepCredentials | None = None,
     with_curve: bool = True,
 ) -> dict[str, Any]:
-    """Evaluate an export. Returns `before`, `after`, `rows`, `held_out`, `sample`, `folder` (of the workspace), `summary`
-    (Markdown) and `loss_curve` (HTML, empty without a logged loss, or `with_curve`; the workspace has it in any case).
+    """Evaluate an export, and end its run in the workspace. Returns `before`, `after`, `rows`, `held_out`, `sample`, `folder` (of the
+    workspace), `summary` (Markdown) and `loss_curve` (HTML, empty without a logged loss, or `with_curve`; the workspace has it in any
+    case).
 
-    `workspace` is the volume for the job (`pvc://...`), `steps` do what concerns its files. The export's manifest
-    names the prepared dataset and model; `dataset_digest` is another prepared dataset to evaluate on. `tasks`, `few_shot` and
-    `task_limit` are those of lm-evaluation-harness, see `evaluation.harness`. `submitter` is the
-    step's task, `workflow` that of its pipeline, `credentials` are for the job, `settings` are those of EVALUATION_SETTINGS. An
-    existing evaluation of the same export with the same parameters is returned.
+    `workspace` is the volume for the job (`pvc://...`), `steps` do what concerns its files. The export's manifest names the prepared
+    dataset and model. `trial_index` is the trial of a sweep that the export is of. `submitter` is the step's task, `workflow` that of
+    its pipeline, `credentials` are for the job, `settings` are those of EVALUATION_SETTINGS. An existing evaluation of the same
+    export with the same parameters is returned.
     The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
     file named by what was asked, so that an earlier result is never taken for that of this evaluation.
     Raises ValueError, FigureNotFinite, CheckpointError, StorageError, WorkspaceError (a link in place of a folder), and the errors of
     `run_step`.
     """
-    short = short_digest(digest)
+    parse_retention(request.retention)  # fail on an invalid value before the evaluation
+    index = trial_index if trial_index >= 0 else run.map_index
+    short = short_digest(request.checkpoint_digest)
     within = f"{FOLDER}/{short}"
-    folder = f"{run_folder(run_id, map_index)}/{within}"
-    place = {"uri": checkpoint_uri, "digest": digest, "folder": folder}
-    inputs = steps("restore-for-evaluation", {**place, "dataset_digest": dataset_digest})
-    harness = [*sorted({*tasks}), few_shot, task_limit] if tasks else []
-    asked = [digest, inputs, runtime, sample_row, max_rows, settings or {}, owner, run_id, map_index, *harness]
-    written = f".result-{_short_digest(asked)}.json"
-    arguments = ["--checkpoint", "/workspace/checkpoint", "--out", f"/workspace/{written}", "--sample-row", str(sample_row)]
-    if max_rows:
-        arguments += ["--max-rows", str(max_rows)]
-    if tasks:
-        arguments += [word for task in sorted({*tasks}) for word in ("--task", task)]
-        arguments += ["--few-shot", str(few_shot), "--task-limit", str(task_limit)]
-    request = TrainRequest.from_parameters(
-        {**(settings or {}), **inputs, "runtime": runtime, "workspace": workspace, "args": arguments, "previous_jobs": "keep"}
-        | {"fail_on_divergence": False}
+    folder = f"{run_folder(run.run_id, index)}/{within}"
+    place = {"uri": request.checkpoint_uri, "digest": request.checkpoint_digest, "folder": folder}
+    restored = run._replace(map_index=index)
+    inputs = steps(RestoreForEvaluation(**place, dataset_digest=request.dataset_digest), restored)
+    written = f".result-{_digest_of(request, restored, inputs, settings or {})}.json"
+    training = TrainRequest.from_parameters(
+        {
+            **(settings or {}),
+            **inputs,
+            "runtime": request.runtime,
+            "workspace": workspace,
+            "args": _arguments(request, written),
+            "previous_jobs": "keep",
+            "fail_on_divergence": False,
+        }
     )
-    on_data = f"-{dataset_digest.removeprefix('sha256:')[:12]}" if dataset_digest else ""
-    identity = Identity(owner, run_id, f"evaluate-{short}{on_data}", map_index, within, submitter)
+    on_data = f"-{request.dataset_digest.removeprefix('sha256:')[:12]}" if request.dataset_digest else ""
+    identity = Identity(run.owner, run.run_id, f"evaluate-{short}{on_data}", index, within, submitter)
     run_step(
         cluster,
-        request,
+        training,
         identity,
         namespace,
         event_printer=event_printer,
@@ -95,17 +90,41 @@ def evaluate_export(
         workflow=workflow,
         credentials=credentials,
     )
-    about = {"run": run_id, "folder": identity.folder, "checkpoint_uri": checkpoint_uri, "checkpoint_digest": digest}
-    about["dataset_digest"] = inputs["dataset_digest"]
-    result = steps("collect-evaluation", {**place, "written": written, "about": about, "with_curve": with_curve})
-    _check_losses(checkpoint_uri, result)
+    about = {"run": run.run_id, "folder": identity.folder, "dataset_digest": inputs["dataset_digest"]}
+    about |= {"checkpoint_uri": request.checkpoint_uri, "checkpoint_digest": request.checkpoint_digest}
+    result = steps(CollectEvaluation(**place, written=written, about=about, with_curve=with_curve), restored)
+    _check_losses(request.checkpoint_uri, result)
+    ended = partial(retirement, cluster, run_id=run.run_id, namespace=namespace)
+    steps(ended(retention=request.retention, map_index=index), restored)
+    if trial_index >= 0:  # the folder that the preparation of the data has recorded is empty
+        steps(ended(), run)
     return result
 
 
-def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of an evaluation by which models are compared: flat, finite, and with the digest of the data."""
-    after = {name: value for name, value in result["after"].items() if isinstance(value, int | float) and math.isfinite(value)}
-    return {**after, "rows": result["rows"], "held_out": result["held_out"], "dataset_digest": result["dataset_digest"]}
+def _arguments(request: EvaluateExport, written: str) -> list[str]:
+    arguments = [
+        "--checkpoint",
+        "/workspace/checkpoint",
+        "--out",
+        f"/workspace/{written}",
+        "--sample-row",
+        str(request.sample_row),
+    ]
+    if request.max_rows:
+        arguments += ["--max-rows", str(request.max_rows)]
+    if request.tasks:
+        arguments += [word for task in sorted({*request.tasks}) for word in ("--task", task)]
+        arguments += ["--few-shot", str(request.few_shot), "--task-limit", str(request.task_limit)]
+    return arguments
+
+
+def _digest_of(request: EvaluateExport, run: StepRun, inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    """Name what is asked: an answer to another question is not taken for this one's."""
+    of_tasks = {"tasks", "few_shot", "task_limit"}
+    asked = request.model_dump(exclude={"checkpoint_uri", "retention", *(() if request.tasks else of_tasks)})
+    asked |= {"tasks": sorted({*request.tasks})} if request.tasks else {}
+    text = json.dumps([asked, list(run), dict(inputs), dict(settings)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _check_losses(uri: str, result: Mapping[str, Any]) -> None:
@@ -115,7 +134,3 @@ def _check_losses(uri: str, result: Mapping[str, Any]) -> None:
             raise FigureNotFinite(
                 f"the evaluation of {uri} has the loss {loss} {when} training: the weights are not finite; evaluate another checkpoint"
             )
-
-
-def _short_digest(asked: list[Any]) -> str:
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]

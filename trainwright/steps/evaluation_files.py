@@ -8,7 +8,9 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,12 @@ def collect(
     _write_if_new(within / RESULT, json.dumps(result, ensure_ascii=False, indent=2).encode() + b"\n")
     summarized = _summarize({**result, **about}, within)
     return summarized if with_curve else {**summarized, "loss_curve": ""}
+
+
+def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of an evaluation by which models are compared: flat, finite, and with the digest of the data."""
+    after = {name: value for name, value in result["after"].items() if isinstance(value, int | float) and math.isfinite(value)}
+    return {**after, "rows": result["rows"], "held_out": result["held_out"], "dataset_digest": result["dataset_digest"]}
 
 
 def _restore_or_verify(uri: str, digest: str, target: Path) -> Manifest:

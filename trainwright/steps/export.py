@@ -43,6 +43,11 @@ def export_run_checkpoint(
     return exported
 
 
+def manifest_text(uri: str, digest: str) -> bytes:
+    """Return the manifest of a published export. Raises NoCheckpoint, CheckpointError, StorageError."""
+    return open_export(uri, digest).manifest.text()
+
+
 def describe_export(uri: str, digest: str) -> str:
     """Return a page about a published export in Markdown. Raises NoCheckpoint, CheckpointError, StorageError."""
     return export_page(read_facts(open_export(uri, digest)))

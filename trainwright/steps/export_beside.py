@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 from trainwright.api.errors import NotFound
@@ -13,6 +12,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.wait.stop_event import stop_on_signals
+from trainwright.steps.requests import ExportBeside, ExportCheckpoint, StepRun
 from trainwright.steps.workspace_steps import WorkspaceSteps
 
 log = logging.getLogger(__name__)
@@ -25,14 +25,15 @@ def export_beside(
     trainjob: str,
     namespace: str,
     steps: WorkspaceSteps,
-    arguments: Mapping[str, Any],
+    request: ExportCheckpoint,
+    run: StepRun,
     *,
     every_seconds: float,
     poll_seconds: float = POLL_SECONDS,
 ) -> dict[str, Any]:
     """Export the newest complete checkpoint every `every_seconds` until the TrainJob has ended, and then the last one.
 
-    `arguments` are those of the step export-checkpoint, whose result is returned. A failed job's last checkpoint is exported, too. A
+    Returns the result of `request` then. A failed job's last checkpoint is exported, too. A
     job that does not exist (any more) has ended. Raises Cancelled after a signal, and the errors of the step.
     """
     client, looks, waited = RetryingCluster(cluster), 0, 0.0
@@ -44,9 +45,9 @@ def export_beside(
         if waited < every_seconds:
             continue
         waited, looks = 0.0, looks + 1
-        if exported := steps("export-beside", {**arguments, "look": looks}):
+        if exported := steps(ExportBeside(**request.model_dump(), look=looks), run):
             log.info("event=exported_beside trainjob=%s step=%s uri=%s", trainjob, exported["step"], exported["uri"])
-    return steps("export-checkpoint", arguments)
+    return steps(request, run)
 
 
 def _has_ended(cluster: Cluster, trainjob: str, namespace: str) -> bool:

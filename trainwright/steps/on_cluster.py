@@ -25,12 +25,11 @@ from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.wait.run import CancelHandler, run_to_end
 from trainwright.jobs.wait.step import waiting_of
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
+from trainwright.steps.requests import StepRequest, StepRun
 from trainwright.steps.workspace_program import ERROR, RESULT
 
 RUNTIME = "workspace-step"
 MOUNT = "/trainwright-workspace"
-_ASKED_DIFFERENTLY = ("end-trials", "export-beside", "retire-run")
-"""Steps whose arguments differ from call to call, each of which is a job of its own."""
 _VOLUME = "claim"
 
 
@@ -50,17 +49,18 @@ class ClusterSteps:
     event_printer: EventPrinter | None = None
     on_signal: CancelHandler | None = None
 
-    def __call__(self, step: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    def __call__(self, request: StepRequest, run: StepRun) -> dict[str, Any]:
         """Return the result of a step of `workspace_steps.STEPS`.
 
         Raises RemoteStepInvalid, RemoteStepFailed, and the errors of `run_to_end`.
         """
-        once = f"-{_digest(arguments)}" if step in _ASKED_DIFFERENTLY else ""
+        step, asked = request.step_name(), _text_of(request, run)
+        once = f"-{_digest(asked)}" if request.is_asked_again else ""
         identity = replace(self.identity, step=f"{self.identity.step}-{step}{once}")
-        request = self._request(step, arguments, identity)
+        job = self._job(step, asked, identity)
         for is_last in (False, True):
             try:
-                trainjob = self._run(request, identity)
+                trainjob = self._run(job, identity)
             except TrainJobFailed as error:
                 report = results_of(self.cluster, error.trainjob)
                 if isinstance(report, dict) and isinstance(report.get(ERROR), dict):
@@ -73,7 +73,7 @@ class ClusterSteps:
                 self._delete(trainjob)
         raise RemoteStepFailed(f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} succeeded, but its log has no result")
 
-    def _request(self, step: str, arguments: Mapping[str, Any], identity: Identity) -> TrainRequest:
+    def _job(self, step: str, asked: str, identity: Identity) -> TrainRequest:
         mount = {"name": _VOLUME, "mountPath": MOUNT, **({"subPath": self.workspace.path} if self.workspace.path else {})}
         env = dict(self.settings.get("env") or {}) | (self.credentials.variables(identity) if self.credentials else {})
         return TrainRequest.from_parameters(
@@ -81,7 +81,7 @@ class ClusterSteps:
                 "runtime": RUNTIME,
                 **{name: value for name, value in self.settings.items() if name in STEP_SETTINGS and value is not None},
                 "env": env,
-                "args": [step, escape_expansion(_text_of(arguments))],
+                "args": [step, escape_expansion(asked)],
                 "volumes": [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.workspace.claim}}],
                 "volume_mounts": [mount],
                 "logs": "0",
@@ -108,9 +108,9 @@ class ClusterSteps:
             return
 
 
-def _text_of(arguments: Mapping[str, Any]) -> str:
-    return json.dumps(dict(arguments), sort_keys=True)
+def _text_of(request: StepRequest, run: StepRun) -> str:
+    return json.dumps({"request": request.model_dump(mode="json"), "run": run._asdict()}, sort_keys=True)
 
 
-def _digest(arguments: Mapping[str, Any]) -> str:
-    return hashlib.sha256(_text_of(arguments).encode()).hexdigest()[:8]
+def _digest(asked: str) -> str:
+    return hashlib.sha256(asked.encode()).hexdigest()[:8]

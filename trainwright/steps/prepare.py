@@ -7,8 +7,9 @@ from pathlib import Path
 
 from trainwright.initializers import DatasetOptions, prepare_dataset, prepare_model
 from trainwright.storage.transfer import disk_errors
-from trainwright.workspace import Receipt, begin_run, run_folder
+from trainwright.workspace import Receipt, WorkspaceError, begin_run, run_folder
 from trainwright.workspace.layout import Kind, prepared_path
+from trainwright.workspace.receipt import read_receipt
 
 
 def prepare_run_dataset(
@@ -30,6 +31,14 @@ def prepare_run_model(uri: str, workspace: Path, *, owner: str = "", run_id: str
     if run_id:
         begin_run(workspace, run_folder(run_id, map_index), run=run_id, owner=owner, model=prepared.digest)
     return prepared.receipt
+
+
+def receipt_text(folder: Path) -> str:
+    """Return the receipt of a prepared folder as JSON. Raises WorkspaceError without one."""
+    receipt = read_receipt(folder)
+    if receipt is None:
+        raise WorkspaceError(f"{folder} has no receipt: it was removed meanwhile; run the step again")
+    return receipt.model_dump_json(indent=1)
 
 
 def copy_prepared(workspace: Path, kind: Kind, digest: str, target: Path) -> None:

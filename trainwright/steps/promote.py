@@ -13,6 +13,8 @@ from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion, check_figures
+from trainwright.steps.evaluation_files import figures_of
+from trainwright.steps.requests import PromoteModel
 
 DATA = "dataset_digest"
 """The figure that names the data of an evaluation: figures of other data are not compared."""
@@ -48,6 +50,24 @@ class Verdict:
     reason: str
     champion: str
     previous: str = ""
+
+
+def promote(request: PromoteModel) -> Verdict:
+    """Promote as asked, see `promote_if_better`. The result of an evaluation may stand for its figures."""
+    return promote_if_better(
+        request.export_uri,
+        request.checkpoint_uri,
+        request.checkpoint_digest,
+        evaluation=_flat(request.evaluation),
+        champion_evaluation=_flat(request.champion_evaluation) or None,
+        champion_digest=request.champion_digest,
+        alias=request.alias,
+        gate=Gate(request.rule, request.metric, request.greater_is_better, request.margin),
+    )
+
+
+def _flat(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:
+    return figures_of(evaluation) if {"before", "after", "dataset_digest"} <= set(evaluation) else evaluation
 
 
 def promote_if_better(

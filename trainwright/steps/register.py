@@ -9,13 +9,13 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.registries import Registration
 from trainwright.checkpoints.registries.registration import Registry
 from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.steps import register_program
+from trainwright.steps.requests import RegisterModel
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolFailed
 from trainwright.tools.run_tool import run_tool
@@ -35,31 +35,25 @@ class RegistrationFailed(CheckpointError):
     """The registration in the environment of the client failed."""
 
 
-def register_run_export(
-    uri: str,
-    to: str,
-    *,
-    name: str = "",
-    digest: str = "",
-    options: dict[str, Any],
-    folder: Path | None = None,
-    on_line: Callable[[str], None],
-) -> Registration:
+def register_run_export(asked: RegisterModel, *, folder: Path | None = None, on_line: Callable[[str], None]) -> Registration:
     """Register an export, see `register_export`.
 
     Args:
-        uri: The export.
-        to: The registry.
-        name: The model, if `to` does not name it.
-        digest: Digest of its manifest.
-        options: Those of RegistrationOptions that are plain values.
+        asked: The export, the registry, and how it is registered there.
         folder: Where MLflow keeps `mlflow.db` if MLFLOW_TRACKING_URI names no server.
         on_line: Called with lines about the progress.
 
     Raises the errors of `register_export`, RegistrationFailed, ToolError.
     """
-    registry = RegistryTarget.parse(to, name, os.environ).registry  # fails before anything is installed
-    request = {"uri": uri, "to": to, "name": name, "digest": digest, "options": options}
+    registry = RegistryTarget.parse(asked.registry, asked.name, os.environ).registry  # fails before anything is installed
+    options = asked.model_dump(include={"version", "alias", "log_run", "base_model", "datasets"})
+    request = {
+        "uri": asked.checkpoint_uri,
+        "to": asked.registry,
+        "name": asked.name,
+        "digest": asked.checkpoint_digest,
+        "options": {**options, "training_state": asked.with_training_state},
+    }
     requirements, variables = _CLIENTS[registry], dict[str, str]()
     if registry == "mlflow" and folder is not None and not os.environ.get(_ADDRESS):
         folder.mkdir(parents=True, exist_ok=True)

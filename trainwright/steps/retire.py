@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import TypedDict
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -16,18 +15,11 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.steps.requests import RetireFolder
 from trainwright.workspace import RUNS, WorkspaceError, drop_empty_run, end_run, parse_retention, prune_runs, read_run, run_folder
 from trainwright.workspace.layout import run_name
 
 log = logging.getLogger(__name__)
-
-
-class Retirement(TypedDict):
-    """The arguments of `retire_folder`: the run's folder, and those of the jobs that run (None: unknown)."""
-
-    folder: str
-    retention: str
-    live: list[str] | None
 
 
 def retire_run(
@@ -40,16 +32,17 @@ def retire_run(
     Returns the names of the deleted folders. Raises ValueError (retention), WorkspaceError, StorageError.
     """
     return retire_folder(
-        workspace, **retirement(cluster, run_id=run_id, namespace=namespace, retention=retention, map_index=map_index)
+        workspace,
+        **retirement(cluster, run_id=run_id, namespace=namespace, retention=retention, map_index=map_index).model_dump(),
     )
 
 
 def retirement(
     cluster: Cluster | None, *, run_id: str, namespace: str, retention: str = "always", map_index: int = -1
-) -> Retirement:
-    """Return the arguments of `retire_folder`, which asks no cluster."""
+) -> RetireFolder:
+    """Return what a step on the workspace is asked, which asks no cluster."""
     live = live_folders(cluster, namespace) if cluster is not None and parse_retention(retention) is not None else None
-    return {"folder": run_folder(run_id, map_index), "retention": retention, "live": live}
+    return RetireFolder(folder=run_folder(run_id, map_index), retention=retention, live=live)
 
 
 def retire_folder(workspace: Path, *, folder: str, retention: str, live: list[str] | None) -> list[str]:

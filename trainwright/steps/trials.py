@@ -9,7 +9,7 @@ import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,6 +18,7 @@ from trainwright.api.objects import name_of
 from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, RunTimeout, StepFailed, StoppedEarly, TrainJobError
 from trainwright.jobs.wait.metric_changes import finite
 from trainwright.jobs.wait.step import StepResult
+from trainwright.steps.requests import PickTrial
 from trainwright.steps.retire import retire_run
 from trainwright.workspace import begin_run, run_folder
 
@@ -215,6 +216,37 @@ def end_trials(workspace: Path, indices: Sequence[int], *, run_id: str) -> None:
     """
     for index in indices:
         retire_run(None, workspace, run_id=run_id, namespace="", map_index=index)
+
+
+class Picked(NamedTuple):
+    """The best trial with its value, the numbers of the others, a line about the result, and all trials as Markdown."""
+
+    best: TrialOutcome
+    value: float
+    others: list[int]
+    line: str
+    summary: str
+
+
+def pick_trial(request: PickTrial, planned: Sequence[Trial] = ()) -> Picked:
+    """Pick the best trial. Of those that were `planned`, one without an outcome is listed as failed.
+
+    Raises NoTrialSucceeded, ValueError.
+    """
+    found = {one.index: one for one in map(TrialOutcome.model_validate, request.outcomes)}
+    for trial in planned:
+        lost = TrialOutcome(index=trial.index, settings=trial.settings, trainjob="", error="its task has no outcome; see its log")
+        found.setdefault(trial.index, lost)
+    outcomes, metric = [found[index] for index in sorted(found)], request.metric
+    ranked = rank_trials(outcomes, metric, greater_is_better=request.greater_is_better)
+    best = ranked[0]
+    return Picked(
+        best,
+        best.metrics[metric],
+        [one.index for one in outcomes if one is not best],
+        best_trial_line(outcomes, ranked, metric),
+        trials_summary(outcomes, ranked, metric),
+    )
 
 
 def rank_trials(outcomes: Sequence[TrialOutcome], metric: str, *, greater_is_better: bool = False) -> list[TrialOutcome]:

@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.runtimes.launch import report_result
 from trainwright.steps.failed_step import description_of
-from trainwright.steps.workspace_steps import STEPS
+from trainwright.steps.requests import StepRun
+from trainwright.steps.workspace_steps import STEPS, do_step
 from trainwright.workspace.umask import apply_umask
 
 RESULT, ERROR = "result", "error"
@@ -31,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _end)  # the first process of a container ignores what it does not handle
     try:
         apply_umask(os.environ)
-        result = STEPS[step](Path(folder), json.loads(arguments))
+        given = json.loads(arguments)
+        result = do_step(Path(folder), STEPS[step].checked(given["request"]), StepRun(**given["run"]))
     except Exception as error:
         description = description_of(error)
         _report({ERROR: description})

@@ -1,12 +1,12 @@
-"""What the steps of a run do with files on the workspace, by name, so that it is done here or, by the same code, in a pod.
+"""What the steps of a run do with files on the workspace: here or, by the same code, in a pod.
 
-Arguments and results are JSON. An orchestrator's worker then needs neither the volume nor the room for a model.
+Requests and results are JSON. An orchestrator's worker then needs neither the volume nor the room for a model.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,17 +18,31 @@ from trainwright.steps import evaluation_files
 from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
 from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
+from trainwright.steps.requests import (
+    BeginTrials,
+    CollectEvaluation,
+    EndTrials,
+    ExportBeside,
+    ExportCheckpoint,
+    InitializeDataset,
+    InitializeModel,
+    PreprocessDataset,
+    PullDvcData,
+    RestoreForEvaluation,
+    RetireFolder,
+    StepRequest,
+    StepRun,
+)
 from trainwright.steps.retire import retire_folder
 from trainwright.steps.trials import Trial, begin_trials, end_trials
 
-Arguments = Mapping[str, Any]
 log = logging.getLogger(__name__)
 
 
 class WorkspaceSteps(Protocol):
     """Does a step on the workspace of a run, wherever that is mounted."""
 
-    def __call__(self, step: str, arguments: Arguments) -> dict[str, Any]:
+    def __call__(self, request: StepRequest, run: StepRun) -> dict[str, Any]:
         """Return the result of a step of STEPS. Raises its errors, or those of the job that it runs in."""
 
 
@@ -37,40 +51,65 @@ class HereSteps:
     """Steps in this process, which has the workspace at `workspace`."""
 
     workspace: Path
+    write_line: Callable[[str], None] | None = None
+    """Gets lines about the progress; by default they are logged."""
 
-    def __call__(self, step: str, arguments: Arguments) -> dict[str, Any]:
-        return STEPS[step](self.workspace, arguments)
-
-
-def _initialize_dataset(workspace: Path, given: Arguments) -> dict[str, Any]:
-    options = DatasetOptions.model_validate(given["options"])
-    receipt = prepare_run_dataset(given["uri"], workspace, options, **given["run"])
-    rows = {name: receipt.details[name] for name in ("train_rows", "test_rows")}
-    return {"source": given["uri"], "revision": receipt.revision, "digest": receipt.digest, **rows}
+    def __call__(self, request: StepRequest, run: StepRun) -> dict[str, Any]:
+        return do_step(self.workspace, request, run, self.write_line or _log_line)
 
 
-def _initialize_model(workspace: Path, given: Arguments) -> dict[str, Any]:
-    receipt = prepare_run_model(given["uri"], workspace, **given["run"])
-    return {"source": given["uri"], "revision": receipt.revision, "digest": receipt.digest}
+def do_step(
+    workspace: Path, request: StepRequest, run: StepRun, write_line: Callable[[str], None] | None = None
+) -> dict[str, Any]:
+    """Do a step on the workspace at this path. Returns its result. Raises its errors."""
+    return _DO[type(request)](_Call(workspace, run, write_line or _log_line), request)
 
 
-def _export_checkpoint(workspace: Path, given: Arguments) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Call:
+    """Where and for which run a step is done, and what gets lines about its progress."""
+
+    workspace: Path
+    run: StepRun
+    write_line: Callable[[str], None]
+
+
+def _initialize_dataset(call: _Call, request: InitializeDataset) -> dict[str, Any]:
+    options = DatasetOptions.model_validate(request.model_dump(exclude={"dataset_uri"}))
+    receipt = prepare_run_dataset(request.dataset_uri, call.workspace, options, **call.run._asdict())
+    rows = {name: int(receipt.details[name]) for name in ("train_rows", "test_rows")}
+    return {"source": request.dataset_uri, "revision": receipt.revision, "digest": receipt.digest, **rows}
+
+
+def _initialize_model(call: _Call, request: InitializeModel) -> dict[str, Any]:
+    receipt = prepare_run_model(request.model_uri, call.workspace, **call.run._asdict())
+    return {"source": request.model_uri, "revision": receipt.revision, "digest": receipt.digest}
+
+
+def _export_checkpoint(call: _Call, request: ExportCheckpoint) -> dict[str, Any]:
     options = ExportOptions(
-        resumable=given["resumable"],
-        supersede=given["supersede"],
-        metric=Metric(given["best_metric"], given["greater_is_better"]),
+        resumable=request.resumable,
+        supersede=request.supersede,
+        metric=Metric(request.best_metric, request.greater_is_better),
     )
-    which = {"trainjob": given["trainjob"], "folder": given.get("folder", ""), **given["run"]}
-    exported = export_run_checkpoint(workspace, given["export_uri"], options=options, **which)
+    exported = export_run_checkpoint(
+        call.workspace,
+        request.export_uri,
+        options=options,
+        trainjob=request.trainjob,
+        folder=request.folder,
+        write_progress=call.write_line,
+        **call.run._asdict(),
+    )
     manifest = exported.manifest
     facts = {"step": manifest.step, "bytes": manifest.size, "metrics": manifest.metrics}
     return {"uri": exported.uri, "digest": exported.digest, **facts}
 
 
-def _export_beside(workspace: Path, given: Arguments) -> dict[str, Any]:
-    """Empty as long as there is no complete checkpoint, or only one that has diverged; `look` only tells one look from the next."""
+def _export_beside(call: _Call, request: ExportBeside) -> dict[str, Any]:
+    """Empty as long as there is no complete checkpoint, or only one that has diverged."""
     try:
-        return _export_checkpoint(workspace, given)
+        return _export_checkpoint(call, request)
     except NoCheckpoint:
         return {}
     except DivergedCheckpoint as error:  # the step that waits for the training judges it, which may recover
@@ -78,46 +117,59 @@ def _export_beside(workspace: Path, given: Arguments) -> dict[str, Any]:
         return {}
 
 
-def _pull_dvc_data(workspace: Path, given: Arguments) -> dict[str, Any]:
-    pulled = pull_run_data(workspace, on_line=_log_line, **given["options"], **given["run"])
+def _restore_for_evaluation(call: _Call, request: RestoreForEvaluation) -> dict[str, Any]:
+    return {**evaluation_files.restore(call.workspace, **request.model_dump())}
+
+
+def _collect_evaluation(call: _Call, request: CollectEvaluation) -> dict[str, Any]:
+    return evaluation_files.collect(call.workspace, **request.model_dump())
+
+
+def _pull_dvc_data(call: _Call, request: PullDvcData) -> dict[str, Any]:
+    pulled = pull_run_data(call.workspace, on_line=call.write_line, **request.model_dump(), **call.run._asdict())
     found = {"digest": pulled.digest, "revision": pulled.revision, "md5": pulled.md5, "size": pulled.size}
-    return {"data_uri": data_uri(pulled.folder), **found}
+    return {"data_uri": data_uri(pulled.folder), "source": pulled.receipt.source, **found}
 
 
-def _preprocess_dataset(workspace: Path, given: Arguments) -> dict[str, Any]:
-    done = preprocess_run_data(workspace, given["uri"], on_line=_log_line, **given["options"], **given["run"])
+def _preprocess_dataset(call: _Call, request: PreprocessDataset) -> dict[str, Any]:
+    options = request.model_dump(exclude={"data_uri"})
+    done = preprocess_run_data(call.workspace, request.data_uri, on_line=call.write_line, **options, **call.run._asdict())
     counts = {"rows_in": done.rows_in, "rows_out": done.rows_out, "dropped": done.dropped}
     return {"data_uri": data_uri(done.folder), "digest": done.digest, **counts}
 
 
-def _begin_trials(workspace: Path, given: Arguments) -> dict[str, Any]:
-    begin_trials(workspace, [Trial(index=index) for index in range(given["count"])], **given["run"])
+def _begin_trials(call: _Call, request: BeginTrials) -> dict[str, Any]:
+    about = {"owner": call.run.owner, "run_id": call.run.run_id}
+    trials = [Trial(index=index) for index in range(request.count)]
+    begin_trials(call.workspace, trials, dataset=request.dataset_digest, model=request.model_digest, **about)
     return {}
 
 
-def _end_trials(workspace: Path, given: Arguments) -> dict[str, Any]:
-    end_trials(workspace, given["indices"], run_id=given["run_id"])
+def _end_trials(call: _Call, request: EndTrials) -> dict[str, Any]:
+    end_trials(call.workspace, request.indices, run_id=call.run.run_id)
     return {}
+
+
+def _retire(call: _Call, request: RetireFolder) -> dict[str, Any]:
+    return {"deleted": retire_folder(call.workspace, **request.model_dump())}
 
 
 def _log_line(line: str) -> None:
     log.info("%s", line)
 
 
-def _retire(workspace: Path, given: Arguments) -> dict[str, Any]:
-    return {"deleted": retire_folder(workspace, **given)}
-
-
-STEPS: dict[str, Callable[[Path, Arguments], dict[str, Any]]] = {
-    "initialize-dataset": _initialize_dataset,
-    "initialize-model": _initialize_model,
-    "export-checkpoint": _export_checkpoint,
-    "export-beside": _export_beside,
-    "restore-for-evaluation": lambda workspace, given: evaluation_files.restore(workspace, **given),
-    "collect-evaluation": lambda workspace, given: evaluation_files.collect(workspace, **given),
-    "pull-dvc-data": _pull_dvc_data,
-    "preprocess-dataset": _preprocess_dataset,
-    "begin-trials": _begin_trials,
-    "end-trials": _end_trials,
-    "retire-run": _retire,
+_DO: dict[type[StepRequest], Callable[[_Call, Any], dict[str, Any]]] = {
+    InitializeDataset: _initialize_dataset,
+    InitializeModel: _initialize_model,
+    ExportCheckpoint: _export_checkpoint,
+    ExportBeside: _export_beside,
+    RestoreForEvaluation: _restore_for_evaluation,
+    CollectEvaluation: _collect_evaluation,
+    PullDvcData: _pull_dvc_data,
+    PreprocessDataset: _preprocess_dataset,
+    BeginTrials: _begin_trials,
+    EndTrials: _end_trials,
+    RetireFolder: _retire,
 }
+STEPS: dict[str, type[StepRequest]] = {request.step_name(): request for request in _DO}
+"""The requests of all steps on a workspace, by the names of their steps."""

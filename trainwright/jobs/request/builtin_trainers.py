@@ -15,6 +15,7 @@ from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.suggest import suggest
 from trainwright.jobs.request.train_request import DEFAULT_RUNTIME, TrainRequest
+from trainwright.jobs.request.validation_words import words_of
 
 GROUP = "trainwright.builtin_trainers"
 
@@ -135,7 +136,7 @@ def settings_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
     try:
         trainer.program(request.settings, request.dataset_uri)
     except ValidationError as error:
-        return [Problem(".".join(map(str, ("settings", *one["loc"]))), str(one["msg"])) for one in error.errors()]
+        return [Problem(".".join(map(str, ("settings", *one["loc"]))), words_of(one)) for one in error.errors()]
     except ValueError as error:
         return [Problem("settings", str(error))]
     return []

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, Validatio
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from trainwright.api.suggest import suggest
+from trainwright.jobs.request.validation_words import words_of
 
 
 class TrainerSettings(BaseModel):
@@ -27,7 +28,7 @@ class TrainerSettings(BaseModel):
         except ValidationError as error:
             lines = [
                 InitErrorDetails(
-                    type=PydanticCustomError(line["type"], "{message}", {"message": cls._message(line)}),
+                    type=PydanticCustomError("setting", "{message}", {"message": cls._message(line)}),
                     loc=line["loc"],
                     input=line["input"],
                 )
@@ -38,7 +39,7 @@ class TrainerSettings(BaseModel):
     @classmethod
     def _message(cls, line: ErrorDetails) -> str:
         if line["type"] != "extra_forbidden" or len(line["loc"]) != 1:  # a part of the settings has given its own suggestion
-            return line["msg"]
+            return words_of(line)
         name = str(line["loc"][0])[:80]
         near = f"did you mean {cls.other_names[name]}?" if name in cls.other_names else suggest(name, cls.model_fields)
         more = " (extra takes other arguments of the program)" if "extra" in cls.model_fields else ""

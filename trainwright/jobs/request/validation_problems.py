@@ -8,11 +8,12 @@ from pydantic import ValidationError
 
 from trainwright.api.errors import Problem
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.validation_words import words_of
 
 
 def problems_of(error: ValidationError) -> list[Problem]:
     """Return a problem for each error of a request, or of another model."""
-    return [_problem(one["loc"], str(one["msg"]).removeprefix("Value error, ")) for one in error.errors()]
+    return [_problem(one["loc"], words_of(one)) for one in error.errors()]
 
 
 def message_of(error: Exception) -> str:

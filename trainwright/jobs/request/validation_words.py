@@ -1,0 +1,36 @@
+"""Says pydantic's errors in the words of the project, and without the input, which may be a credential."""
+
+from __future__ import annotations
+
+from pydantic_core import ErrorDetails
+
+_WORDS = {
+    "bool_parsing": "expected true or false",
+    "bool_type": "expected true or false",
+    "dict_type": "expected an object",
+    "extra_forbidden": "unknown",
+    "float_parsing": "expected a number",
+    "float_type": "expected a number",
+    "int_from_float": "expected a whole number",
+    "int_parsing": "expected a whole number",
+    "int_type": "expected a whole number",
+    "list_type": "expected a list",
+    "missing": "required",
+    "string_type": "expected text",
+}
+_BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+def words_of(error: ErrorDetails) -> str:
+    """Return the message of an error without pydantic's words, and without the input, which may be a credential."""
+    about = error.get("ctx") or {}
+    if error["type"] in _WORDS:
+        return _WORDS[error["type"]]
+    if error["type"] == "literal_error":
+        return f"expected {about['expected'].replace(chr(39), '')}"
+    if about.get("ge") == 0:
+        return "expected a number that is not negative"
+    for bound, words in _BOUNDS.items():
+        if bound in about:
+            return f"expected {words} {about[bound]}"
+    return str(error["msg"]).removeprefix("Value error, ")

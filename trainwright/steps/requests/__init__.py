@@ -1,0 +1,41 @@
+"""One definition of each step: its parameters, their defaults and their words, for components, operators and pods."""
+
+from trainwright.steps.requests.data import InitializeDataset, InitializeModel, PreprocessDataset, PullDvcData
+from trainwright.steps.requests.exports import (
+    CollectEvaluation,
+    EvaluateExport,
+    ExportBeside,
+    ExportCheckpoint,
+    PromoteModel,
+    ReadChampion,
+    RegisterModel,
+    RestoreForEvaluation,
+    RollBackModel,
+)
+from trainwright.steps.requests.runs import RetireFolder, StartRun
+from trainwright.steps.requests.step_request import StepRequest, StepRun
+from trainwright.steps.requests.sweep import BeginTrials, EndTrials, PickTrial, PlanTrials
+
+__all__ = [
+    "BeginTrials",
+    "CollectEvaluation",
+    "EndTrials",
+    "EvaluateExport",
+    "ExportBeside",
+    "ExportCheckpoint",
+    "InitializeDataset",
+    "InitializeModel",
+    "PickTrial",
+    "PlanTrials",
+    "PreprocessDataset",
+    "PromoteModel",
+    "PullDvcData",
+    "ReadChampion",
+    "RegisterModel",
+    "RestoreForEvaluation",
+    "RetireFolder",
+    "RollBackModel",
+    "StartRun",
+    "StepRequest",
+    "StepRun",
+]

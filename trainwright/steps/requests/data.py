@@ -1,0 +1,74 @@
+"""What the steps that prepare data and models are asked."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from trainwright.steps.requests.step_request import Count, Object, StepRequest, Texts, parameter
+
+
+class InitializeDataset(StepRequest):
+    """Fetch a dataset, split it, and store it in the workspace by its digest."""
+
+    dataset_uri: str = parameter(
+        "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path to a file or a folder; see docs/sources.md.",
+        example="s3://data/support.jsonl",
+    )
+    layout: str = parameter(
+        "Layout of the source: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.", ""
+    )
+    test_fraction: Annotated[float, Field(ge=0, lt=1)] = parameter(
+        "Fraction of the rows to hold out, if the source has no split.", 0.1
+    )
+    max_rows: Count = parameter("Maximum number of rows; 0 takes all.", 0)
+    columns: Object = parameter(
+        'Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.', {}
+    )
+    subset: str = parameter(
+        "Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.", ""
+    )
+    split: str = parameter("Split to train on. Empty: train.", "")
+
+
+class InitializeModel(StepRequest):
+    """Fetch a base model, and store it in the workspace by its digest."""
+
+    model_uri: str = parameter(
+        "Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.", example="hf://Qwen/Qwen3-0.6B"
+    )
+
+
+class PullDvcData(StepRequest):
+    """Pull a version of data with DVC into the workspace."""
+
+    source: str = parameter("Without repo: a path, file://, s3://, https:// or another address that `dvc import-url` takes.", "")
+    md5: str = parameter("Without repo: DVC's MD5 of an earlier version of a source, instead of its present state.", "")
+    repo: str = parameter("Git repository with DVC: its address, or a path.", "")
+    path: str = parameter("File or folder in repo.", "")
+    rev: str = parameter("Branch, tag or commit of repo. Empty: the default branch.", "")
+    remote: str = parameter("DVC remote to pull from. Empty: the default one of repo.", "")
+
+
+class PreprocessDataset(StepRequest):
+    """Preprocess rows with Ray Data. The operations are applied in the order of the parameters."""
+
+    data_uri: str = parameter(
+        "file:// or pvc://, or a path in the workspace: a file or a folder of JSON Lines, JSON, CSV or Parquet."
+    )
+    columns: Object = parameter(
+        'Column of the source for each column to keep, as {"prompt": "frage"}. Empty: all as they are.', {}
+    )
+    normalize_whitespace: bool = parameter("Whether to unify line ends and spaces, and strip texts; indentation stays.", True)
+    transform: str = parameter(
+        "Source of a function of a row, which returns the row, or None to drop it. It contains its imports.", ""
+    )
+    drop_empty: bool = parameter("Whether to drop rows whose texts are all blank.", True)
+    min_chars: Count = parameter("Minimum length of all texts of a row together.", 0)
+    max_chars: Count = parameter("Maximum length of all texts of a row together; 0 has none.", 0)
+    deduplicate: bool = parameter("Whether to drop rows that equal an earlier one.", True)
+    deduplicate_by: Texts = parameter("Columns that are compared. Empty: all.", [])
+    ray_address: str = parameter(
+        "Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in this step.", ""
+    )

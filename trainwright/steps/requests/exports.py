@@ -1,0 +1,137 @@
+"""What the steps that deal with exported checkpoints are asked."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from trainwright.steps.requests.step_request import Count, Object, StepRequest, Texts, parameter
+
+_EXPORTS = "Folder of all exports, as for the export of a checkpoint."
+_DIGEST = "Digest of its manifest; any other content is rejected."
+_ALIAS = "champion, challenger, or another name."
+
+
+class ExportCheckpoint(StepRequest):
+    """Copy the newest complete checkpoint of a run to a store."""
+
+    export_uri: str = parameter(
+        "file:///path or s3://bucket/prefix for exports; each run has its own folder below it.", example="s3://models/support"
+    )
+    trainjob: str = parameter("TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.", "")
+    folder: str = parameter(
+        "Folder of the training in the workspace, as the training returns it. Empty: that of the TrainJob.", ""
+    )
+    resumable: bool = parameter(
+        "Whether to export optimizer and random states too, so that a training can resume from there.", True
+    )
+    supersede: bool = parameter("Whether to publish also if the run has another export of this step with other files.", False)
+    best_metric: str = parameter("Logged metric that chooses the run's best export, which best.json names.", "eval_loss")
+    greater_is_better: bool = parameter("Whether a greater best_metric is better.", False)
+
+
+class ExportBeside(ExportCheckpoint):
+    """As ExportCheckpoint while the training goes on; nothing is exported as long as there is no complete checkpoint."""
+
+    is_asked_again: ClassVar[bool] = True
+
+    look: int = parameter("Which look this is: tells one from the next.")
+
+
+class EvaluateExport(StepRequest):
+    """Measure the loss of an export and of its base model."""
+
+    checkpoint_uri: str = parameter("URI of the exported checkpoint.")
+    checkpoint_digest: str = parameter(_DIGEST)
+    runtime: str = parameter("Training runtime of the evaluation.", "causal-lm-evaluation")
+    sample_row: Count = parameter("Row (from 0) whose prompt is completed before and after fine-tuning.", 0)
+    max_rows: Count = parameter("Evaluate only the first rows; 0 evaluates all held-out rows.", 0)
+    dataset_digest: str = parameter(
+        "Digest of another prepared dataset in the workspace to evaluate on, so that models are compared on the same rows. "
+        "Empty: that of the training.",
+        "",
+    )
+    tasks: Texts = parameter(
+        "Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches on held-out rows. "
+        "See docs/tools.md.",
+        [],
+        example='["arc_easy", "held_out"]',
+    )
+    few_shot: Annotated[int, Field(ge=-1)] = parameter("Examples in each prompt of a task; -1: as the task says.", -1)
+    task_limit: Count = parameter("Maximum number of examples of each task; 0: all.", 0)
+    retention: str = parameter("Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.", "always")
+
+
+class PromoteModel(StepRequest):
+    """Let an alias name an export if it is better than what the alias names now."""
+
+    export_uri: str = parameter(_EXPORTS)
+    checkpoint_uri: str = parameter("Export to promote.")
+    checkpoint_digest: str = parameter(_DIGEST)
+    evaluation: Object = parameter("Figures of the export, as its evaluation returns them.", {})
+    champion_evaluation: Object = parameter(
+        "Figures of the champion on the same data. Empty: those recorded at its promotion, if of the same data.", {}
+    )
+    champion_digest: str = parameter("Digest of the export that champion_evaluation is of.", "")
+    rule: Literal["better", "always"] = parameter("better, or always to promote without comparison.", "better")
+    metric: str = parameter("Figure to compare.", "loss")
+    greater_is_better: bool = parameter("Whether a greater metric is better.", False)
+    margin: Annotated[float, Field(ge=0)] = parameter("By how much it must be better.", 0.0)
+    alias: str = parameter(_ALIAS, "champion")
+
+
+class RegisterModel(StepRequest):
+    """Register an export in a registry of models."""
+
+    checkpoint_uri: str = parameter("Export to register.")
+    checkpoint_digest: str = parameter(_DIGEST)
+    registry: str = parameter(
+        "hf://org/name[@branch], model-registry://host[:port]/model, or mlflow://model.", example="mlflow://support"
+    )
+    name: str = parameter("The model, if registry does not name it.", "")
+    version: str = parameter("Name of the version; a tag in the Hub. Not for MLflow.", "")
+    alias: str = parameter("Tag (Hub) or alias (MLflow) that is moved to the version, last.", "")
+    with_training_state: bool = parameter("Whether to upload optimizer and random states too. Hub only.", False)
+    log_run: bool = parameter("Whether to log the training metrics as a run. MLflow only.", False)
+    base_model: str = parameter("org/name of the fine-tuned model, for the model card.", "")
+    datasets: Texts = parameter("org/name of datasets, for the model card.", [])
+
+
+class ReadChampion(StepRequest):
+    """Say whether a training on other data or another base model could replace the export that an alias names."""
+
+    export_uri: str = parameter(_EXPORTS)
+    dataset_digest: str = parameter("Digest of the prepared dataset, compared with that of the champion's.", "")
+    model_digest: str = parameter("Digest of the prepared base model. Empty: not compared.", "")
+    always_train: bool = parameter("Whether it counts as outdated in any case.", False)
+    alias: str = parameter(_ALIAS, "champion")
+
+
+class RollBackModel(StepRequest):
+    """Let an alias name again what it named before."""
+
+    export_uri: str = parameter(_EXPORTS)
+    alias: str = parameter(_ALIAS, "champion")
+    expected_digest: str = parameter("Digest of the manifest that the alias must name now. Empty: whatever it names.", "")
+    reason: str = parameter("Recorded with the change.", "")
+
+
+class RestoreForEvaluation(StepRequest):
+    """Restore and verify an export in the workspace, for its evaluation."""
+
+    uri: str = parameter("The export.")
+    digest: str = parameter(_DIGEST)
+    folder: str = parameter("Folder in the workspace.")
+    dataset_digest: str = parameter("Another prepared dataset to evaluate on. Empty: that of the training.", "")
+
+
+class CollectEvaluation(StepRequest):
+    """Read what the job of an evaluation has written."""
+
+    uri: str = parameter("The export.")
+    digest: str = parameter(_DIGEST)
+    folder: str = parameter("Folder in the workspace.")
+    written: str = parameter("Name of the file with the result.")
+    about: dict[str, Any] = parameter("What is added to the result.")
+    with_curve: bool = parameter("Whether the result has the loss curve.", True)
