@@ -49,6 +49,7 @@ def tiny(a: int, b: float = 0.5, words: list = [], options: dict = {}, loud: boo
 def kfp() -> Iterator[KfpApiServer]:
     with kfp_api_server() as server:
         yield server
+    assert server.unknown_keys == [], "a message has keys that the API does not have"
 
 
 @pytest.fixture(autouse=True)

@@ -195,8 +195,8 @@ def test_the_name_is_found_on_the_third_page(kfp: KfpApiServer, schedule: Any) -
     first = schedule("--param", "a=3")
     original = kfp._list
 
-    def unfiltered(name: str, kind: dict[str, Any], query: dict[str, str], **fields: str) -> dict[str, Any]:
-        return original(name, kind, {**query, "filter": ""} if name == "recurring_runs" else query, **fields)
+    def unfiltered(name: str, model: str, kind: dict[str, Any], query: dict[str, str], **fields: str) -> dict[str, Any]:
+        return original(name, model, kind, {**query, "filter": ""} if name == "recurring_runs" else query, **fields)
 
     kfp._list = unfiltered  # type: ignore[method-assign]
     kfp.requests.clear()
@@ -220,8 +220,14 @@ def test_many_of_one_name_are_found_on_all_pages(kfp: KfpApiServer, schedule: An
 
 
 def test_a_list_without_end_is_an_error(kfp: KfpApiServer, schedule: Any) -> None:
-    kfp._list = lambda name, *_, **__: {name: [], "next_page_token": "again"}  # type: ignore[method-assign]
+    kfp._list = lambda *_, **__: {"next_page_token": "again"}  # type: ignore[method-assign]
     assert "does not end" in schedule("--param", "a=3", code=3)["error"]
+
+
+def test_a_list_under_another_key_is_no_empty_list(kfp: KfpApiServer, schedule: Any) -> None:
+    """Taken for empty, each call would create one more schedule."""
+    kfp._list = lambda *_, **__: {"total_size": 1}  # type: ignore[method-assign]
+    assert "the list of recurring runs has no objects that can be read" in schedule("--param", "a=3", code=3)["error"]
 
 
 def test_recurring_runs_of_others_are_left_alone(kfp: KfpApiServer, schedule: Any, run: Run) -> None:

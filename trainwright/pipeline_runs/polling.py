@@ -67,7 +67,7 @@ def follow_run(
     refused_since: float | None = None
     while True:
         try:
-            run = server.send(server.client.runs.run_service_get_run, run_id)
+            run = server.send(server.client.runs.run_service_get_run, run_id, answer="V2beta1Run")
         except ServerError as error:
             if error.status == 404:
                 raise RunDeleted(f"run {run_id}: deleted while it was waited for") from None

@@ -120,7 +120,13 @@ def delete_schedule(server: PipelineServer, name: str) -> ScheduleOutcome:
 def _existing(server: PipelineServer, name: str) -> list[Obj]:
     """Return the recurring runs of this name, in any experiment."""
     api = server.client.recurring_runs
-    found = server.named(api.recurring_run_service_list_recurring_runs, "recurring_runs", name, **server.in_namespace)
+    found = server.named(
+        api.recurring_run_service_list_recurring_runs,
+        "recurring_runs",
+        "V2beta1ListRecurringRunsResponse",
+        name,
+        **server.in_namespace,
+    )
     if foreign := [each for each in found if not str(each.get("description", "")).startswith(_MARK)]:
         ids = ", ".join(str(each.get("recurring_run_id")) for each in foreign)
         raise BadSchedule(
@@ -189,7 +195,9 @@ def _create(server: PipelineServer, body: Obj, before: list[Obj]) -> Obj:
             for each in _existing(server, body["display_name"]):
                 if each["recurring_run_id"] not in known and _is_same(each, body):
                     return each
-        return server.send(server.client.recurring_runs.recurring_run_service_create_recurring_run, body)
+        return server.send(
+            server.client.recurring_runs.recurring_run_service_create_recurring_run, body, answer="V2beta1RecurringRun"
+        )
 
     created = server.retried(attempt)
     if not created.get("recurring_run_id"):
