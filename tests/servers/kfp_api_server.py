@@ -33,7 +33,6 @@ _API = "/apis/v2beta1"
 _EPOCH = 1_800_000_000
 _CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 429: 8, 500: 13, 503: 14}
 """Of gRPC, by status."""
-_FINAL = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELED")
 
 
 class Refused(Exception):
@@ -87,6 +86,10 @@ class KfpApiServer:
         self.largest_page = LARGEST_PAGE
         self.seconds_per_object = 1
         """By how much the clock goes on for each object that is created; servers keep whole seconds."""
+        self.honours_orphan = False
+        """Whether the workflows of a schedule outlive it if a client asks for that; servers before 2.16 do not know the option."""
+        self.deleted_workflows: list[str] = []
+        """Ids of runs whose workflow is gone. What their steps have started is gone as well, and their state never changes again."""
         self.run_states: list[Obj] = [{"state": "SUCCEEDED"}]
         """What each further GET of a run finds changed in it; the last stays."""
         self.lock = threading.RLock()
@@ -339,11 +342,9 @@ class KfpApiServer:
         return {}
 
     def _delete_recurring_run(self, key: str, query: dict[str, str], _body: Obj) -> Obj:
-        """Workflows belong to their schedule: the garbage collector ends them with it, unless they are orphaned."""
-        if query.get("propagation_policy") != "ORPHAN":
-            for run in self.runs.values():
-                if run.get("recurring_run_id") == key and run["state"] not in _FINAL:
-                    run["state"] = "FAILED"
+        """Workflows belong to their schedule: the garbage collector deletes them with it, unless they are orphaned."""
+        if not (self.honours_orphan and query.get("propagation_policy") == "ORPHAN"):
+            self.deleted_workflows += [run["run_id"] for run in self.runs.values() if run.get("recurring_run_id") == key]
         return self._delete(self.recurring_runs, key)
 
 

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.errors import RunDeleted, RunTimeout, ServerError
+from trainwright.pipeline_runs.run_states import FINAL_STATES, state_of
 from trainwright.pipeline_runs.server import PipelineServer
 from trainwright.pipeline_runs.task_report import shown_tasks
 
-SUCCEEDED = "SUCCEEDED"
-FINAL_STATES = frozenset({SUCCEEDED, "FAILED", "SKIPPED", "CANCELED", "ERROR"})
-_UNSET = ("", "RUNTIME_STATE_UNSPECIFIED")
 _CREDENTIALS = (401, 403)
 
 
@@ -32,12 +30,6 @@ class Polling:
 POLLING = Polling()
 OnChange = Callable[[str, str], None]
 """Called with a name, empty for the run itself, and its new state."""
-
-
-def state_of(obj: Obj) -> str:
-    """Return the state of a run or a task; PENDING as long as the server has none."""
-    state = str(obj.get("state") or "")
-    return "PENDING" if state in _UNSET else state
 
 
 def follow_run(

@@ -32,7 +32,8 @@ from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.local_run import run_locally
-from trainwright.pipeline_runs.polling import SUCCEEDED, follow_run, state_of
+from trainwright.pipeline_runs.polling import follow_run
+from trainwright.pipeline_runs.run_states import SUCCEEDED, state_of
 from trainwright.pipeline_runs.server import HOST_VARIABLE, PipelineServer, connect, server_address
 from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
 from trainwright.pipeline_runs.submit import RunRequest, start_run
