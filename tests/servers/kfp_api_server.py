@@ -30,6 +30,7 @@ from servers.kfp_messages import unknown_keys, wire_key
 Obj = dict[str, Any]
 DEFAULT_PAGE, LARGEST_PAGE = 20, 200
 _API = "/apis/v2beta1"
+_LOG = re.compile(r"/apis/v1alpha1/runs/(?P<run>[^/]+)/nodes/(?P<pod>[^/]+)/log")
 _EPOCH = 1_800_000_000
 _CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 429: 8, 500: 13, 503: 14}
 """Of gRPC, by status."""
@@ -90,6 +91,8 @@ class KfpApiServer:
         """Whether the workflows of a schedule outlive it if a client asks for that; servers before 2.16 do not know the option."""
         self.deleted_workflows: list[str] = []
         """Ids of runs whose workflow is gone. What their steps have started is gone as well, and their state never changes again."""
+        self.logs: dict[str, str] = {}
+        """Logs of steps by their pods. The server answers them beside its OpenAPI."""
         self.run_states: list[Obj] = [{"state": "SUCCEEDED"}]
         """What each further GET of a run finds changed in it; the last stays."""
         self.lock = threading.RLock()
@@ -398,6 +401,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(401, f"Request header error: there is no user identity in {token}")
             return
         is_upload = "/upload" in parts.path
+        if (log := _LOG.fullmatch(parts.path)) is not None:
+            if log["run"] in state.runs and log["pod"] in state.logs:
+                self._answer(200, state.logs[log["pod"]].encode(), "text/plain")
+            else:
+                self._refuse(500, f"Failed to read logs for run {log['run']}", is_upload=True)
+            return
         try:
             answer = state.handle(self.command, parts.path, query, body, self.headers.get("Content-Type") or "")
         except Refused as error:

@@ -11,7 +11,7 @@ from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.errors import RunDeleted, RunTimeout, ServerError
 from trainwright.pipeline_runs.run_states import FINAL_STATES, state_of
 from trainwright.pipeline_runs.server import PipelineServer
-from trainwright.pipeline_runs.task_report import shown_tasks
+from trainwright.pipeline_runs.task_nodes import tasks_of
 
 _CREDENTIALS = (401, 403)
 
@@ -38,6 +38,8 @@ def follow_run(
     *,
     on_change: OnChange,
     on_outage: Callable[[ServerError], None],
+    on_run: Callable[[Obj], None] = lambda _: None,
+    groups: frozenset[str] = frozenset(),
     timeout_seconds: float | None = None,
     polling: Polling | None = None,
 ) -> Obj:
@@ -48,6 +50,8 @@ def follow_run(
         run_id: Id of the run on the server.
         on_change: Called for each new state of the run and of its tasks.
         on_outage: Called once for each series of requests that fail.
+        on_run: Called with the run each time it is seen before its end.
+        groups: Names of what consists of tasks in the pipeline; they are not reported.
         timeout_seconds: Maximum time; None has no limit.
         polling: Times between requests.
 
@@ -76,11 +80,12 @@ def follow_run(
             seconds = min(seconds * 2, polling.most_seconds)
         else:
             last_answer, refused_since, in_outage = time.monotonic(), None, False
-            changes = _changes(states, run)
+            changes = _changes(states, run, groups)
             for name, state in changes:
                 on_change(name, state)
             if states[""] in FINAL_STATES:
                 return run
+            on_run(run)
             seconds = polling.first_seconds if changes else min(seconds * polling.factor, polling.most_seconds)
             wait = seconds
         if timeout_seconds is not None:
@@ -93,9 +98,9 @@ def follow_run(
         time.sleep(wait * random.uniform(0.8, 1.0))
 
 
-def _changes(states: dict[str, str], run: Obj) -> list[tuple[str, str]]:
+def _changes(states: dict[str, str], run: Obj, groups: frozenset[str]) -> list[tuple[str, str]]:
     """Record the states of a run and its tasks; returns those that are new, the run's last if it has ended."""
-    current = {"": state_of(run), **{name: state_of(task) for name, task in shown_tasks(run)}}
+    current = {"": state_of(run), **{task.name: task.state for task in tasks_of(run, groups)}}
     changed = [(name, state) for name, state in current.items() if states.get(name) != state]
     states.update(current)
     if current[""] in FINAL_STATES:

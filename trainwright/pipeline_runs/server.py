@@ -31,6 +31,8 @@ _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _PAGE_SIZE = 100
 _MAX_PAGES = 1000
 _MAX_BYTES = 64 * 1024 * 1024
+_LOG_PATH = "/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
+_LOG_PIECE = 256 * 1024
 T = TypeVar("T")
 
 
@@ -76,17 +78,7 @@ class PipelineServer:
 
         Raises ServerError.
         """
-        import urllib3
-        from kfp_server_api.exceptions import ApiException
-
-        timeouts = (_CONNECT_SECONDS, self.retry_policy.read_seconds)
-        try:
-            response = operation(*arguments, **options, _preload_content=False, _request_timeout=timeouts)
-            body = response.read(_MAX_BYTES + 1)
-        except ApiException as error:
-            raise error_response(self.address, error.status, self._without_token(error.body), dict(error.headers or {})) from None
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise connection_error(self.address, error) from None
+        body = self._request(lambda **how: operation(*arguments, **options, **how).read(_MAX_BYTES + 1))
         try:
             message = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
         except ValueError:
@@ -94,6 +86,38 @@ class PipelineServer:
         if not isinstance(message, dict):
             raise not_json(self.address)
         return read_message(message, answer) if answer else message
+
+    def log_tail(self, run_id: str, pod: str, most_bytes: int) -> bytes:
+        """Return the end of the log of a step's pod, as long as the pod exists or its log is archived. Raises ServerError.
+
+        The API has no such operation: the server answers it beside those of its OpenAPI, with the whole log each time.
+        """
+        path = {"run_id": run_id, "pod": pod}
+        api = self.client.runs.api_client
+
+        def read(**how: Any) -> bytes:
+            response = api.call_api(_LOG_PATH, "GET", path, auth_settings=["Bearer"], _return_http_data_only=True, **how)
+            if "html" in (response.headers.get("Content-Type") or ""):  # of what stands before the server
+                raise not_json(self.address)
+            tail = b""
+            for piece in response.stream(_LOG_PIECE):
+                tail = (tail + piece)[-most_bytes:]
+            return tail
+
+        return self._request(read)
+
+    def _request(self, request: Callable[..., bytes]) -> bytes:
+        """Send a request with time limits, and return its answer. Raises ServerError."""
+        import urllib3
+        from kfp_server_api.exceptions import ApiException
+
+        timeouts = (_CONNECT_SECONDS, self.retry_policy.read_seconds)
+        try:
+            return request(_preload_content=False, _request_timeout=timeouts)
+        except ApiException as error:
+            raise error_response(self.address, error.status, self._without_token(error.body), dict(error.headers or {})) from None
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise connection_error(self.address, error) from None
 
     def _without_token(self, body: Any) -> str:
         text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
