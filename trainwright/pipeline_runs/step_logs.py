@@ -15,9 +15,9 @@ from trainwright.api.terminal_text import plain
 from trainwright.cluster.connect import NoCluster, connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs.logs.last_lines import last_printed
+from trainwright.jobs.state.workflow import POD_RUN_LABEL
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.server import PipelineServer
-from trainwright.steps.own_step import RUN
 
 log = logging.getLogger(__name__)
 _CONTAINER = "main"
@@ -64,7 +64,7 @@ class StepLogs:
         for namespace in dict.fromkeys((self._server.namespace or _DEFAULT_NAMESPACE, cluster.default_namespace)):
             try:
                 found = cluster.get(POD, pod, namespace)
-                if labels_of(found).get(RUN) == self._run_id:
+                if labels_of(found).get(POD_RUN_LABEL) == self._run_id:
                     return last_printed(cluster, found, _CONTAINER, previous=False)
             except (NotFound, Forbidden) as error:
                 log.info("event=pod_log_not_read pod=%s namespace=%s error=%s", pod, namespace, error.message)
