@@ -310,3 +310,31 @@ def test_an_interrupt_ends_the_wait_and_says_that_the_run_goes_on(kfp: KfpApiSer
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130, error
     assert error.splitlines()[-1] == f"interrupted; run {the_only_run(kfp)['run_id']} keeps running"
+
+
+CACHED = """
+pipelineInfo: {name: cached}
+schemaVersion: 2.1.0
+root:
+  inputDefinitions: {parameters: {run_id: {parameterType: STRING, defaultValue: '', isOptional: true}}}
+  dag:
+    tasks:
+      train:
+        cachingOptions: {enableCache: true}
+        componentRef: {name: comp-train}
+        inputs: {parameters: {run_id: {componentInputParameter: run_id}}}
+components: {comp-train: {executorLabel: exec-train}}
+deploymentSpec: {executors: {exec-train: {container: {image: x, command: [sh, "from trainwright.steps import x"]}}}}
+"""
+
+
+def test_a_run_whose_training_may_come_from_the_cache_is_warned_of(kfp: KfpApiServer, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "cached.yaml"
+    file.write_text(CACHED, "utf-8")
+    words = ("pipeline", "run", str(file), "--host", kfp.url)
+    warned = run(*words, "--param", "run_id=mine")
+    assert (warned.exit_code, "warning: train: cached with the constant run_id 'mine'" in warned.stderr) == (0, True)
+    assert "warning" not in run(*words).stderr
+    assert "warning" not in run("pipeline", "compile", str(file)).stderr
+    file.write_text(CACHED.replace("componentInputParameter: run_id", "runtimeValue: {constant: mine}"), "utf-8")
+    assert "warning: train: cached" in run("pipeline", "compile", str(file)).stderr
