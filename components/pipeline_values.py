@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kfp.dsl import PipelineTask
 from kfp.dsl.for_loop import LoopArgumentVariable, LoopParameterArgument
 from kfp.dsl.pipeline_channel import PipelineArtifactChannel, PipelineChannel
-from kfp.dsl.python_component import PythonComponent
+
+from trainwright.components.uncached import UncachedComponent
 
 if TYPE_CHECKING:
     from trainwright.jobs.request.typed_parameters import ValueType
@@ -35,7 +36,7 @@ _OF_CHANNELS: dict[str, ValueType] = {
 _OF_ITEMS: dict[type, ValueType] = {bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "dict"}
 
 
-class TypedComponent(PythonComponent):  # type: ignore[misc]
+class TypedComponent(UncachedComponent):
     """A component whose objects and lists keep the types of the pipeline parameters inside them."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:

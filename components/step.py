@@ -9,6 +9,7 @@ from kfp import dsl
 
 from trainwright.components.image import IMAGE
 from trainwright.components.pipeline_values import TypedComponent
+from trainwright.components.uncached import UncachedComponent
 
 _STARTS_PYTHON = "_KFP_RUNTIME=true python3 "
 _BECOMES_PYTHON = "exec env _KFP_RUNTIME=true python3 "
@@ -38,7 +39,9 @@ placement are not for the pod that waits; variables and volumes are for both: th
 
 
 def step(function: Callable[..., Any] | None = None, *, submits: bool = False, **options: Any) -> Any:
-    """Decorate a function as `dsl.component` does, with the image of the components. `options` are further ones of it.
+    """Decorate a function as `dsl.component` does, with the image of the components, for tasks that are not cached.
+
+    `options` are further ones of `dsl.component`.
 
     A component that `submits` a TrainJob gets the settings of its task, and keeps the types of values inside objects and lists.
     """
@@ -52,4 +55,5 @@ def step(function: Callable[..., Any] | None = None, *, submits: bool = False, *
         raise RuntimeError(f"kfp starts the program of {component.name} in an unknown way: {command[:2]}")
     command[:] = [word.replace(_STARTS_PYTHON, _BECOMES_PYTHON) for word in command]
     command[-1] += _FINITE_OUTPUTS
-    return TypedComponent(component.component_spec, component.python_func) if submits else component
+    kind = TypedComponent if submits else UncachedComponent
+    return kind(component.component_spec, component.python_func)

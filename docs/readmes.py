@@ -22,6 +22,11 @@ _TYPES = {
     "LIST": "list",
     "STRUCT": "object",
 }
+_CACHING = """## Caching
+
+Called in Python, its tasks are not cached: a cache compares parameters, not the data that they name. A pipeline that loads the
+component from YAML has to turn caching off itself, with `task.set_caching_options(False)`.
+"""
 _INTERNAL = {"TASK_CONFIG", "TASK_FINAL_STATUS"}
 """Types of inputs that the backend sets."""
 
@@ -42,6 +47,8 @@ def readme_of(compilable: Any, interface: dict[str, Any], old: str, base: dict[s
         rows = list(_rows(entries, texts))
         if rows:
             parts.append(f"## {title}\n\n| name | type | default | |\n|---|---|---|---|\n" + "".join(rows))
+    if base is None:
+        parts.append(_CACHING)
     if EXAMPLE in old:
         parts.append(old[old.index(EXAMPLE) :])
     return "\n".join(parts)

@@ -94,6 +94,18 @@ def test_a_job_that_is_not_ours_is_left_to_people(cluster: EmbeddedCluster, how:
     assert cancel_job(cluster, theirs, how, timeout_seconds=0).outcome in (CancelOutcome.suspended, CancelOutcome.deleted)
 
 
+def test_a_suspended_job_of_a_workflow_says_when_it_is_deleted_and_how_to_keep_it(cluster: EmbeddedCluster, job: Job) -> None:
+    assert "workflow" not in cancel_owned_job(cluster, job, CancelPolicy.suspend)
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "finetune-x1y2z", "uid": "1"}
+    cluster.patch(TRAINJOB, name_of(job), {"metadata": {"ownerReferences": [owner]}}, "default")
+    said = cancel_owned_job(cluster, job, CancelPolicy.suspend)
+    assert said.endswith(
+        "; it is deleted with finetune-x1y2z, by default an hour after the end of that workflow, unless the step runs again before or "
+        "its metadata.ownerReferences are removed"
+    )
+    assert "finetune-x1y2z" not in cancel_owned_job(cluster, job, CancelPolicy.delete)
+
+
 def test_kept_is_not_even_looked_at(job: Job) -> None:
     assert cancel_owned_job(object(), job, CancelPolicy.keep) == "it keeps running"  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ from factories import trainjob
 
 from trainwright.jobs import Phase, Progress, phase_of
 from trainwright.jobs.state.progress import progress_of
-from trainwright.jobs.state.progress_line import progress_line
+from trainwright.jobs.state.progress_line import is_progress_line, progress_line
 from trainwright.jobs.state.trim_trainjob import trim_trainjob
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "q"}
@@ -65,6 +65,14 @@ def test_a_restart_is_told_from_a_start_by_the_jobset() -> None:
 )
 def test_progress_lines(progress: Progress, line: str) -> None:
     assert progress_line(progress) == line
+    assert is_progress_line(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "Running tests", "***** Running training *****", "Failed to read", "loss=1.5", "Running 4 %x"]
+)
+def test_other_lines_are_no_progress_lines(line: str) -> None:
+    assert not is_progress_line(line)
 
 
 def test_progress_is_read_from_what_the_training_reported() -> None:

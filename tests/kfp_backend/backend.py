@@ -1,11 +1,11 @@
 """A stand-in for the part of Kubeflow Pipelines that runs the steps of a pipeline: pods, retries, termination, the exit handler.
 
-Facts about a real one are in the reference `real-cluster.md`, section 3. There is no driver, no cache and no artifact store.
+Facts about a real one are in the references `real-cluster.md`, section 3, and `kfp.md`. There is no driver, no cache and no artifact
+store.
 """
 
 from __future__ import annotations
 
-import enum
 import json
 import threading
 import uuid
@@ -15,20 +15,35 @@ from pathlib import Path
 from typing import Any
 
 from step_pod import GRACE_SECONDS, StepPod, Workflow
-from step_program import StepProgram, step_program
+from step_program import EXECUTOR_OUTPUT, StepProgram, step_program
 
 from trainwright.cluster.protocol import Cluster
 from trainwright.components import clean_up
 
 RETRIES = 2
+"""Of `templateDefaults` in the ConfigMap of Argo as it is installed."""
 _WAIT_SECONDS = 60.0
 
 
-class RetryPolicy(enum.StrEnum):
-    """When a step is tried again, up to twice. Backends as they are installed retry only what was lost."""
+@dataclass(frozen=True)
+class RetryStrategy:
+    """When a step is tried again, and how often: `OnError` if its pod was lost, `OnFailure` if its program failed."""
 
-    on_error = "OnError"
-    always = "Always"
+    limit: int
+    policy: str
+
+    @classmethod
+    def merged(cls, set_retry: int, has_template_defaults: bool) -> RetryStrategy:
+        """Return the strategy of a task: kfp compiles `set_retry` without a policy, so that of `templateDefaults` stays in force."""
+        if has_template_defaults:
+            return cls(set_retry or RETRIES, "OnError")
+        return cls(set_retry, "OnFailure")
+
+    def retries(self, pod: StepPod, code: int) -> bool:
+        """Whether another try follows a pod that has ended with this code."""
+        if pod.is_lost:
+            return self.policy == "OnError"
+        return bool(code) and not pod.reason and self.policy == "OnFailure"
 
 
 @dataclass(frozen=True)
@@ -70,6 +85,8 @@ class PipelineRun:
         self._folder = folder / self.workflow.name
         self._folder.mkdir(parents=True)
         self.steps: list[RunningStep] = []
+        self.has_template_defaults = True
+        """Whether the ConfigMap of Argo gives every template a retry strategy, as it does since 2.17."""
         self.is_terminated = False
         self.lock = threading.Lock()
         """A run that is terminated starts no further try."""
@@ -79,16 +96,19 @@ class PipelineRun:
         component: Any,
         arguments: dict[str, Any],
         *,
-        retry_policy: RetryPolicy = RetryPolicy.on_error,
+        set_retry: int = 0,
         place: str = "",
     ) -> RunningStep:
-        """Start a step, at another `place` in the pipeline than at its top; returns when its first process runs."""
-        program = replace(step_program(component, arguments, self._outputs()), place=place)
-        return self._start(program, retry_policy)
+        """Start a step, at another `place` in the pipeline than at its top; returns when its first process runs.
 
-    def start_command(self, command: tuple[str, ...], *, retry_policy: RetryPolicy = RetryPolicy.on_error) -> RunningStep:
+        `set_retry` is what the pipeline sets on the task.
+        """
+        program = replace(step_program(component, arguments, self._outputs()), place=place)
+        return self._start(program, set_retry)
+
+    def start_command(self, command: tuple[str, ...], *, set_retry: int = 0) -> RunningStep:
         """As `start`, for a step that is no component."""
-        return self._start(StepProgram("command", command, self._outputs()), retry_policy)
+        return self._start(StepProgram("command", command, self._outputs()), set_retry)
 
     def terminate(self) -> None:
         """Terminate the run, as its user does: running pods get a signal, nothing is tried again."""
@@ -113,24 +133,30 @@ class PipelineRun:
         for step in self.steps:
             step.close()
 
+    @property
+    def next_executor_output(self) -> Path:
+        """Where the executor of the next step writes its outputs."""
+        return self._outputs() / EXECUTOR_OUTPUT
+
     def _outputs(self) -> Path:
         return self._folder / f"step-{len(self.steps)}" / "outputs"
 
-    def _start(self, program: StepProgram, retry_policy: RetryPolicy) -> RunningStep:
+    def _start(self, program: StepProgram, set_retry: int) -> RunningStep:
         def next_pod(number: int) -> StepPod:
-            return StepPod(self._cluster, self.workflow, program, number, program.folder.parent, self._environ)
+            node = self.workflow.node_name(program.place or program.name, number, self.has_template_defaults)
+            return StepPod(self._cluster, self.workflow, program, node, program.folder.parent, self._environ)
 
         program.folder.parent.mkdir(parents=True)
-        step = RunningStep(self, next_pod, retry_policy)
+        step = RunningStep(self, next_pod, RetryStrategy.merged(set_retry, self.has_template_defaults))
         self.steps.append(step)
         return step
 
 
 class RunningStep:
-    """A step, which is tried again as its policy says, with the same executor input. `pods` are its tries."""
+    """A step, which is tried again as its strategy says, with the same executor input. `pods` are its tries."""
 
-    def __init__(self, run: PipelineRun, next_pod: Callable[[int], StepPod], retry_policy: RetryPolicy):
-        self._run, self._next_pod, self._retry_policy = run, next_pod, retry_policy
+    def __init__(self, run: PipelineRun, next_pod: Callable[[int], StepPod], strategy: RetryStrategy):
+        self._run, self._next_pod, self._strategy = run, next_pod, strategy
         self.run_id = run.id
         self.pods: list[StepPod] = [next_pod(0)]
         self._end: StepEnd | None = None
@@ -142,9 +168,9 @@ class RunningStep:
         """The pod of the last try."""
         return self.pods[-1]
 
-    def delete_pod(self) -> None:
-        """Delete the pod, as a drained node does."""
-        self.pod.delete()
+    def delete_pod(self, *, end_is_seen_first: bool = False) -> None:
+        """Delete the pod, as a drained node does. `end_is_seen_first`: Argo sees the end of its container before the deletion."""
+        self.pod.delete(end_is_seen_first=end_is_seen_first)
 
     def time_out(self) -> None:
         """Let the step reach the deadline that was set on its task."""
@@ -172,9 +198,9 @@ class RunningStep:
         while True:
             pod = self.pod
             code = pod.wait()
-            is_retried = pod.was_deleted or (bool(code) and not pod.reason and self._retry_policy is RetryPolicy.always)
             with self._run.lock:
-                if self._run.is_terminated or not is_retried or len(self.pods) > RETRIES:
+                is_last = len(self.pods) > self._strategy.limit
+                if self._run.is_terminated or is_last or not self._strategy.retries(pod, code):
                     break
                 self.pods.append(self._next_pod(len(self.pods)))
         succeeded = code == 0 and not pod.was_deleted and not pod.reason

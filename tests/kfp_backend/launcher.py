@@ -2,9 +2,11 @@
 
 Usage: launcher.py LOG EXECUTOR_OUTPUT PUBLISHED COMMAND... It has no handler for signals. It reads the streams of the command from
 pipes, which break when it dies, and writes them to LOG. Outputs are published only if the command succeeds: EXECUTOR_OUTPUT, the
-file that the executor has written, then becomes PUBLISHED. Any failure of the command is its own exit code 1.
+file that the executor has written, then becomes PUBLISHED. Any failure of the command is its own exit code 1, and so is an output
+that is no JSON, such as NaN.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -25,7 +27,20 @@ def main() -> None:
     if process.wait() != 0:
         sys.exit(1)
     if os.path.exists(executor_output):
+        check(executor_output, log)
         os.rename(executor_output, published)
+
+
+def check(executor_output: str, log: str) -> None:
+    """End with exit code 1 if the output is not what a parser of JSON in Go reads: Python writes NaN and Infinity."""
+
+    def refuse(constant: str) -> None:
+        with open(log, "a", encoding="utf-8") as file:
+            file.write(f"proto: syntax error: invalid value {constant}\n")
+        sys.exit(1)
+
+    with open(executor_output, encoding="utf-8") as file:
+        json.load(file, parse_constant=refuse)
 
 
 def copy(stream: BinaryIO, log: str) -> None:

@@ -44,17 +44,26 @@ class Workflow:
         owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": self.name, "uid": self.uid}
         return {**owner, "controller": True, "blockOwnerDeletion": True}
 
+    def node_name(self, place: str, number: int, has_template_defaults: bool) -> str:
+        """Return the name of Argo's node of a try. With `templateDefaults`, every node around it has a number, too."""
+        parts = [self.name, "root", *place.split("."), "executor"]
+        attempt = "(0)" if has_template_defaults else ""
+        return f"{f'{attempt}.'.join(parts)}({number})"
+
 
 class StepPod:
     """A running pod. `was_deleted`: somebody has deleted it; `reason` is that of its failure."""
 
+    is_lost = False
+    """Whether Argo takes it for lost: it has seen the deletion before the end of the container."""
+
     def __init__(
-        self, cluster: Cluster, workflow: Workflow, program: StepProgram, number: int, folder: Path, environ: Mapping[str, str]
+        self, cluster: Cluster, workflow: Workflow, program: StepProgram, node: str, folder: Path, environ: Mapping[str, str]
     ):
         self.was_deleted, self.reason = False, ""
         self._cluster, self._workflow, self._program = cluster, workflow, program
         self.name = f"{workflow.name}-system-container-impl-{secrets.token_hex(4)}"
-        self.uid = uid_of(self._create_pod(number))
+        self.uid = uid_of(self._create_pod(node))
         self.log, self.published = folder / f"{self.name}.log", folder / f"{self.name}.json"
         self._termination_log = folder / f"{self.name}.termination-log"
         for file in (self.log, self._termination_log):
@@ -69,9 +78,9 @@ class StepPod:
         if self.is_running:
             self._emissary.send_signal(signal.SIGTERM)
 
-    def delete(self) -> None:
+    def delete(self, *, end_is_seen_first: bool = False) -> None:
         """What `kubectl delete pod` does; the pod is gone when its container has ended."""
-        self.was_deleted = True
+        self.was_deleted, self.is_lost = True, not end_is_seen_first
         self._cluster.delete(POD, self.name, self._workflow.namespace)
         self.terminate()
 
@@ -143,11 +152,10 @@ class StepPod:
         with self._emissary.stdout as pipe:
             self._launcher = int(pipe.readline())
 
-    def _create_pod(self, number: int) -> Obj:
-        place = self._program.place or self._program.name
+    def _create_pod(self, node: str) -> Obj:
         labels = {"pipeline/runid": self._workflow.run, "workflows.argoproj.io/workflow": self._workflow.name}
         metadata = {
-            "annotations": {"workflows.argoproj.io/node-name": f"{self._workflow.name}.root.{place}({number})"},
+            "annotations": {"workflows.argoproj.io/node-name": node},
             "ownerReferences": [self._workflow.owner_reference],
         }
         made = pod(self.name, namespace=self._workflow.namespace, labels=labels, metadata=metadata, nodeName=NODE)

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from backend import RETRIES, Backend, PipelineRun, RetryPolicy
+from backend import RETRIES, Backend, PipelineRun
 from repeating_component import repeat
+from servers.api_outage import FAULTS, FORBIDDEN_SECONDS, OUTAGE_SECONDS, Outage
 from step_cluster import StepCluster
 from support.waiting import eventually
 
@@ -93,7 +94,8 @@ def test_a_pod_that_is_deleted_is_replaced_twice_with_the_same_input(
         eventually(lambda number=number: len(step.pods) == number + 1 and step.pod.is_running)
         pod = steps.cluster.get(POD, step.pod.name, "default")
         assert uid_of(pod) == step.pod.uid
-        assert pod["metadata"]["annotations"]["workflows.argoproj.io/node-name"].endswith(f"({number})")
+        node = pod["metadata"]["annotations"]["workflows.argoproj.io/node-name"]
+        assert node == f"{run.workflow.name}(0).root(0).command(0).executor({number})"
         eventually(lambda: (tmp_path / "tries").exists() and step.pod.uid in (tmp_path / "tries").read_text())
         step.delete_pod()
     end = step.wait()
@@ -103,15 +105,39 @@ def test_a_pod_that_is_deleted_is_replaced_twice_with_the_same_input(
     assert not {name_of(pod) for pod in steps.cluster.list(POD, "default").items} & {pod.name for pod in step.pods}
 
 
-@pytest.mark.parametrize(("policy", "tries"), [(RetryPolicy.on_error, 1), (RetryPolicy.always, RETRIES + 1)])
-def test_a_failure_is_tried_again_only_if_the_policy_says_so(run: PipelineRun, policy: RetryPolicy, tries: int) -> None:
-    step = run.start_command(sh("exit 2"), retry_policy=policy)
+@pytest.mark.parametrize(("template_defaults", "set_retry", "tries"), [(True, 0, 1), (True, 3, 1), (False, 0, 1), (False, 1, 2)])
+def test_a_failure_is_tried_again_only_without_template_defaults(
+    run: PipelineRun, template_defaults: bool, set_retry: int, tries: int
+) -> None:
+    run.has_template_defaults = template_defaults
+    step = run.start_command(sh("exit 2"), set_retry=set_retry)
     assert not step.wait().succeeded
     assert len(step.pods) == tries
 
 
+def test_a_deleted_pod_is_no_lost_one_if_its_end_is_seen_first_or_without_template_defaults(run: PipelineRun) -> None:
+    seen = run.start_command(sh("exec sleep 100"))
+    seen.delete_pod(end_is_seen_first=True)
+    assert not seen.wait().succeeded
+    run.has_template_defaults = False
+    older = run.start_command(sh("exec sleep 100"), set_retry=2)
+    older.delete_pod()
+    assert not older.wait().succeeded
+    assert (len(seen.pods), len(older.pods)) == (1, 1)
+
+
+def test_an_output_that_go_cannot_read_fails_the_step(run: PipelineRun) -> None:
+    step = run.start_command(
+        sh('mkdir -p "$(dirname "$0")"; echo \'{"parameterValues": {"loss": NaN}}\' > "$0"', run.next_executor_output)
+    )
+    end = step.wait()
+    assert (end.exit_code, end.outputs) == (1, {})
+    assert "invalid value NaN" in end.log
+
+
 def test_a_terminated_run_tries_nothing_again(run: PipelineRun) -> None:
-    step = run.start_command(sh("exec sleep 100"), retry_policy=RetryPolicy.always)
+    run.has_template_defaults = False
+    step = run.start_command(sh("exec sleep 100"), set_retry=2)
     run.terminate()
     step.wait()
     assert len(step.pods) == 1
@@ -141,3 +167,13 @@ def test_a_component_gets_its_arguments_and_its_outputs_are_kept_after_a_success
     assert end.exit_code == int(fails), end.log
     assert end.outputs == ({} if fails else {"words": ["wörd"] * 2})
     assert "\nwörd\n" in end.log
+
+
+def test_a_restarted_api_server_forbids_everything_for_some_seconds(steps: StepCluster, tmp_path: Path) -> None:
+    with Outage(tmp_path, steps.kubeconfig, 0, None, is_restart=True) as api:
+        api.begin()
+        assert api.fault_for("get") in FAULTS
+        api.began -= OUTAGE_SECONDS
+        assert (api.fault_for("get"), api.is_over) == ("403", False)
+        api.began -= FORBIDDEN_SECONDS
+        assert (api.fault_for("get"), api.is_over) == ("", True)

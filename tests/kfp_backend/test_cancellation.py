@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from backend import Backend, PipelineRun, RetryPolicy, RunningStep
+from backend import RETRIES, Backend, PipelineRun, RunningStep
 from servers.faulty_api import FaultyApi
 from step_cluster import FULL_QUEUE, INITIALIZING, TRAINING, StepCluster
 from support.rounds import IS_LONG
@@ -104,11 +104,12 @@ class Scene:
         self.run = self._backend.run()
         self.train()
 
-    def train(self, *, retry_policy: RetryPolicy = RetryPolicy.on_error, **arguments: Any) -> None:
-        """Start the step."""
+    def train(self, *, retries_failures: bool = False, **arguments: Any) -> None:
+        """Start the step. Only a backend without `templateDefaults` tries a program again that has failed."""
         own = {"run_id": self.run_id, "runtime": TRAINING, "command": self.steps.command(), "submission_mode": self.mode}
         told = {**own, **arguments}
-        self.step = self.run.start(train, told, retry_policy=retry_policy)
+        self.run.has_template_defaults = not retries_failures
+        self.step = self.run.start(train, told, set_retry=RETRIES if retries_failures else 0)
 
     def file(self, step: str = "node", what: str = "", trainjob: str = "") -> Path:
         return self.steps.file(trainjob or self.trainjob, step, what)
@@ -279,7 +280,7 @@ def test_a_step_whose_pod_is_killed_adopts_its_job(scene: Scene) -> None:
 
 def test_a_step_whose_program_is_killed_adopts_its_job(scene: Scene) -> None:
     """As the kernel kills it when memory is exhausted: it hears of nothing, and the launcher makes an exit code 1 of it."""
-    scene.train(retry_policy=RetryPolicy.always)
+    scene.train(retries_failures=True)
     eventually(lambda: is_training(scene))
     uid = uid_of(scene.job)
     scene.pause()
@@ -320,7 +321,7 @@ def test_a_program_killed_before_an_exit_handler_that_meets_faults(scene: Scene,
 
 
 def test_a_run_killed_in_the_retry_of_a_step_that_has_failed(scene: Scene) -> None:
-    scene.train(retry_policy=RetryPolicy.always)
+    scene.train(retries_failures=True)
     eventually(lambda: is_training(scene))
     scene.file(what="fail").touch()
     eventually(lambda: len(scene.jobs) == 2, what="the job of the second attempt")

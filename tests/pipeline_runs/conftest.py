@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from pipeline_commands import Run
@@ -11,6 +12,7 @@ from servers.kfp_api_server import KfpApiServer, kfp_api_server
 from typer.testing import CliRunner, Result
 
 from trainwright.cli import app
+from trainwright.cluster.connect import NoCluster
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.polling import Polling
 from trainwright.pipeline_runs.server import RetryPolicy
@@ -49,6 +51,12 @@ def tiny(a: int, b: float = 0.5, words: list = [], options: dict = {}, loud: boo
 def kfp() -> Iterator[KfpApiServer]:
     with kfp_api_server() as server:
         yield server
+    assert server.unknown_keys == [], "a message has keys that the API does not have"
+
+
+def no_cluster() -> NoReturn:
+    """The cluster of a developer's kubeconfig is none of the tests'."""
+    raise NoCluster("no cluster is configured")
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +65,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KF_PIPELINES_ENDPOINT", "KFP_EXISTING_TOKEN", "KF_PIPELINES_SA_TOKEN_PATH", "SSL_CERT_FILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("KF_PIPELINES_DEFAULT_EXPERIMENT_NAME", raising=False)
+    monkeypatch.setattr("trainwright.pipeline_runs.step_logs.connect", no_cluster)
     monkeypatch.setattr("trainwright.pipeline_runs.server.RETRY_POLICY", RetryPolicy(2.0, 0.01, 0.05, 1.0, (0.01, 0.05, 0.5)))
     monkeypatch.setattr("trainwright.pipeline_runs.polling.POLLING", Polling(0.01, 0.05, 1.5, 5.0, 0.3))
 

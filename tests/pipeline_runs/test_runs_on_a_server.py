@@ -7,14 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pipeline_commands import Run
 from servers.kfp_api_server import Fault, KfpApiServer
+from servers.kfp_task_details import NodeTree
 from support.waiting import eventually
 
+from trainwright.api.errors import NotFound
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 
 pytestmark = pytest.mark.medium
@@ -36,6 +39,14 @@ def task(name: str, state: str, **fields: Any) -> dict[str, Any]:
 
 def with_tasks(state: str, *tasks: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"state": state, "run_details": {"task_details": list(tasks)}, **fields}
+
+
+def tree(**states: list[str]) -> NodeTree:
+    """The nodes of a run of the tiny pipeline: tasks with the states of their attempts."""
+    nodes = NodeTree()
+    for name, attempts in states.items():
+        nodes.task(name, attempts)
+    return nodes
 
 
 def test_a_run_is_created_with_its_parameters_and_its_specification(
@@ -73,9 +84,9 @@ def test_parameters_come_from_standard_input_too(kfp: KfpApiServer, run: Run, ti
 def test_a_run_is_followed_to_its_success(kfp: KfpApiServer, start: Any) -> None:
     kfp.run_states = [
         {"state": "PENDING"},
-        with_tasks("RUNNING", task("add", "RUNNING"), task("add-driver", "SUCCEEDED")),
-        with_tasks("RUNNING", task("add", "SUCCEEDED"), task("describe", "RUNNING"), task("executor", "RUNNING")),
-        with_tasks("SUCCEEDED", task("add", "SUCCEEDED"), task("describe", "SUCCEEDED")),
+        with_tasks("RUNNING", *tree(add=["RUNNING"]).details),
+        with_tasks("RUNNING", *tree(add=["SUCCEEDED"], describe=["RUNNING"]).details),
+        with_tasks("SUCCEEDED", *tree(add=["SUCCEEDED"], describe=["SUCCEEDED"]).details),
     ]
     result = start("--wait", "-o", "json")
     assert result.exit_code == 0, result.output
@@ -94,13 +105,97 @@ def test_a_run_is_followed_to_its_success(kfp: KfpApiServer, start: Any) -> None
 
 
 def test_a_failed_run_names_its_failed_tasks_with_their_messages(kfp: KfpApiServer, start: Any) -> None:
-    failed = task("add", "FAILED", error={"code": 2, "message": "ValueError: asked to fail\ntrace"}, pod_name="tiny-1")
+    failed = task("add", "FAILED", error={"code": 2, "message": "ValueError: asked to fail\ntrace"})
     kfp.run_states = [with_tasks("FAILED", failed, task("describe", "FAILED", end_time="2026-11-22T11:00:00Z"))]
     result = start("--wait")
     assert result.exit_code == 10
-    assert "  add FAILED: ValueError: asked to fail (pods tiny-1)" in result.stderr.splitlines()
-    assert "  describe FAILED: the server gives no message; the log of its pod says why" in result.stderr.splitlines()
+    assert "  add FAILED: ValueError: asked to fail" in result.stderr.splitlines()
+    assert result.stderr.splitlines()[-2:] == [
+        "  describe FAILED",
+        "    the server names neither a reason nor a pod; the log of its pod says why",
+    ]
     assert json.loads(start("--wait", "-o", "json").stdout)["failed_tasks"][0]["name"] == "add"
+
+
+def test_a_failure_is_reported_once_with_the_last_lines_of_its_log(kfp: KfpApiServer, start: Any) -> None:
+    nodes = tree(add=["FAILED", "FAILED"])
+    pod = nodes.pods["add/executor(1)"]
+    kfp.logs[pod] = "".join(f"line {number}\n" for number in range(100_000)) + "\x1b[31mTrainJobFailed: out of memory\n"
+    kfp.run_states = [with_tasks("RUNNING", *tree(add=["RUNNING"]).details), with_tasks("FAILED", *nodes.details)]
+    result = start("--wait")
+    assert result.exit_code == 10, result.output
+    shown = result.stderr.splitlines()
+    report = shown[shown.index("add FAILED") + 1 :]
+    assert report[1:3] == [f"run {the_only_run(kfp)['run_id']} FAILED", f"  add FAILED (pod {pod})"]
+    assert report[-1] == "    | TrainJobFailed: out of memory"
+    assert len(report) == 3 + 20
+    [failed] = json.loads(start("--wait", "-o", "json").stdout)["failed_tasks"]
+    assert (failed["pod"], failed["log"][-1]) == (pod, "TrainJobFailed: out of memory")
+
+
+class PodsOfACluster:
+    """What a kubeconfig leads to."""
+
+    default_namespace = "mine"
+
+    def __init__(self, run_id: str, namespace: str):
+        self._run_id, self._namespace = run_id, namespace
+
+    def get(self, kind: Any, name: str, namespace: str) -> dict[str, Any]:
+        if namespace != self._namespace:
+            raise NotFound(name)
+        return {"metadata": {"name": name, "namespace": namespace, "labels": {"pipeline/runid": self._run_id}}}
+
+    def logs(self, name: str, namespace: str, **options: Any) -> Iterator[bytes]:
+        assert options["container"] == "main"
+        yield b"2026-11-25T10:00:00.000000001Z from the cluster\n"
+
+
+@pytest.mark.parametrize(("fault", "requests"), [(404, 1), (500, 2), ("html", 1)])
+@pytest.mark.parametrize("namespace", ["kubeflow", "mine", "elsewhere"])
+def test_without_the_servers_log_that_of_the_cluster_is_shown_else_the_command(
+    kfp: KfpApiServer, start: Any, monkeypatch: pytest.MonkeyPatch, fault: int | str, requests: int, namespace: str
+) -> None:
+    nodes = tree(add=["FAILED"], describe=["FAILED"])
+    kfp.run_states = [with_tasks("FAILED", *nodes.details)]
+    kfp.faults.append(Fault(fault, path="/log$"))
+    monkeypatch.setattr(
+        "trainwright.pipeline_runs.step_logs.connect", lambda: PodsOfACluster(the_only_run(kfp)["run_id"], namespace)
+    )
+    shown = start("--wait").stderr
+    if namespace == "elsewhere":
+        assert f"    its log: kubectl logs -n kubeflow {nodes.pods['add/executor(0)']} -c main" in shown
+    else:
+        assert shown.count("    | from the cluster") == 2
+    assert len(kfp.calls("GET", "/log$")) == requests
+
+
+def test_a_pod_of_the_same_name_in_another_cluster_is_not_quoted(
+    kfp: KfpApiServer, start: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kfp.run_states = [with_tasks("FAILED", *tree(add=["FAILED"]).details)]
+    monkeypatch.setattr("trainwright.pipeline_runs.step_logs.connect", lambda: PodsOfACluster("another", "kubeflow"))
+    assert "    its log: kubectl logs" in start("--wait").stderr
+
+
+def test_the_progress_of_a_training_is_shown_live(kfp: KfpApiServer, start: Any) -> None:
+    nodes = tree(train=["RUNNING"])
+    pod = nodes.pods["train/executor(0)"]
+    kfp.logs[pod] = "Starting\n{'loss': 2}\nRunning 40 % (12 s left) loss=1.52\nRunning tests\n"
+    kfp.run_states = [
+        with_tasks("RUNNING", *nodes.details),
+        with_tasks("RUNNING", *nodes.details),
+        with_tasks("SUCCEEDED", *tree(train=["SUCCEEDED"]).details),
+    ]
+    result = start("--wait")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines()[1:] == [
+        "run RUNNING",
+        "train RUNNING",
+        "train Running 40 % (12 s left) loss=1.52",
+        "train SUCCEEDED",
+        "run SUCCEEDED",
+    ]
 
 
 @pytest.mark.parametrize("state", ["FAILED", "SKIPPED", "CANCELED"])
@@ -215,3 +310,31 @@ def test_an_interrupt_ends_the_wait_and_says_that_the_run_goes_on(kfp: KfpApiSer
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130, error
     assert error.splitlines()[-1] == f"interrupted; run {the_only_run(kfp)['run_id']} keeps running"
+
+
+CACHED = """
+pipelineInfo: {name: cached}
+schemaVersion: 2.1.0
+root:
+  inputDefinitions: {parameters: {run_id: {parameterType: STRING, defaultValue: '', isOptional: true}}}
+  dag:
+    tasks:
+      train:
+        cachingOptions: {enableCache: true}
+        componentRef: {name: comp-train}
+        inputs: {parameters: {run_id: {componentInputParameter: run_id}}}
+components: {comp-train: {executorLabel: exec-train}}
+deploymentSpec: {executors: {exec-train: {container: {image: x, command: [sh, "from trainwright.steps import x"]}}}}
+"""
+
+
+def test_a_run_whose_training_may_come_from_the_cache_is_warned_of(kfp: KfpApiServer, run: Run, tmp_path: Path) -> None:
+    file = tmp_path / "cached.yaml"
+    file.write_text(CACHED, "utf-8")
+    words = ("pipeline", "run", str(file), "--host", kfp.url)
+    warned = run(*words, "--param", "run_id=mine")
+    assert (warned.exit_code, "warning: train: cached with the constant run_id 'mine'" in warned.stderr) == (0, True)
+    assert "warning" not in run(*words).stderr
+    assert "warning" not in run("pipeline", "compile", str(file)).stderr
+    file.write_text(CACHED.replace("componentInputParameter: run_id", "runtimeValue: {constant: mine}"), "utf-8")
+    assert "warning: train: cached" in run("pipeline", "compile", str(file)).stderr

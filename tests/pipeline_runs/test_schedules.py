@@ -97,11 +97,55 @@ def test_another_pipeline_is_another_version_of_it(
     assert len(kfp.recurring_runs) == 1
 
 
-def test_running_runs_of_a_replaced_schedule_go_on(kfp: KfpApiServer, schedule: Any) -> None:
-    first = schedule("--param", "a=3")
-    kfp.runs["r"] = {"run_id": "r", "recurring_run_id": first["recurring_run_id"], "state": "RUNNING", "display_name": "r"}
-    schedule("--param", "a=4")
-    assert kfp.runs["r"]["state"] == "RUNNING"
+def run_of(kfp: KfpApiServer, schedule_id: str, name: str, state: str) -> None:
+    """A run that the schedule has started."""
+    one = {key: kfp.recurring_runs[schedule_id][key] for key in ("experiment_id", "pipeline_version_reference")}
+    kfp.runs[name] = one | {"run_id": name, "recurring_run_id": schedule_id, "state": state, "created_at": kfp.now()}
+
+
+def test_a_replaced_schedule_is_deleted_after_its_runs(kfp: KfpApiServer, schedule: Any) -> None:
+    """With it the server deletes their workflows, and so their TrainJobs."""
+    first = schedule("--param", "a=3")["recurring_run_id"]
+    run_of(kfp, first, "ended", "FAILED")
+    run_of(kfp, first, "running", "RUNNING")
+    second = schedule("--param", "a=4")
+    assert (second["action"], second["removed"], second["runs_in_progress"]) == ("replaced", [], ["running"])
+    assert [each["mode"] for each in kfp.recurring_runs.values()] == ["DISABLE", "ENABLE"]
+    assert schedule("--param", "a=4")["runs_in_progress"] == ["running"]
+    assert kfp.deleted_workflows == []
+    kfp.runs["running"]["state"] = "SUCCEEDED"
+    assert schedule("--param", "a=4")["removed"] == [first]
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PENDING", "CANCELING", "PAUSED", ""])
+def test_delete_leaves_runs_in_progress_alone(kfp: KfpApiServer, schedule: Any, run: Run, state: str) -> None:
+    first = schedule("--param", "a=3")["recurring_run_id"]
+    run_of(kfp, first, "r", state)
+    words = ("schedule", "kfp", "--name", "nightly", "--delete", "--host", kfp.url)
+    result = run(*words)
+    assert (result.exit_code, kfp.deleted_workflows, the_only(kfp)["mode"]) == (0, [], "DISABLE")
+    assert result.stdout.splitlines()[0] == "schedule nightly: disabled"
+    assert "in progress (r)" in result.stdout
+    kfp.runs["r"]["state"] = "FAILED"
+    assert run(*words).stdout == "schedule nightly: deleted\n"
+    assert kfp.recurring_runs == {}
+
+
+def test_a_run_that_starts_while_its_schedule_is_deleted_keeps_its_workflow(kfp: KfpApiServer, schedule: Any, run: Run) -> None:
+    """On servers that know the option."""
+    kfp.honours_orphan = True
+    first = schedule("--param", "a=3")["recurring_run_id"]
+    listed = kfp._list
+
+    def list_before_a_run_starts(attribute: str, *arguments: Any) -> dict[str, Any]:
+        answer = listed(attribute, *arguments)
+        if attribute == "runs":
+            run_of(kfp, first, "late", "RUNNING")
+        return answer
+
+    kfp._list = list_before_a_run_starts  # type: ignore[method-assign]
+    result = run("schedule", "kfp", "--name", "nightly", "--delete", "--host", kfp.url)
+    assert (result.exit_code, kfp.recurring_runs, kfp.deleted_workflows) == (0, {}, [])
 
 
 def test_a_schedule_is_disabled_and_enabled_in_place(kfp: KfpApiServer, schedule: Any) -> None:
@@ -195,8 +239,8 @@ def test_the_name_is_found_on_the_third_page(kfp: KfpApiServer, schedule: Any) -
     first = schedule("--param", "a=3")
     original = kfp._list
 
-    def unfiltered(name: str, kind: dict[str, Any], query: dict[str, str], **fields: str) -> dict[str, Any]:
-        return original(name, kind, {**query, "filter": ""} if name == "recurring_runs" else query, **fields)
+    def unfiltered(name: str, model: str, kind: dict[str, Any], query: dict[str, str], **fields: str) -> dict[str, Any]:
+        return original(name, model, kind, {**query, "filter": ""} if name == "recurring_runs" else query, **fields)
 
     kfp._list = unfiltered  # type: ignore[method-assign]
     kfp.requests.clear()
@@ -220,8 +264,14 @@ def test_many_of_one_name_are_found_on_all_pages(kfp: KfpApiServer, schedule: An
 
 
 def test_a_list_without_end_is_an_error(kfp: KfpApiServer, schedule: Any) -> None:
-    kfp._list = lambda name, *_, **__: {name: [], "next_page_token": "again"}  # type: ignore[method-assign]
+    kfp._list = lambda *_, **__: {"next_page_token": "again"}  # type: ignore[method-assign]
     assert "does not end" in schedule("--param", "a=3", code=3)["error"]
+
+
+def test_a_list_under_another_key_is_no_empty_list(kfp: KfpApiServer, schedule: Any) -> None:
+    """Taken for empty, each call would create one more schedule."""
+    kfp._list = lambda *_, **__: {"total_size": 1}  # type: ignore[method-assign]
+    assert "the list of recurring runs has no objects that can be read" in schedule("--param", "a=3", code=3)["error"]
 
 
 def test_recurring_runs_of_others_are_left_alone(kfp: KfpApiServer, schedule: Any, run: Run) -> None:
@@ -231,12 +281,14 @@ def test_recurring_runs_of_others_are_left_alone(kfp: KfpApiServer, schedule: An
     assert (deleted.exit_code, the_only(kfp)) == (2, foreign)
 
 
-def test_delete_removes_it_and_says_when_there_is_none(kfp: KfpApiServer, schedule: Any, run: Run) -> None:
+def test_delete_removes_it_and_fails_if_there_is_none(kfp: KfpApiServer, schedule: Any, run: Run) -> None:
     first = schedule("--param", "a=3")
     kfp.add_recurring_run(display_name="weekly", description="of others")
     words = ("schedule", "kfp", "--name", "nightly", "--delete", "--host", kfp.url, "-o", "json")
     assert json.loads(run(*words).stdout)["removed"] == [first["recurring_run_id"]]
-    assert json.loads(run(*words).stdout)["action"] == "absent"
+    again = run(*words)
+    assert (again.exit_code, again.stdout) == (2, "")
+    assert "has no schedule 'nightly'; nothing was deleted" in again.stderr
     assert [each["display_name"] for each in kfp.recurring_runs.values()] == ["weekly"]
 
 

@@ -15,14 +15,19 @@ from servers.faulty_api import FaultyApi
 
 OUTAGE_SECONDS = 30.0 if IS_LONG else 12.0
 """Long enough for every kind of fault with the back-off of a single client."""
+FORBIDDEN_SECONDS = 4.0
+"""A restarted API server answers 403 to everybody until its caches of roles are full."""
 FAULTS = ("429", "429-after", "500", "500-text", "reset-before", "reset-after")
 
 
 class Outage(FaultyApi):
-    """The proxy, whose every answer is a fault for a time, which begins with the first request of a kind or with `begin`."""
+    """The proxy, whose every answer is a fault for a time, which begins with the first request of a kind or with `begin`.
 
-    def __init__(self, folder: Path, upstream: Path, seed: int, kind: str | None):
-        self.kind, self._random = kind, random.Random(seed)
+    With `is_restart` the API server is restarted then: its answers are 403 for some seconds more.
+    """
+
+    def __init__(self, folder: Path, upstream: Path, seed: int, kind: str | None, *, is_restart: bool = False):
+        self.kind, self._random, self.is_restart = kind, random.Random(seed), is_restart
         self._connections: list[socket.socket] = []
         self._expired: list[str] = []
         self.began = 0.0
@@ -52,7 +57,8 @@ class Outage(FaultyApi):
 
     @property
     def is_over(self) -> bool:
-        return bool(self.began) and time.monotonic() - self.began >= OUTAGE_SECONDS
+        seconds = OUTAGE_SECONDS + (FORBIDDEN_SECONDS if self.is_restart else 0)
+        return bool(self.began) and time.monotonic() - self.began >= seconds
 
     def fault_for(self, kind: str) -> str:
         with self._lock:
@@ -62,6 +68,9 @@ class Outage(FaultyApi):
                 self.begin()
             if not self.began or self.is_over:
                 return ""
+            if time.monotonic() - self.began >= OUTAGE_SECONDS:
+                self.faults.append((time.monotonic() - self.began, "403"))
+                return "403"
             # Every kind of fault in turn, in an order of their own.
             number = len(self.faults) % len(FAULTS)
             if number == 0:

@@ -202,8 +202,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif fault.startswith("429"):
             after = {"429-after": "1", "429-date": "Wed, 21 Oct 2065 07:28:00 GMT"}.get(fault)
             self._status(429, "TooManyRequests", retry_after=after)
-        elif fault in ("500", "503"):
-            self._status(int(fault), {"500": "InternalError", "503": "ServiceUnavailable"}[fault])
+        elif fault in ("403", "500", "503"):
+            self._status(int(fault), {"403": "Forbidden", "500": "InternalError", "503": "ServiceUnavailable"}[fault])
         elif fault == "500-text":
             self._answer(500, b"<html>upstream connect error</html>", {"Content-Type": "text/html"})
         elif fault == "410":

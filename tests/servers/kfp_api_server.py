@@ -1,7 +1,8 @@
 """A small server with the v2beta1 API of Kubeflow Pipelines, as kfp's client calls it, on loopback, with scripted faults.
 
-Shapes are those of kfp_server_api's models; rules (page tokens that carry the filter, filters that are decoded once more, conflicts of
-names, 64-bit numbers as texts, defaults that are filled in) are those of the real server's source.
+Every message, of the client and of this server, is checked against kfp_server_api's models (`kfp_messages`). Rules are those of the
+real server's source: page tokens that carry the filter, filters that are decoded once more, conflicts of names, 64-bit numbers as
+texts, defaults that are filled in.
 """
 
 from __future__ import annotations
@@ -24,13 +25,15 @@ from urllib.parse import parse_qs, unquote_plus, urlsplit
 
 import yaml
 
+from servers.kfp_messages import unknown_keys, wire_key
+
 Obj = dict[str, Any]
 DEFAULT_PAGE, LARGEST_PAGE = 20, 200
 _API = "/apis/v2beta1"
+_LOG = re.compile(r"/apis/v1alpha1/runs/(?P<run>[^/]+)/nodes/(?P<pod>[^/]+)/log")
 _EPOCH = 1_800_000_000
 _CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 6, 429: 8, 500: 13, 503: 14}
 """Of gRPC, by status."""
-_FINAL = ("SUCCEEDED", "FAILED", "SKIPPED", "CANCELED")
 
 
 class Refused(Exception):
@@ -76,12 +79,20 @@ class KfpApiServer:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         """Method, path and query of each request."""
         self.authorizations: list[str] = []
+        self.unknown_keys: list[str] = []
+        """Keys of messages, of the client or of this server, that the API does not have. The fixture fails the test for one."""
         self.token = ""
         """If set, requests need it as bearer token."""
         self.multi_user = False
         self.largest_page = LARGEST_PAGE
         self.seconds_per_object = 1
         """By how much the clock goes on for each object that is created; servers keep whole seconds."""
+        self.honours_orphan = False
+        """Whether the workflows of a schedule outlive it if a client asks for that; servers before 2.16 do not know the option."""
+        self.deleted_workflows: list[str] = []
+        """Ids of runs whose workflow is gone. What their steps have started is gone as well, and their state never changes again."""
+        self.logs: dict[str, str] = {}
+        """Logs of steps by their pods. The server answers them beside its OpenAPI."""
         self.run_states: list[Obj] = [{"state": "SUCCEEDED"}]
         """What each further GET of a run finds changed in it; the last stays."""
         self.lock = threading.RLock()
@@ -118,39 +129,81 @@ class KfpApiServer:
 
     def handle(self, method: str, path: str, query: dict[str, str], body: bytes, content_type: str) -> Obj:
         """Carry out a request. Raises Refused."""
-        for wanted_method, pattern, handler in self._routes():
+        for wanted_method, pattern, asked, answered, handler in self._routes():
             if method == wanted_method and (found := re.fullmatch(_API + pattern, path)):
                 with self.lock:
                     if "upload" in pattern:
-                        return handler(query, body, content_type)
-                    return handler(*found.groups(), query, json.loads(body) if body else {})
+                        answer = handler(query, body, content_type)
+                    else:
+                        told = json.loads(body) if body else {}
+                        self._check(told, asked)
+                        answer = handler(*found.groups(), query, told)
+                    self._check(answer, answered)
+                    return answer
         raise Refused(404, "Not Found")
 
-    def _routes(self) -> Iterator[tuple[str, str, Callable[..., Obj]]]:
-        one = "/([^/:]+)"
-        yield "GET", "/healthz", lambda _q, _b: {"commit_sha": "unknown", "tag_name": "2.17.0", "multi_user": self.multi_user}
-        yield "GET", "/experiments", lambda q, _: self._list("experiments", self.experiments, q)
-        yield "POST", "/experiments", lambda _, b: self._create_named(self.experiments, "experiment_id", b, "Experiment")
-        yield "GET", f"/experiments{one}", lambda i, _q, _b: self._get(self.experiments, i)
-        yield "GET", "/pipelines", lambda q, _: self._list("pipelines", self.pipelines, q)
-        yield "POST", "/pipelines", lambda _, b: self._create_named(self.pipelines, "pipeline_id", b, "Pipeline")
-        yield "POST", "/pipelines/upload_version", self._upload_version
-        yield "POST", "/pipelines/upload", self._upload
-        yield "GET", f"/pipelines{one}", lambda i, _q, _b: self._get(self.pipelines, i)
-        yield "GET", f"/pipelines{one}/versions", self._list_versions
-        yield "GET", f"/pipelines{one}/versions{one}", lambda _p, i, _q, _b: self._get(self.versions, i)
-        yield "DELETE", f"/pipelines{one}/versions{one}", lambda _p, i, _q, _b: self._delete(self.versions, i)
-        yield "GET", "/runs", lambda q, _: self._list("runs", self.runs, q)
-        yield "POST", "/runs", lambda _, b: self._create_run(b)
-        yield "GET", f"/runs{one}", lambda i, _q, _b: self._get_run(i)
-        yield "DELETE", f"/runs{one}", lambda i, _q, _b: self._delete(self.runs, i)
-        yield "POST", f"/runs{one}:terminate", lambda i, _q, _b: self._get(self.runs, i).update(state="CANCELING") or {}
-        yield "GET", "/recurringruns", lambda q, _: self._list("recurring_runs", self.recurring_runs, q)
-        yield "POST", "/recurringruns", lambda _, b: self._create_recurring_run(b)
-        yield "GET", f"/recurringruns{one}", lambda i, _q, _b: self._get(self.recurring_runs, i)
-        yield "DELETE", f"/recurringruns{one}", self._delete_recurring_run
-        yield "POST", f"/recurringruns{one}:enable", lambda i, _q, _b: self._set_mode(i, "ENABLE")
-        yield "POST", f"/recurringruns{one}:disable", lambda i, _q, _b: self._set_mode(i, "DISABLE")
+    def _check(self, message: Obj, model: str) -> None:
+        unknown = list(unknown_keys(message, model))
+        self.unknown_keys += unknown
+        if unknown:
+            raise Refused(400, f"no such field: {', '.join(unknown)}")
+
+    def _routes(self) -> Iterator[tuple[str, str, str, str, Callable[..., Obj]]]:
+        """Yield method, path, the models of the request's body and of the answer, and what carries it out."""
+        one, none, run, recurring = "/([^/:]+)", "object", "V2beta1Run", "V2beta1RecurringRun"
+        experiment, pipeline, version = "V2beta1Experiment", "V2beta1Pipeline", "V2beta1PipelineVersion"
+        runs, recurring_runs = "V2beta1ListRunsResponse", "V2beta1ListRecurringRunsResponse"
+        experiments, pipelines = "V2beta1ListExperimentsResponse", "V2beta1ListPipelinesResponse"
+        versions = "V2beta1ListPipelineVersionsResponse"
+        yield "GET", "/healthz", none, "object", lambda _q, _b: self._health()
+        yield "GET", "/experiments", none, experiments, lambda q, _: self._list("experiments", experiments, self.experiments, q)
+        yield (
+            "POST",
+            "/experiments",
+            experiment,
+            experiment,
+            lambda _, b: self._create_named(self.experiments, "experiment_id", b, "Experiment"),
+        )
+        yield "GET", f"/experiments{one}", none, experiment, lambda i, _q, _b: self._get(self.experiments, i)
+        yield "GET", "/pipelines", none, pipelines, lambda q, _: self._list("pipelines", pipelines, self.pipelines, q)
+        yield (
+            "POST",
+            "/pipelines",
+            pipeline,
+            pipeline,
+            lambda _, b: self._create_named(self.pipelines, "pipeline_id", b, "Pipeline"),
+        )
+        yield "POST", "/pipelines/upload_version", none, version, self._upload_version
+        yield "POST", "/pipelines/upload", none, pipeline, self._upload
+        yield "GET", f"/pipelines{one}", none, pipeline, lambda i, _q, _b: self._get(self.pipelines, i)
+        yield "GET", f"/pipelines{one}/versions", none, versions, self._list_versions
+        yield "GET", f"/pipelines{one}/versions{one}", none, version, lambda _p, i, _q, _b: self._get(self.versions, i)
+        yield "DELETE", f"/pipelines{one}/versions{one}", none, none, lambda _p, i, _q, _b: self._delete(self.versions, i)
+        yield "GET", "/runs", none, runs, lambda q, _: self._list("runs", runs, self.runs, q)
+        yield "POST", "/runs", run, run, lambda _, b: self._create_run(b)
+        yield "GET", f"/runs{one}", none, run, lambda i, _q, _b: self._get_run(i)
+        yield "DELETE", f"/runs{one}", none, none, lambda i, _q, _b: self._delete(self.runs, i)
+        yield "POST", f"/runs{one}:terminate", none, none, lambda i, _q, _b: self._terminate(i)
+        yield (
+            "GET",
+            "/recurringruns",
+            none,
+            recurring_runs,
+            lambda q, _: self._list("recurring_runs", recurring_runs, self.recurring_runs, q),
+        )
+        yield "POST", "/recurringruns", recurring, recurring, lambda _, b: self._create_recurring_run(b)
+        yield "GET", f"/recurringruns{one}", none, recurring, lambda i, _q, _b: self._get(self.recurring_runs, i)
+        yield "DELETE", f"/recurringruns{one}", none, none, self._delete_recurring_run
+        yield "POST", f"/recurringruns{one}:enable", none, none, lambda i, _q, _b: self._set_mode(i, "ENABLE")
+        yield "POST", f"/recurringruns{one}:disable", none, none, lambda i, _q, _b: self._set_mode(i, "DISABLE")
+
+    def _health(self) -> Obj:
+        """Written by hand in the server: of its keys, the OpenAPI has only the last two."""
+        return {"commit_sha": "unknown", "tag_name": "2.17.0", "multi_user": self.multi_user, "pipeline_store": "database"}
+
+    def _terminate(self, key: str) -> Obj:
+        self._get(self.runs, key)["state"] = "CANCELING"
+        return {}
 
     def _get(self, kind: dict[str, Obj], key: str) -> Obj:
         if key not in kind:
@@ -162,7 +215,8 @@ class KfpApiServer:
         del kind[key]
         return {}
 
-    def _list(self, name: str, kind: dict[str, Obj], query: dict[str, str], **fields: str) -> Obj:
+    def _list(self, attribute: str, model: str, kind: dict[str, Obj], query: dict[str, str], **fields: str) -> Obj:
+        """Return a page of a list; `attribute` is what the client calls the list of objects in the answer."""
         namespace = query.get("namespace", "")
         if namespace and not self.multi_user:
             raise Refused(400, "Invalid input error: In single-user mode, namespace cannot be used as a filter")
@@ -170,7 +224,11 @@ class KfpApiServer:
             raise Refused(400, "Invalid input error: a namespace is required in multi-user mode")
         accept = _filter(query.get("filter", ""))
         wanted = {**fields, **{key: query[key] for key in ("namespace", "experiment_id") if query.get(key)}}
-        found = [each for each in kind.values() if accept(each) and all(each.get(key) == value for key, value in wanted.items())]
+        found = [
+            _public(each)
+            for each in kind.values()
+            if accept(each) and all(each.get(key) == value for key, value in wanted.items())
+        ]
         found.sort(key=lambda each: (each["created_at"], json.dumps(each, sort_keys=True)))
         start = 0
         if token := query.get("page_token", ""):
@@ -181,7 +239,7 @@ class KfpApiServer:
         size = min(int(query.get("page_size") or DEFAULT_PAGE) or DEFAULT_PAGE, self.largest_page)
         answer: Obj = {"total_size": len(found)}
         if page := found[start : start + size]:
-            answer[name] = page
+            answer[wire_key(model, attribute)] = page
         if start + size < len(found):
             state = {"start": start + size, "filter": query.get("filter", "")}
             answer["next_page_token"] = base64.b64encode(json.dumps(state).encode()).decode()
@@ -235,7 +293,8 @@ class KfpApiServer:
 
     def _list_versions(self, pipeline_id: str, query: dict[str, str], _body: Obj) -> Obj:
         self._get(self.pipelines, pipeline_id)
-        return self._list("pipeline_versions", self.versions, query, pipeline_id=pipeline_id)
+        model = "V2beta1ListPipelineVersionsResponse"
+        return self._list("pipeline_versions", model, self.versions, query, pipeline_id=pipeline_id)
 
     def _check_source(self, body: Obj) -> None:
         if body.get("experiment_id") not in self.experiments:
@@ -286,11 +345,9 @@ class KfpApiServer:
         return {}
 
     def _delete_recurring_run(self, key: str, query: dict[str, str], _body: Obj) -> Obj:
-        """Workflows belong to their schedule: the garbage collector ends them with it, unless they are orphaned."""
-        if query.get("propagation_policy") != "ORPHAN":
-            for run in self.runs.values():
-                if run.get("recurring_run_id") == key and run["state"] not in _FINAL:
-                    run["state"] = "FAILED"
+        """Workflows belong to their schedule: the garbage collector deletes them with it, unless they are orphaned."""
+        if not (self.honours_orphan and query.get("propagation_policy") == "ORPHAN"):
+            self.deleted_workflows += [run["run_id"] for run in self.runs.values() if run.get("recurring_run_id") == key]
         return self._delete(self.recurring_runs, key)
 
 
@@ -344,6 +401,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(401, f"Request header error: there is no user identity in {token}")
             return
         is_upload = "/upload" in parts.path
+        if (log := _LOG.fullmatch(parts.path)) is not None:
+            if log["run"] in state.runs and log["pod"] in state.logs:
+                self._answer(200, state.logs[log["pod"]].encode(), "text/plain")
+            else:
+                self._refuse(500, f"Failed to read logs for run {log['run']}", is_upload=True)
+            return
         try:
             answer = state.handle(self.command, parts.path, query, body, self.headers.get("Content-Type") or "")
         except Refused as error:
@@ -385,7 +448,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: int, message: str, *, is_upload: bool = False, headers: dict[str, str] | None = None) -> None:
         body: Obj = {"error_message": message, "error_details": ""}
         if not is_upload:
-            body = {"error": message, "code": _CODES.get(status, 2), "message": message, "details": []}
+            body = {"code": _CODES.get(status, 2), "message": message, "details": []}
         self._answer(status, json.dumps(body).encode(), headers=headers)
 
     def _answer(self, status: int, body: bytes, kind: str = "application/json", headers: dict[str, str] | None = None) -> None:

@@ -106,7 +106,8 @@ def cancel(
             fail(f"TrainJob {name}: {result.outcome.value}")
     if result.pods_message():
         fail(f"TrainJob {name} {result.outcome.name}, but after {wait:g} s {result.pods_message()}")
-    print_lines(f"TrainJob {name} is already suspended" if already else f"TrainJob {name} {result.outcome.name}")
+    until = f"; {result.deletion_message()}" if result.deletion_message() else ""
+    print_lines((f"TrainJob {name} is already suspended" if already else f"TrainJob {name} {result.outcome.name}") + until)
 
 
 def delete(

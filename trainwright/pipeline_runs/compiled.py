@@ -84,6 +84,14 @@ class CompiledPipeline:
         for name, executor in self.documents[0]["deploymentSpec"].get("executors", {}).items():
             yield name, executor.get("container", {})
 
+    @functools.cached_property
+    def groups(self) -> frozenset[str]:
+        """The names of what consists of tasks: nested pipelines, conditions, loops and exit handlers."""
+        components = self.documents[0].get("components", {})
+        return frozenset(
+            name for name, task in _named_tasks(self.documents[0]) if "dag" in components.get(task["componentRef"]["name"], {})
+        )
+
     def without_cache(self) -> CompiledPipeline:
         """Return the pipeline with caching off for every task, at any depth: kfp itself only changes the outermost."""
         documents = copy.deepcopy(self.documents)
@@ -92,6 +100,10 @@ class CompiledPipeline:
         return replace(self, documents=documents)
 
 
-def _tasks(spec: Obj) -> Iterator[dict[str, Any]]:
+def _named_tasks(spec: Obj) -> Iterator[tuple[str, dict[str, Any]]]:
     for component in (spec["root"], *spec.get("components", {}).values()):
-        yield from component.get("dag", {}).get("tasks", {}).values()
+        yield from component.get("dag", {}).get("tasks", {}).items()
+
+
+def _tasks(spec: Obj) -> Iterator[dict[str, Any]]:
+    return (task for _, task in _named_tasks(spec))

@@ -9,12 +9,10 @@ from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.errors import RunDeleted, RunTimeout, ServerError
+from trainwright.pipeline_runs.run_states import FINAL_STATES, state_of
 from trainwright.pipeline_runs.server import PipelineServer
-from trainwright.pipeline_runs.task_report import shown_tasks
+from trainwright.pipeline_runs.task_nodes import tasks_of
 
-SUCCEEDED = "SUCCEEDED"
-FINAL_STATES = frozenset({SUCCEEDED, "FAILED", "SKIPPED", "CANCELED", "ERROR"})
-_UNSET = ("", "RUNTIME_STATE_UNSPECIFIED")
 _CREDENTIALS = (401, 403)
 
 
@@ -34,18 +32,14 @@ OnChange = Callable[[str, str], None]
 """Called with a name, empty for the run itself, and its new state."""
 
 
-def state_of(obj: Obj) -> str:
-    """Return the state of a run or a task; PENDING as long as the server has none."""
-    state = str(obj.get("state") or "")
-    return "PENDING" if state in _UNSET else state
-
-
 def follow_run(
     server: PipelineServer,
     run_id: str,
     *,
     on_change: OnChange,
     on_outage: Callable[[ServerError], None],
+    on_run: Callable[[Obj], None] = lambda _: None,
+    groups: frozenset[str] = frozenset(),
     timeout_seconds: float | None = None,
     polling: Polling | None = None,
 ) -> Obj:
@@ -56,6 +50,8 @@ def follow_run(
         run_id: Id of the run on the server.
         on_change: Called for each new state of the run and of its tasks.
         on_outage: Called once for each series of requests that fail.
+        on_run: Called with the run each time it is seen before its end.
+        groups: Names of what consists of tasks in the pipeline; they are not reported.
         timeout_seconds: Maximum time; None has no limit.
         polling: Times between requests.
 
@@ -67,7 +63,7 @@ def follow_run(
     refused_since: float | None = None
     while True:
         try:
-            run = server.send(server.client.runs.run_service_get_run, run_id)
+            run = server.send(server.client.runs.run_service_get_run, run_id, answer="V2beta1Run")
         except ServerError as error:
             if error.status == 404:
                 raise RunDeleted(f"run {run_id}: deleted while it was waited for") from None
@@ -84,11 +80,12 @@ def follow_run(
             seconds = min(seconds * 2, polling.most_seconds)
         else:
             last_answer, refused_since, in_outage = time.monotonic(), None, False
-            changes = _changes(states, run)
+            changes = _changes(states, run, groups)
             for name, state in changes:
                 on_change(name, state)
             if states[""] in FINAL_STATES:
                 return run
+            on_run(run)
             seconds = polling.first_seconds if changes else min(seconds * polling.factor, polling.most_seconds)
             wait = seconds
         if timeout_seconds is not None:
@@ -101,9 +98,9 @@ def follow_run(
         time.sleep(wait * random.uniform(0.8, 1.0))
 
 
-def _changes(states: dict[str, str], run: Obj) -> list[tuple[str, str]]:
+def _changes(states: dict[str, str], run: Obj, groups: frozenset[str]) -> list[tuple[str, str]]:
     """Record the states of a run and its tasks; returns those that are new, the run's last if it has ended."""
-    current = {"": state_of(run), **{name: state_of(task) for name, task in shown_tasks(run)}}
+    current = {"": state_of(run), **{task.name: task.state for task in tasks_of(run, groups)}}
     changed = [(name, state) for name, state in current.items() if states.get(name) != state]
     states.update(current)
     if current[""] in FINAL_STATES:

@@ -3,11 +3,13 @@
 Servers cannot update a recurring run, and allow several of one name. The newest of a name is the schedule, and each call deletes
 older ones. So a call that is interrupted leaves at most an older one beside the new one, which the next call deletes; and of
 several calls at the same time, none deletes what was created after its own: one always stays.
+
+A server deletes the workflows of a recurring run with it, and with them the TrainJobs of its runs, whose state is never updated again.
+So one with runs in progress is only disabled, and deleted by a later call.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -19,6 +21,7 @@ from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.cron import CronExpression
 from trainwright.pipeline_runs.errors import BadParameters, BadSchedule, ServerError
 from trainwright.pipeline_runs.parameters import check_submitted, check_values
+from trainwright.pipeline_runs.run_states import FINAL_STATES, state_of
 from trainwright.pipeline_runs.server import PipelineServer
 from trainwright.pipeline_runs.uploads import UploadedPipeline, experiment_id, experiment_name, upload
 
@@ -28,7 +31,7 @@ _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _ACCOUNT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _ENABLED, _DISABLED = "ENABLE", "DISABLE"
 _ORPHAN = "ORPHAN"
-"""Runs in progress continue when their schedule is deleted. Servers before 2.16 do not know this, and stop them."""
+"""Leaves the workflows of a deleted recurring run, where the server knows it: for a run that starts between look-up and deletion."""
 _NOT_FOUND = 404
 
 
@@ -47,13 +50,23 @@ class Schedule:
 
 @dataclass(frozen=True)
 class ScheduleOutcome:
-    """What a call did: created, replaced, enabled, disabled, unchanged, deleted, or absent. `removed` are ids of recurring runs."""
+    """What a call did: created, replaced, enabled, disabled, unchanged or deleted.
+
+    `removed` are ids of recurring runs. `runs_in_progress` are ids of runs whose recurring run is disabled, and not deleted yet.
+    """
 
     action: str
     name: str
     recurring_run_id: str = ""
     version_name: str = ""
     removed: tuple[str, ...] = ()
+    runs_in_progress: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Removal:
+    removed: tuple[str, ...]
+    runs_in_progress: tuple[str, ...]
 
 
 def checked_schedule_name(name: str) -> str:
@@ -96,31 +109,46 @@ def set_schedule(server: PipelineServer, schedule: Schedule) -> ScheduleOutcome:
     body |= server.in_namespace
     newest = max(before, key=_age_order, default=None)
     if newest is not None and _is_same(newest, body):
-        action = _set_mode(server, newest, body["mode"])
-        return ScheduleOutcome(
-            action, schedule.name, newest["recurring_run_id"], version.version_name, _remove(server, before, keep=newest)
-        )
-    created = _create(server, body, before)
-    older = [*before, *(each for each in _existing(server, schedule.name) if _created(each) < _created(created))]
+        action, current = _set_mode(server, newest, body["mode"]), newest
+        removal = _remove(server, before, keep=newest)
+    else:
+        action, current = "replaced" if before else "created", _create(server, body, before)
+        older = [*before, *(each for each in _existing(server, schedule.name) if _created(each) < _created(current))]
+        removal = _remove(server, older, keep=current)
     return ScheduleOutcome(
-        "replaced" if before else "created",
+        action,
         schedule.name,
-        created["recurring_run_id"],
+        current["recurring_run_id"],
         version.version_name,
-        _remove(server, older, keep=created),
+        removal.removed,
+        removal.runs_in_progress,
     )
 
 
 def delete_schedule(server: PipelineServer, name: str) -> ScheduleOutcome:
-    """Delete a schedule; runs in progress continue. Raises BadSchedule if others have created it, and ServerError."""
-    removed = _remove(server, _existing(server, checked_schedule_name(name)), keep=None)
-    return ScheduleOutcome("deleted" if removed else "absent", name, removed=removed)
+    """Delete a schedule, or only disable it while it has runs in progress, which continue.
+
+    Raises BadSchedule if there is none, or others have created it, and ServerError.
+    """
+    existing = _existing(server, checked_schedule_name(name))
+    if not existing:
+        where = f" in the namespace {server.namespace}" if server.namespace else ""
+        raise BadSchedule(f"name: {server.address} has no schedule {name!r}{where}; nothing was deleted")
+    removal = _remove(server, existing, keep=None)
+    action = "disabled" if removal.runs_in_progress else "deleted"
+    return ScheduleOutcome(action, name, removed=removal.removed, runs_in_progress=removal.runs_in_progress)
 
 
 def _existing(server: PipelineServer, name: str) -> list[Obj]:
     """Return the recurring runs of this name, in any experiment."""
     api = server.client.recurring_runs
-    found = server.named(api.recurring_run_service_list_recurring_runs, "recurring_runs", name, **server.in_namespace)
+    found = server.named(
+        api.recurring_run_service_list_recurring_runs,
+        "recurring_runs",
+        "V2beta1ListRecurringRunsResponse",
+        name,
+        **server.in_namespace,
+    )
     if foreign := [each for each in found if not str(each.get("description", "")).startswith(_MARK)]:
         ids = ", ".join(str(each.get("recurring_run_id")) for each in foreign)
         raise BadSchedule(
@@ -189,7 +217,9 @@ def _create(server: PipelineServer, body: Obj, before: list[Obj]) -> Obj:
             for each in _existing(server, body["display_name"]):
                 if each["recurring_run_id"] not in known and _is_same(each, body):
                     return each
-        return server.send(server.client.recurring_runs.recurring_run_service_create_recurring_run, body)
+        return server.send(
+            server.client.recurring_runs.recurring_run_service_create_recurring_run, body, answer="V2beta1RecurringRun"
+        )
 
     created = server.retried(attempt)
     if not created.get("recurring_run_id"):
@@ -197,21 +227,46 @@ def _create(server: PipelineServer, body: Obj, before: list[Obj]) -> Obj:
     return created
 
 
-def _remove(server: PipelineServer, recurring_runs: list[Obj], *, keep: Obj | None) -> tuple[str, ...]:
-    """Disable and delete recurring runs but one. Each may be gone already."""
-    api = server.client.recurring_runs
+def _remove(server: PipelineServer, recurring_runs: list[Obj], *, keep: Obj | None) -> _Removal:
+    """Disable recurring runs but one, and delete those without runs in progress. Each may be gone already."""
     kept = keep["recurring_run_id"] if keep is not None else None
-    ids = dict.fromkeys(str(each["recurring_run_id"]) for each in recurring_runs)
-    removed = tuple(one for one in ids if one != kept)
-    for one in removed:
-        with contextlib.suppress(ServerError):  # only helps if the deletion fails, which reports the error
-            server.send(api.recurring_run_service_disable_recurring_run, one)
-        try:
-            server.get(api.recurring_run_service_delete_recurring_run, one, propagation_policy=_ORPHAN)
-        except ServerError as error:
-            if error.status != _NOT_FOUND:
-                raise
-    return removed
+    unwanted = {str(each["recurring_run_id"]): each for each in recurring_runs if each["recurring_run_id"] != kept}
+    removed: list[str] = []
+    in_progress: list[str] = []
+    for one, recurring_run in unwanted.items():
+        if runs := _disabled_with_runs(server, one, recurring_run):
+            in_progress += runs
+        else:
+            _delete(server, one)
+            removed.append(one)
+    return _Removal(tuple(removed), tuple(in_progress))
+
+
+def _disabled_with_runs(server: PipelineServer, key: str, recurring_run: Obj) -> list[str]:
+    """Disable a recurring run, so that no further run starts, and return the ids of its runs in progress."""
+    try:
+        server.get(server.client.recurring_runs.recurring_run_service_disable_recurring_run, key)
+    except ServerError as error:
+        if error.status != _NOT_FOUND:
+            raise
+        return []
+    runs = server.matching(
+        server.client.runs.run_service_list_runs,
+        "runs",
+        "V2beta1ListRunsResponse",
+        "recurring_run_id",
+        key,
+        experiment_id=recurring_run["experiment_id"],
+    )
+    return [str(run["run_id"]) for run in runs if state_of(run) not in FINAL_STATES]
+
+
+def _delete(server: PipelineServer, key: str) -> None:
+    try:
+        server.get(server.client.recurring_runs.recurring_run_service_delete_recurring_run, key, propagation_policy=_ORPHAN)
+    except ServerError as error:
+        if error.status != _NOT_FOUND:
+            raise
 
 
 def _created(recurring_run: Obj) -> str:

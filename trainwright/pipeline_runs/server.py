@@ -18,6 +18,7 @@ from urllib.parse import urlunsplit
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.error_responses import connection_error, error_response, not_json
 from trainwright.pipeline_runs.errors import BadHost, KfpMissing, NotKubeflowPipelines, ServerError
+from trainwright.pipeline_runs.messages import read_message
 from trainwright.storage.errors import BadUri
 from trainwright.storage.web_address import parsed_address
 
@@ -30,6 +31,8 @@ _CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
 _PAGE_SIZE = 100
 _MAX_PAGES = 1000
 _MAX_BYTES = 64 * 1024 * 1024
+_LOG_PATH = "/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
+_LOG_PIECE = 256 * 1024
 T = TypeVar("T")
 
 
@@ -64,35 +67,66 @@ class PipelineServer:
         """The namespace as an argument of lists and a field of objects, if there is one."""
         return {"namespace": self.namespace} if self.namespace else {}
 
-    def send(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Obj:
-        """Send one request, an operation of the generated client, and return the answer. Raises ServerError."""
+    def send(self, operation: Callable[..., Any], *arguments: Any, answer: str = "", **options: Any) -> Obj:
+        """Send one request and return the answer.
+
+        Args:
+            operation: Operation of the generated client.
+            arguments: Its positional arguments.
+            answer: The client's model of the answer, under whose names it is read; empty for an answer that nobody reads.
+            options: Its keyword arguments.
+
+        Raises ServerError.
+        """
+        body = self._request(lambda **how: operation(*arguments, **options, **how).read(_MAX_BYTES + 1))
+        try:
+            message = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            raise not_json(self.address)
+        return read_message(message, answer) if answer else message
+
+    def log_tail(self, run_id: str, pod: str, most_bytes: int) -> bytes:
+        """Return the end of the log of a step's pod, as long as the pod exists or its log is archived. Raises ServerError.
+
+        The API has no such operation: the server answers it beside those of its OpenAPI, with the whole log each time.
+        """
+        path = {"run_id": run_id, "pod": pod}
+        api = self.client.runs.api_client
+
+        def read(**how: Any) -> bytes:
+            response = api.call_api(_LOG_PATH, "GET", path, auth_settings=["Bearer"], _return_http_data_only=True, **how)
+            if "html" in (response.headers.get("Content-Type") or ""):  # of what stands before the server
+                raise not_json(self.address)
+            tail = b""
+            for piece in response.stream(_LOG_PIECE):
+                tail = (tail + piece)[-most_bytes:]
+            return tail
+
+        return self._request(read)
+
+    def _request(self, request: Callable[..., bytes]) -> bytes:
+        """Send a request with time limits, and return its answer. Raises ServerError."""
         import urllib3
         from kfp_server_api.exceptions import ApiException
 
         timeouts = (_CONNECT_SECONDS, self.retry_policy.read_seconds)
         try:
-            response = operation(*arguments, **options, _preload_content=False, _request_timeout=timeouts)
-            body = response.read(_MAX_BYTES + 1)
+            return request(_preload_content=False, _request_timeout=timeouts)
         except ApiException as error:
             raise error_response(self.address, error.status, self._without_token(error.body), dict(error.headers or {})) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise connection_error(self.address, error) from None
-        try:
-            answer = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
-        except ValueError:
-            answer = None
-        if not isinstance(answer, dict):
-            raise not_json(self.address)
-        return answer
 
     def _without_token(self, body: Any) -> str:
         text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
         token = self.client.existing_config.api_key.get("authorization")
         return text.replace(token, "***") if token else text
 
-    def get(self, operation: Callable[..., Any], *arguments: Any, **options: Any) -> Obj:
+    def get(self, operation: Callable[..., Any], *arguments: Any, answer: str = "", **options: Any) -> Obj:
         """As `send`, with retries: for requests that change nothing when they are repeated."""
-        return self.retried(lambda: self.send(operation, *arguments, **options))
+        return self.retried(lambda: self.send(operation, *arguments, answer=answer, **options))
 
     def retried(self, request: Callable[[], T], can_retry: Callable[[ServerError], bool] = lambda error: error.retryable) -> T:
         """Return the result of `request`, which is repeated after errors that pass. Raises ServerError."""
@@ -109,19 +143,31 @@ class PipelineServer:
             time.sleep(wait)
             seconds = min(seconds * 2, retry_policy.most_seconds)
 
-    def named(self, operation: Callable[..., Any], field: str, name: str, **options: Any) -> list[Obj]:
-        """Return the objects with this display name, from all pages of a list. `field` is where a page has its objects."""
+    def named(self, operation: Callable[..., Any], field: str, answer: str, name: str, **options: Any) -> list[Obj]:
+        """Return the objects with this display name, from all pages of a list.
+
+        `field` is what the client's model `answer` of a page calls its objects.
+        """
+        return self.matching(operation, field, answer, "display_name", name, **options)
+
+    def matching(self, operation: Callable[..., Any], field: str, answer: str, key: str, value: str, **options: Any) -> list[Obj]:
+        """As `named`, by another key than the display name."""
         found: list[Obj] = []
         token = ""
         for _ in range(_MAX_PAGES):
-            page = self.get(operation, page_token=token, page_size=_PAGE_SIZE, filter=_name_filter(name), **options)
-            found += [each for each in page.get(field) or [] if each.get("display_name") == name]
+            query = {"page_token": token, "page_size": _PAGE_SIZE, "filter": _filter(key, value)}
+            page = self.get(operation, answer=answer, **query, **options)
+            if page.get("total_size") and not token and field not in page:  # under another key: an empty list would be wrong
+                raise ServerError(
+                    f"{self.address}: the list of {_words(field)} has no objects that can be read", status=500, permanent=True
+                )
+            found += [each for each in page.get(field) or [] if each.get(key) == value]
             before, token = token, page.get("next_page_token") or ""
             if not token:
                 return found
             if token == before:
                 break
-        raise ServerError(f"{self.address}: the list of {field.replace('_', ' ')} does not end", status=500, permanent=True)
+        raise ServerError(f"{self.address}: the list of {_words(field)} does not end", status=500, permanent=True)
 
 
 def connect(
@@ -143,7 +189,7 @@ def connect(
     server = PipelineServer(address, client, namespace or client.get_user_namespace() or "", retry_policy or RETRY_POLICY)
     try:
         health = server.retried(
-            lambda: server.send(client.healthzs.healthz_service_get_healthz),
+            lambda: server.send(client.healthzs.healthz_service_get_healthz, answer="V2beta1GetHealthzResponse"),
             can_retry=lambda error: error.retryable and not error.never_sent,  # a wrong address is reported at once
         )
     except ServerError as error:
@@ -175,9 +221,13 @@ def server_address(host: str, environ: Mapping[str, str] = os.environ) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
 
 
-def _name_filter(name: str) -> str:
-    """Return a filter by display name. Servers decode it once more than other arguments."""
-    predicate = {"operation": "EQUALS", "key": "display_name", "string_value": name}
+def _words(field: str) -> str:
+    return field.replace("_", " ")
+
+
+def _filter(key: str, value: str) -> str:
+    """Return a filter of a list. Servers decode it once more than other arguments."""
+    predicate = {"operation": "EQUALS", "key": key, "string_value": value}
     return json.dumps({"predicates": [predicate]}).replace("%", "%25").replace("+", "%2B")
 
 

@@ -48,7 +48,7 @@ def start_run(server: PipelineServer, request: RunRequest) -> Obj:
     }
     try:
         created = server.retried(
-            lambda: server.send(server.client.runs.run_service_create_run, run),
+            lambda: server.send(server.client.runs.run_service_create_run, run, answer="V2beta1Run"),
             can_retry=lambda error: error.retryable and not error.may_have_happened,
         )
     except ServerError as error:
@@ -65,7 +65,11 @@ def _look_up(server: PipelineServer, run: Obj, error: ServerError, experiment: s
     for seconds in server.retry_policy.look_up_seconds:
         time.sleep(seconds)
         runs = server.named(
-            server.client.runs.run_service_list_runs, "runs", run["display_name"], experiment_id=run["experiment_id"]
+            server.client.runs.run_service_list_runs,
+            "runs",
+            "V2beta1ListRunsResponse",
+            run["display_name"],
+            experiment_id=run["experiment_id"],
         )
         for found in runs:
             if found.get("description") == run["description"]:

@@ -1,57 +1,56 @@
 """Which tasks of a run have failed, and what the server says of them. Pure.
 
-Servers up to 2.17 list the pods of the workflow as tasks, without the messages of their failures.
+Servers up to 2.17 list the nodes of the workflow as tasks, without the messages of their failures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
-from trainwright.api.one_line import one_line
+from trainwright.pipeline_runs.task_nodes import Node, drivers_of, executors_of, groups_of, last_pod, tasks_of
 from trainwright.storage.foreign_texts import without_credentials
 
 _FAILED = ("FAILED", "ERROR", "CANCELED")
-_INNER = ("executor", "root", "driver")
-"""Names of pods that every task has; the task itself is listed beside them."""
 _MOST = 50
 _MAX_MESSAGE = 1000
 
 
 @dataclass(frozen=True)
 class FailedTask:
-    """A task that failed; the message is empty if the server gives none."""
+    """A task that failed, after all its attempts. The message and the pod are empty if the server does not say them."""
 
     name: str
     state: str
     message: str
-    pods: tuple[str, ...] = ()
+    pod: str = ""
 
 
-def shown_tasks(run: Obj) -> Iterator[tuple[str, Obj]]:
-    """Yield the tasks of a pipeline with their names, without drivers, executors and the workflow itself."""
-    root = str(run.get("display_name", ""))
-    for task in _tasks(run):
-        name = str(task.get("display_name") or "")
-        if name and name not in (*_INNER, root) and not name.endswith("-driver"):
-            yield one_line(name), task
+def failed_tasks(run: Obj, groups: frozenset[str] = frozenset()) -> list[FailedTask]:
+    """Return the tasks that failed, each once, the first to fail first; a group only if nothing in it has failed.
 
-
-def failed_tasks(run: Obj) -> list[FailedTask]:
-    """Return the tasks that failed, the first to fail first: those around it end later."""
-    named = {id(task): name for name, task in shown_tasks(run)}
-    failed = [task for task in _tasks(run) if task.get("state") in _FAILED]
-    failed.sort(key=lambda task: str(task.get("end_time") or "9"))
-    found = []
-    for task in failed:
-        message = _message(task)
-        name = named.get(id(task), "")
-        if not name and not message:
-            continue
-        name = name or _owner(run, task) or one_line(task.get("display_name"))
-        found.append(FailedTask(name, str(task["state"]), message, _pods(task)))
-    return found[:_MOST]
+    `groups` are the names of nested pipelines, conditions, loops and exit handlers.
+    """
+    tasks = tasks_of(run, groups)
+    found: list[tuple[str, FailedTask]] = []
+    for task in tasks:
+        drivers = [node for node in task.drivers if node.state in _FAILED]
+        if task.state in _FAILED or (drivers and task.state not in ("SUCCEEDED", "RUNNING")):
+            nodes = [*task.executors, *drivers, *task.nodes]
+            state = task.state if task.state in _FAILED else drivers[-1].state
+            pod = task.pod or last_pod(drivers) or next(filter(None, (node.main_pod for node in task.nodes)), "")
+            found.append((_end(nodes), FailedTask(task.name, state, _first_message(nodes), pod)))
+    known = {task.name for task in tasks}
+    for name, nodes in drivers_of(run).items():
+        last = max(nodes, key=lambda node: (node.attempt < 0, node.attempt))
+        if name not in known and name != "root" and last.state in _FAILED:
+            found.append((_end(nodes), FailedTask(name, last.state, _first_message(nodes), last_pod(nodes))))
+    found = found or [
+        (_end([node]), FailedTask(node.name, node.state, _first_message([node]))) for node in _failed_groups(run, groups)
+    ]
+    found.sort(key=lambda each: each[0])
+    return _with_the_only_pod(run, [task for _, task in found])[:_MOST]
 
 
 def failure_message(run: Obj) -> str:
@@ -60,17 +59,27 @@ def failure_message(run: Obj) -> str:
     return _message(run) or ("it was terminated" if was_stopped else "")
 
 
-def _owner(run: Obj, task: Obj) -> str:
-    """Return the name of the task that an executor or a driver belongs to, if the server links them."""
-    name = str(task.get("display_name") or "")
-    if name.endswith("-driver"):
-        return one_line(name.removesuffix("-driver"))
-    keys = {task.get("task_id"), task.get("pod_name")} - {None, ""}
-    for owner_name, owner in shown_tasks(run):
-        children = {child.get(key) for child in owner.get("child_tasks") or [] for key in ("task_id", "pod_name")}
-        if children & keys or (owner.get("task_id") and owner["task_id"] == task.get("parent_task_id")):
-            return owner_name
-    return ""
+def _failed_groups(run: Obj, groups: frozenset[str]) -> list[Node]:
+    failed = {node.name: node for node in groups_of(run, groups) if node.state in _FAILED}
+    return list(failed.values())
+
+
+def _with_the_only_pod(run: Obj, failed: list[FailedTask]) -> list[FailedTask]:
+    """Give the only task that failed the only pod that failed, where the server links none of them."""
+    executors = [node for node in executors_of(run) if node.state in _FAILED]
+    if len(failed) == 1 and not failed[0].pod and executors and len({node.pod for node in executors if node.attempt >= 0}) <= 1:
+        only = failed[0]
+        return [FailedTask(only.name, only.state, only.message or _first_message(executors), last_pod(executors))]
+    return failed
+
+
+def _end(nodes: Iterable[Node]) -> str:
+    """Return when the last attempt ended; groups end later than what is in them."""
+    return max((str(node.entry.get("end_time") or "9") for node in nodes), default="9")
+
+
+def _first_message(nodes: Iterable[Node]) -> str:
+    return next(filter(None, (_message(node.entry) for node in nodes)), "")
 
 
 def _message(obj: Obj) -> str:
@@ -80,13 +89,3 @@ def _message(obj: Obj) -> str:
         if isinstance(error, dict) and error.get("message"):
             return without_credentials(str(error["message"])[:_MAX_MESSAGE])
     return ""
-
-
-def _pods(task: Obj) -> tuple[str, ...]:
-    detail = task.get("executor_detail") or {}
-    pods = [task.get("pod_name"), detail.get("main_job"), *(detail.get("failed_main_jobs") or [])]
-    return tuple(dict.fromkeys(one_line(pod) for pod in pods if pod))
-
-
-def _tasks(run: Obj) -> list[Obj]:
-    return [task for task in (run.get("run_details") or {}).get("task_details") or [] if isinstance(task, dict)]

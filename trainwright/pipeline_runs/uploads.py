@@ -54,8 +54,12 @@ def experiment_id(server: PipelineServer, name: str) -> str:
     api = server.client.experiments
     found = _get_or_create(
         server,
-        lambda: server.named(api.experiment_service_list_experiments, "experiments", name, **server.in_namespace),
-        lambda: server.send(api.experiment_service_create_experiment, {"display_name": name, **server.in_namespace}),
+        lambda: server.named(
+            api.experiment_service_list_experiments, "experiments", "V2beta1ListExperimentsResponse", name, **server.in_namespace
+        ),
+        lambda: server.send(
+            api.experiment_service_create_experiment, {"display_name": name, **server.in_namespace}, answer="V2beta1Experiment"
+        ),
     )
     return _id_of(server, found, "experiment_id")
 
@@ -65,8 +69,12 @@ def upload(server: PipelineServer, pipeline: CompiledPipeline) -> UploadedPipeli
     api, name = server.client.pipelines, checked_name(pipeline.name, "pipeline")
     owner = _get_or_create(
         server,
-        lambda: server.named(api.pipeline_service_list_pipelines, "pipelines", name, **server.in_namespace),
-        lambda: server.send(api.pipeline_service_create_pipeline, {"display_name": name, **server.in_namespace}),
+        lambda: server.named(
+            api.pipeline_service_list_pipelines, "pipelines", "V2beta1ListPipelinesResponse", name, **server.in_namespace
+        ),
+        lambda: server.send(
+            api.pipeline_service_create_pipeline, {"display_name": name, **server.in_namespace}, answer="V2beta1Pipeline"
+        ),
     )
     pipeline_id = _id_of(server, owner, "pipeline_id")
     version_name = f"sha256-{pipeline.digest[:_DIGEST_CHARS]}"
@@ -76,10 +84,18 @@ def upload(server: PipelineServer, pipeline: CompiledPipeline) -> UploadedPipeli
         version = _get_or_create(
             server,
             lambda: server.named(
-                api.pipeline_service_list_pipeline_versions, "pipeline_versions", version_name, pipeline_id=pipeline_id
+                api.pipeline_service_list_pipeline_versions,
+                "pipeline_versions",
+                "V2beta1ListPipelineVersionsResponse",
+                version_name,
+                pipeline_id=pipeline_id,
             ),
             lambda: server.send(
-                server.client.pipeline_uploads.upload_pipeline_version, str(file), name=version_name, pipelineid=pipeline_id
+                server.client.pipeline_uploads.upload_pipeline_version,
+                str(file),
+                name=version_name,
+                pipelineid=pipeline_id,
+                answer="V2beta1PipelineVersion",
             ),
         )
     return UploadedPipeline(pipeline_id, _id_of(server, version, "pipeline_version_id"), version_name)

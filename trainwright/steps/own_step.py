@@ -24,11 +24,11 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.submitter import Submitter
-from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.state.workflow import POD_RUN_LABEL, Workflow
 from trainwright.submission.jobs_client import JobsClient
 
 log = logging.getLogger(__name__)
-NODE_NAME, RUN, WORKFLOW = "workflows.argoproj.io/node-name", "pipeline/runid", "workflows.argoproj.io/workflow"
+NODE_NAME, RUN, WORKFLOW = "workflows.argoproj.io/node-name", POD_RUN_LABEL, "workflows.argoproj.io/workflow"
 _TRY = re.compile(r"\(\d+\)")
 _ITERATION = re.compile(r"\((\d+):\d+\)$")
 _WITHOUT_MEANING = ("root", "iteration-item", "executor")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import FrameType
 from typing import Annotated, Any
 
@@ -18,6 +18,7 @@ from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.manifests import read_text
 from trainwright.cli.output import print_lines
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
+from trainwright.pipeline_runs.cache_check import cacheable_steps
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
@@ -86,6 +87,12 @@ def _document(file: str) -> Any:
     if len(documents) != 1:
         raise BadRequest(f"{file}: expected one document with parameters, found {len(documents)}")
     return documents[0] if documents[0] is not None else {}
+
+
+def print_cache_warnings(pipeline: CompiledPipeline, values: Mapping[str, Any] = {}) -> None:
+    """Print which steps a server may take from its cache although their data has changed."""
+    for warning in cacheable_steps(pipeline, values):
+        print_lines(f"warning: {warning}", error=True)
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from trainwright.cli.pipeline_commands.options import (
     Retries,
     interrupt_exits,
     pipeline_errors_exit,
+    print_cache_warnings,
 )
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.parameters import ParameterSpec
@@ -67,6 +68,7 @@ def compile_command(
     """Compile a pipeline to YAML, for the interface of Kubeflow Pipelines or any client of it."""
     with pipeline_errors_exit(), interrupt_exits():
         compiled = compile_pipeline(pipeline, CompileSettings(image, retries, parallelism))
+    print_cache_warnings(compiled)
     if not to:
         sys.stdout.write(compiled.text)
         return

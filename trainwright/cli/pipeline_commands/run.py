@@ -26,19 +26,27 @@ from trainwright.cli.pipeline_commands.options import (
     interrupt_exits,
     parameter_values,
     pipeline_errors_exit,
+    print_cache_warnings,
 )
 from trainwright.cli.waiting import finite_seconds
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
+from trainwright.jobs.logs.last_lines import LOG_LINES
+from trainwright.jobs.logs.log_tail import log_tail
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.local_run import run_locally
-from trainwright.pipeline_runs.polling import SUCCEEDED, follow_run, state_of
+from trainwright.pipeline_runs.polling import follow_run
+from trainwright.pipeline_runs.run_states import SUCCEEDED, state_of
 from trainwright.pipeline_runs.server import HOST_VARIABLE, PipelineServer, connect, server_address
 from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
+from trainwright.pipeline_runs.step_logs import StepLogs
 from trainwright.pipeline_runs.submit import RunRequest, start_run
-from trainwright.pipeline_runs.task_report import failed_tasks, failure_message
+from trainwright.pipeline_runs.task_report import FailedTask, failed_tasks, failure_message
+from trainwright.pipeline_runs.training_progress import TrainingProgress
 from trainwright.pipeline_runs.uploads import checked_name, experiment_name
 
+_MOST_LOGS = 5
+"""Failed tasks whose logs are read."""
 _LOCAL_OUTPUTS = "local_outputs"
 """Where kfp's local runner puts artifacts by itself."""
 
@@ -81,6 +89,7 @@ def run_pipeline(
         if local:
             code = _run_here(compiled, values, timeout or None, output)
         else:
+            print_cache_warnings(compiled, values)
             server = connect(host, namespace=namespace)
             created = start_run(server, RunRequest(compiled, values, experiment, run_name))
             code = _report(server, compiled, created, wait, timeout or None, output)
@@ -109,16 +118,25 @@ def _report(
     """Print the run, after waiting for its end if asked to; returns the exit code."""
     run_id = str(created["run_id"])
     print_lines(f"run {run_id} ({created.get('display_name')}): {_link(server, run_id)}", error=output is not None or wait)
-    run = created
+    run, logs = created, StepLogs(server, run_id)
     if wait:
         with interrupt_exits(f"run {run_id} keeps running"):
-            run = follow_run(server, run_id, on_change=_print_change, on_outage=_print_outage, timeout_seconds=timeout)
+            run = follow_run(
+                server,
+                run_id,
+                on_change=_print_change,
+                on_outage=_print_outage,
+                on_run=TrainingProgress(logs, pipeline.groups, _print_change),
+                groups=pipeline.groups,
+                timeout_seconds=timeout,
+            )
     state = state_of(run)
     is_failed = wait and state != SUCCEEDED
+    failures = _failures(run, pipeline, logs) if is_failed else []
     if is_failed:
-        _print_failure(run, state)
+        _print_failures(run, state, failures, logs)
     if output is not None:
-        print_object(_facts(server, pipeline, run), output)
+        print_object(_facts(server, pipeline, run, failures), output)
     elif wait:
         print_lines(f"run {run_id} {state}")
     return int(ExitCode.failed if is_failed else ExitCode.succeeded)
@@ -132,16 +150,31 @@ def _print_outage(error: ServerError) -> None:
     print_lines(f"waiting on: {error}", error=True)
 
 
-def _print_failure(run: Obj, state: str) -> None:
+def _failures(run: Obj, pipeline: CompiledPipeline, logs: StepLogs) -> list[tuple[FailedTask, list[str]]]:
+    """Return the tasks that failed, each with the last lines of its log; of many tasks only the first have lines."""
+    failed = failed_tasks(run, pipeline.groups)
+    return [
+        (task, log_tail(logs.last_lines(task.pod), LOG_LINES) if task.pod and number < _MOST_LOGS else [])
+        for number, task in enumerate(failed)
+    ]
+
+
+def _print_failures(run: Obj, state: str, failures: list[tuple[FailedTask, list[str]]], logs: StepLogs) -> None:
     message = failure_message(run)
     print_lines(f"run {run.get('run_id')} {state}{f': {message}' if message else ''}", error=True)
-    for task in failed_tasks(run):
-        pods = f" (pods {', '.join(task.pods)})" if task.pods else ""
-        said = task.message or "the server gives no message; the log of its pod says why"
-        print_lines(f"  {task.name} {task.state}: {said}{pods}", error=True)
+    for task, lines in failures:
+        said = f": {task.message}" if task.message else ""
+        pod = f" (pod {task.pod})" if task.pod else ""
+        print_lines(f"  {task.name} {task.state}{said}{pod}", error=True)
+        if lines:
+            print_lines("\n".join(f"    | {line}" for line in lines), error=True)
+        elif task.pod:
+            print_lines(f"    its log: {logs.command(task.pod)}", error=True)
+        elif not task.message:
+            print_lines("    the server names neither a reason nor a pod; the log of its pod says why", error=True)
 
 
-def _facts(server: PipelineServer, pipeline: CompiledPipeline, run: Obj) -> Obj:
+def _facts(server: PipelineServer, pipeline: CompiledPipeline, run: Obj, failures: list[tuple[FailedTask, list[str]]]) -> Obj:
     run_id = str(run["run_id"])
     return {
         "pipeline": pipeline.name,
@@ -151,7 +184,7 @@ def _facts(server: PipelineServer, pipeline: CompiledPipeline, run: Obj) -> Obj:
         "state": state_of(run),
         "url": _link(server, run_id),
         "message": failure_message(run),
-        "failed_tasks": [asdict(task) for task in failed_tasks(run)],
+        "failed_tasks": [{**asdict(task), "log": lines} for task, lines in failures],
     }
 
 

@@ -69,7 +69,10 @@ def schedule_kfp(
         str, typer.Option("--service-account", help="Service account of the runs. Default: the server's.")
     ] = "",
     disable: Annotated[bool, typer.Option("--disable", help="Create or leave it disabled; without, it is enabled.")] = False,
-    delete: Annotated[bool, typer.Option("--delete", help="Delete the schedule. Runs in progress continue.")] = False,
+    delete: Annotated[
+        bool,
+        typer.Option("--delete", help="Delete the schedule; while it has runs in progress, which continue, only disable it."),
+    ] = False,
     image: Image = "",
     retries: Retries = None,
     parallelism: Parallelism = None,
@@ -109,10 +112,15 @@ def schedule_kfp(
 
 def _show(outcome: ScheduleOutcome, output: Format | None) -> None:
     if output is not None:
-        print_object({**asdict(outcome), "removed": list(outcome.removed)}, output)
+        lists = {"removed": list(outcome.removed), "runs_in_progress": list(outcome.runs_in_progress)}
+        print_object({**asdict(outcome), **lists}, output)
         return
-    said = "not found, nothing was deleted" if outcome.action == "absent" else outcome.action
     identity = f" (recurring run {outcome.recurring_run_id}, version {outcome.version_name})" if outcome.recurring_run_id else ""
-    print_lines(f"schedule {outcome.name}: {said}{identity}")
+    print_lines(f"schedule {outcome.name}: {outcome.action}{identity}")
     if outcome.action in ("unchanged", "enabled", "disabled") and outcome.removed:
         print_lines(f"removed what an earlier call had left: {', '.join(outcome.removed)}")
+    if outcome.runs_in_progress:
+        print_lines(
+            f"still there, disabled: the schedule of what is in progress ({', '.join(outcome.runs_in_progress)}); with it the server "
+            "would delete these runs' workflows and TrainJobs. The same call deletes it after their end"
+        )

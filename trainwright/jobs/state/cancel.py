@@ -19,6 +19,7 @@ from trainwright.api.phase import phase_of
 from trainwright.api.suspension import is_queued, suspension_mark
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.workflow import workflows_of
 
 POD_TERMINATION_SECONDS = 10.0
 """Seconds to wait for the pods of a cancelled job to end: less than the client's own grace period after SIGTERM."""
@@ -57,9 +58,20 @@ class CancelResult:
     """Pods, or the JobSet, still running after the timeout."""
     unread: str = ""
     """Why the pods could not be checked; empty if they were."""
+    workflows: tuple[str, ...] = ()
+    """Workflows of pipelines that own the suspended job."""
 
     def __str__(self) -> str:
-        return "; ".join(filter(None, (self.outcome.value, self.pods_message())))
+        return "; ".join(filter(None, (self.outcome.value, self.pods_message(), self.deletion_message())))
+
+    def deletion_message(self) -> str:
+        """Return when a suspended job is deleted, and how to prevent that; empty if nothing deletes it."""
+        if not self.workflows:
+            return ""
+        return (
+            f"it is deleted with {', '.join(self.workflows)}, by default an hour after the end of that workflow, unless the step runs "
+            "again before or its metadata.ownerReferences are removed"
+        )
 
     def pods_message(self) -> str:
         """Return which pods are still running or why they could not be checked; else empty."""
@@ -119,10 +131,10 @@ def cancel_job(cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout
     """
     if policy is CancelPolicy.keep:
         return CancelResult(CancelOutcome.kept)
-    outcome = _delete(cluster, trainjob) if policy is CancelPolicy.delete else _suspend(cluster, trainjob)
-    if outcome not in (CancelOutcome.deleted, CancelOutcome.suspended) or timeout_seconds is None:
-        return CancelResult(outcome)
-    return _wait_for_pods(cluster, trainjob, CancelResult(outcome), timeout_seconds)
+    result = CancelResult(_delete(cluster, trainjob)) if policy is CancelPolicy.delete else _suspend(cluster, trainjob)
+    if result.outcome not in (CancelOutcome.deleted, CancelOutcome.suspended) or timeout_seconds is None:
+        return result
+    return _wait_for_pods(cluster, trainjob, result, timeout_seconds)
 
 
 def cancel_by_suspending(cluster: Cluster, trainjob: Obj) -> str:
@@ -130,13 +142,13 @@ def cancel_by_suspending(cluster: Cluster, trainjob: Obj) -> str:
     return cancel_owned_job(cluster, trainjob, CancelPolicy.suspend)
 
 
-def _suspend(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
+def _suspend(cluster: Cluster, trainjob: Obj) -> CancelResult:
     for current in versions_of(cluster, trainjob, "suspended"):
         if phase_of(current).is_final:
-            return CancelOutcome.ended
+            return CancelResult(CancelOutcome.ended)
         if _suspend_version(cluster, current):
-            return CancelOutcome.suspended
-    return CancelOutcome.gone
+            return CancelResult(CancelOutcome.suspended, workflows=workflows_of(current))
+    return CancelResult(CancelOutcome.gone)
 
 
 def _delete(cluster: Cluster, trainjob: Obj) -> CancelOutcome:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
+from trainwright.api.phase import Phase
 from trainwright.api.terminal_text import printable
 from trainwright.jobs.state.progress import Progress
 
 _SHOWN = ("loss", "eval_loss", "mean_token_accuracy", "epoch")
+_LINE = re.compile(rf"({'|'.join(Phase)})( \d+ %( \(\d+ s left\))?)?( ({'|'.join(_SHOWN)})=\S+)*(: .*)?")
 
 
 def progress_line(progress: Progress) -> str:
@@ -18,6 +22,11 @@ def progress_line(progress: Progress) -> str:
     parts += [f"{name}={_short(metrics[name])}" for name in _SHOWN if name in metrics]
     line = " ".join(parts)
     return printable(f"{line}: {progress.note}" if progress.note else line).replace("\n", " ")
+
+
+def is_progress_line(text: str) -> bool:
+    """Return whether a line of a step's log is one of `progress_line`."""
+    return _LINE.fullmatch(text) is not None
 
 
 def _short(value: str) -> str:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
 
+POD_RUN_LABEL = "pipeline/runid"
+"""Label of the pods of a run's steps."""
+
 
 @dataclass(frozen=True)
 class Workflow:
@@ -14,3 +17,9 @@ class Workflow:
     name: str
     namespace: str
     reference: Obj
+
+
+def workflows_of(trainjob: Obj) -> tuple[str, ...]:
+    """Return the names of the workflows that own a job: it is deleted with the last of them."""
+    owners = trainjob["metadata"].get("ownerReferences") or []
+    return tuple(str(owner.get("name")) for owner in owners if owner.get("kind") == "Workflow")

@@ -1,0 +1,23 @@
+"""Components whose tasks are not taken from the cache of Kubeflow Pipelines, unless their pipeline asks for that.
+
+The cache compares only parameters: with a `run_id` that stays the same, a step would return the results of the first run although the
+data at the same URI is other data, and nothing would train.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kfp.dsl import PipelineTask
+from kfp.dsl.pipeline_task import TaskState
+from kfp.dsl.python_component import PythonComponent
+
+
+class UncachedComponent(PythonComponent):  # type: ignore[misc]
+    """A component whose tasks have caching off; `task.set_caching_options(True)` turns it on."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
+        task = super().__call__(*args, **kwargs)
+        if task.state == TaskState.FUTURE:  # one that has run already, outside a pipeline, has no settings
+            task.set_caching_options(False)
+        return task

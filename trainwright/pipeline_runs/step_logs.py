@@ -1,0 +1,84 @@
+"""Reads the logs of a run's steps: through the server, else with a kubeconfig that leads to the cluster of its pods.
+
+Neither is certain: gateways may not pass the server's path for logs on, and pods are deleted with their workflow, by default an hour
+after the end of a run. Then it is said how to read the log.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from trainwright.api.errors import ApiError, Forbidden, NotFound
+from trainwright.api.kinds import POD
+from trainwright.api.objects import labels_of
+from trainwright.api.terminal_text import plain
+from trainwright.cluster.connect import NoCluster, connect
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.jobs.logs.last_lines import last_printed
+from trainwright.jobs.state.workflow import POD_RUN_LABEL
+from trainwright.pipeline_runs.errors import ServerError
+from trainwright.pipeline_runs.server import PipelineServer
+
+log = logging.getLogger(__name__)
+_CONTAINER = "main"
+_BYTES = 64 * 1024
+_LINES = 200
+_DEFAULT_NAMESPACE = "kubeflow"
+"""Where a server for one user runs its steps, unless it was installed elsewhere."""
+_NO_LOGS = (401, 403, 404, 405)
+
+
+class StepLogs:
+    """The logs of the pods of one run."""
+
+    def __init__(self, server: PipelineServer, run_id: str):
+        self._server, self._run_id = server, run_id
+        self._server_has_logs = True
+        self._cluster: KubernetesCluster | None = None
+        self._cluster_was_tried = False
+
+    def last_lines(self, pod: str) -> list[str]:
+        """Return the last lines of a pod's log, without control characters; none if they cannot be read."""
+        lines = self._from_server(pod) or self._from_cluster(pod)
+        return [plain(line) for line in lines if line.strip()][-_LINES:]
+
+    def command(self, pod: str) -> str:
+        """Return the command that shows a pod's log."""
+        return f"kubectl logs -n {self._server.namespace or _DEFAULT_NAMESPACE} {pod} -c {_CONTAINER}"
+
+    def _from_server(self, pod: str) -> list[str]:
+        if not self._server_has_logs:
+            return []
+        try:
+            text = self._server.log_tail(self._run_id, pod, _BYTES)
+        except ServerError as error:
+            self._server_has_logs = error.status not in _NO_LOGS and error.status != 200
+            log.info("event=server_log_not_read pod=%s error=%s", pod, error)
+            return []
+        return text.decode("utf-8", "replace").splitlines()
+
+    def _from_cluster(self, pod: str) -> list[str]:
+        cluster = self._connected()
+        if cluster is None:
+            return []
+        for namespace in dict.fromkeys((self._server.namespace or _DEFAULT_NAMESPACE, cluster.default_namespace)):
+            try:
+                found = cluster.get(POD, pod, namespace)
+                if labels_of(found).get(POD_RUN_LABEL) == self._run_id:
+                    return last_printed(cluster, found, _CONTAINER, previous=False)
+            except (NotFound, Forbidden) as error:
+                log.info("event=pod_log_not_read pod=%s namespace=%s error=%s", pod, namespace, error.message)
+            except ApiError as error:  # each further request could wait as long for its answer
+                log.info("event=cluster_not_asked_for_logs error=%s", error.message)
+                self._cluster = None
+                break
+        return []
+
+    def _connected(self) -> KubernetesCluster | None:
+        if not self._cluster_was_tried:
+            self._cluster_was_tried = True
+            try:
+                self._cluster = connect()
+            except NoCluster as error:
+                log.info("event=no_cluster_for_logs error=%s", error)
+        return self._cluster

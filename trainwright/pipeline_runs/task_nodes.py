@@ -1,0 +1,184 @@
+"""Reads what a server lists as the tasks of a run: the nodes of its workflow. Pure.
+
+A task has a driver, which prepares it, and an executor, whose pod does its work. With a retry strategy, which Argo gives to every node
+by default, each attempt is a node of its own besides, such as `train(0)`. Links say which node follows which; they do not say which
+group of tasks a node is in. The compiled pipeline says which names are groups.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from trainwright.api.objects import Obj
+from trainwright.api.one_line import one_line
+from trainwright.pipeline_runs.run_states import state_of
+
+_EXECUTOR, _DRIVER, _ROOT = "executor", "-driver", "root"
+_ATTEMPT = re.compile(r"\((\d+)\)$")
+_ITERATION = re.compile(r"iteration-(item|iterations\(\d+:\d+\))")
+_GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")
+"""Names that kfp's compiler gives to groups."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node; `name` is without the attempt, which is -1 for the node of all attempts."""
+
+    name: str
+    attempt: int
+    key: str
+    entry: Obj
+
+    @property
+    def state(self) -> str:
+        return state_of(self.entry)
+
+    @property
+    def pod(self) -> str:
+        return one_line(self.entry.get("pod_name") or "")
+
+    @property
+    def main_pod(self) -> str:
+        """The pod of a task, as servers say it that list no nodes."""
+        detail = self.entry.get("executor_detail") or {}
+        return one_line(detail.get("main_job") or next(reversed(detail.get("failed_main_jobs") or []), "") or "")
+
+
+@dataclass
+class Task:
+    """A task with its nodes; `executors` are the attempts of its pod, `drivers` those of its driver."""
+
+    name: str
+    nodes: list[Node] = field(default_factory=list)
+    executors: list[Node] = field(default_factory=list)
+    drivers: list[Node] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        """The state of all attempts together, if there is such a node, else of the last."""
+        return max(self.nodes, key=lambda node: (node.attempt < 0, node.attempt)).state
+
+    @property
+    def pod(self) -> str:
+        """The pod of the last attempt."""
+        return last_pod(self.executors)
+
+
+def tasks_of(run: Obj, groups: frozenset[str] = frozenset()) -> list[Task]:
+    """Return the tasks of a run in the order in which they started: no groups, drivers and executors, and not the workflow itself.
+
+    `groups` are the names of nested pipelines, conditions, loops and exit handlers. Of several tasks of one name, as in a loop, the
+    names have numbers.
+    """
+    nodes = _nodes(run)
+    shown = [node for node in nodes if not _is_hidden(node, nodes, run, groups)]
+    parents = _parents(nodes)
+    tasks = _tasks_by_node(shown, parents)
+    for node in nodes:
+        if node.name == _EXECUTOR and (owner := _owner(node, parents, tasks)) is not None:
+            owner.executors.append(node)
+    found = list({id(task): task for task in tasks.values()}.values())
+    counts, numbers = Counter(task.name for task in found), Counter[str]()
+    for task in found:
+        name = task.name
+        numbers[name] += 1
+        if counts[name] == 1:
+            task.drivers += [node for node in nodes if node.name == name + _DRIVER]
+        else:
+            task.name = f"{name} #{numbers[name]}"
+    return found
+
+
+def drivers_of(run: Obj) -> dict[str, list[Node]]:
+    """Return the drivers in a run by the names of their tasks and groups."""
+    found: dict[str, list[Node]] = {}
+    for node in _nodes(run):
+        if node.name.endswith(_DRIVER):
+            found.setdefault(node.name.removesuffix(_DRIVER), []).append(node)
+    return found
+
+
+def executors_of(run: Obj) -> list[Node]:
+    """Return all executors in a run, whatever task they belong to."""
+    return [node for node in _nodes(run) if node.name == _EXECUTOR]
+
+
+def groups_of(run: Obj, groups: frozenset[str]) -> list[Node]:
+    """Return the groups of tasks in a run."""
+    return [node for node in _nodes(run) if node.name in groups or _GROUP.fullmatch(node.name)]
+
+
+def last_pod(nodes: list[Node]) -> str:
+    """Return the pod of the last attempt; the node of all attempts has none."""
+    return max(nodes, key=lambda node: node.attempt).pod if nodes else ""
+
+
+def _nodes(run: Obj) -> list[Node]:
+    found = []
+    for number, entry in enumerate((run.get("run_details") or {}).get("task_details") or []):
+        name = one_line(entry.get("display_name") or "") if isinstance(entry, dict) else ""
+        if name:
+            attempt = _ATTEMPT.search(name)
+            key = str(entry.get("pod_name") or entry.get("task_id") or number)
+            found.append(Node(_ATTEMPT.sub("", name), int(attempt[1]) if attempt else -1, key, entry))
+    return sorted(found, key=lambda node: str(node.entry.get("start_time") or node.entry.get("create_time") or ""))
+
+
+def _parents(nodes: list[Node]) -> dict[str, Node]:
+    """Return the node that each node follows or belongs to, by the key of the latter, as far as there are links."""
+    by_id = {str(node.entry["task_id"]): node for node in nodes if node.entry.get("task_id")}
+    found = {
+        node.key: by_id[str(node.entry.get("parent_task_id"))] for node in nodes if str(node.entry.get("parent_task_id")) in by_id
+    }
+    for node in nodes:
+        for child in _children(node):
+            known = by_id.get(str(child.get("task_id")))
+            found[str(child.get("pod_name") or (known.key if known else ""))] = node
+    return found
+
+
+def _children(node: Node) -> Iterator[Obj]:
+    return (child for child in node.entry.get("child_tasks") or [] if isinstance(child, dict))
+
+
+def _is_hidden(node: Node, nodes: list[Node], run: Obj, groups: frozenset[str]) -> bool:
+    name = node.name
+    if name in (_EXECUTOR, _ROOT) or name.endswith(_DRIVER) or _ITERATION.fullmatch(name) or name in groups:
+        return True
+    return _GROUP.fullmatch(name) is not None or name in (run.get("display_name"), _workflow(nodes))
+
+
+def _workflow(nodes: list[Node]) -> str:
+    """Return the name of the workflow: the longest name that all pods begin with."""
+    pods = [node.pod for node in nodes if node.pod]
+    names = {node.name for node in nodes if pods and all(pod == node.name or pod.startswith(f"{node.name}-") for pod in pods)}
+    return max(names, key=len, default="")
+
+
+def _tasks_by_node(shown: list[Node], parents: dict[str, Node]) -> dict[str, Task]:
+    """Return the task of each node, by the node's key. Attempts follow the node of all attempts of the same name."""
+    single = Counter((node.name, node.attempt) for node in shown)
+    tasks: dict[str, Task] = {}
+    found: dict[str, Task] = {}
+    for node in shown:
+        above = parents.get(node.key)
+        if max(single[node.name, attempt] for attempt in (-1, 0)) <= 1:
+            key = f"name {node.name}"
+        elif node.attempt >= 0 and above is not None and above.name == node.name:
+            key = above.key
+        else:
+            key = node.key
+        tasks[node.key] = found.setdefault(key, Task(node.name))
+        tasks[node.key].nodes.append(node)
+    return tasks
+
+
+def _owner(executor: Node, parents: dict[str, Node], tasks: dict[str, Task]) -> Task | None:
+    """Return the task of an executor: above it is its node of all attempts, if there is one, and above that the task."""
+    node: Node | None = executor
+    while node is not None and node.name == _EXECUTOR:
+        node = parents.get(node.key)
+    return tasks.get(node.key) if node is not None else None
