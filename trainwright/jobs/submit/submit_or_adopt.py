@@ -25,6 +25,7 @@ from trainwright.jobs.request.manifest import DEADLINE, NO_PREVIOUS, PreviousAtt
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import attempt_of, delete_previous_attempts, needs_new_attempt, preemptions_so_far
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.submitter import Relation
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.adoption import (
@@ -90,8 +91,8 @@ def submit_or_adopt(
 ) -> Submitted:
     """Return the TrainJob for this step of this run, created at most once.
 
-    An existing job of the step with the same spec digest is adopted, and resumed if a cancellation suspended it. If it
-    failed, is being deleted or was superseded (see `suspend_job`), the next attempt is submitted, and so it is for a later
+    An existing job of the step with the same spec digest is adopted, and resumed if a cancellation suspended it. No pod of it runs
+    any more when it is resumed, nor of an earlier job when another one is created, see `wait_until_pods_ended`. If it failed, is being deleted or was superseded (see `suspend_job`), the next attempt is submitted, and so it is for a later
     execution of the step (see `Submitter`), which stops the job of the earlier one first. A retry whose request has changed adopts
     a job that still runs, or replaces it, as `on_changed_request` says. With `previous_jobs` = delete finished jobs are deleted.
     With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without checkpoints. A workspace
@@ -147,17 +148,21 @@ class _Submission:
         located, first, existing_jobs, previous = submission_start(connected, self.identity, self.namespace, self.stop)
         client = JobsClient.of(located)
         cluster = RetryingCluster(client, stop=self.stop)
+        stopped = [] if previous is None else [previous]
         for attempt in range(first, MAX_ATTEMPTS + 1):
             name = self.identity.name(attempt)
             existing = next((job for job in existing_jobs if attempt_of(job) == attempt), None)
             if existing is None:
                 plan = self._plan(attempt, self._previous(cluster, previous), self._export())
                 form = self._form(plan, client, cluster)
+                for earlier in stopped:  # its pods write to the same folder
+                    wait_until_pods_ended(cluster, earlier, self.stop)
                 created = self._create(plan, form, client, cluster)
                 if created is not None:
                     return self._submitted(created, attempt, form, client, adopted=False)
                 existing = cluster.get(TRAINJOB, name, self.namespace)  # NotFound: created and deleted in the meantime
             check_owner(existing, self.identity)
+            stopped.append(existing)
             if self._is_of_earlier_execution(existing):
                 supersede(cluster, existing, self.request.on_cancel, "it was submitted by an earlier execution of the step")
                 previous = None
@@ -181,7 +186,8 @@ class _Submission:
             if not is_finished(existing):  # a client killed right after creating the job has not checked
                 resolve_holder_conflict(cluster, existing, self.identity)
                 self._ensure_credentials(cluster)
-            adopted = release_lease(cluster, resume_if_suspended_by_us(cluster, self._noted(cluster, existing)))
+            resumed = resume_if_suspended_by_us(cluster, self._noted(cluster, existing), self.stop)
+            adopted = release_lease(cluster, resumed)
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
 
