@@ -26,6 +26,7 @@ OWN_OF_COMPONENT = {
     "tracking": [],
     "workspace_path": "",
     "task_config": None,
+    "job_retries": 0,
 }
 OWN_OF_OPERATOR = {
     "run_id",
@@ -113,8 +114,8 @@ OF_WAITING = {
     "on_cancel",
     "waiter_lease_seconds",
 }
-ONLY_TOGETHER = {"preemption_budget", "trial", "tracking", "workspace_path"}
-"""Submitting again after a preemption needs both the request and the wait, and so do a trial that may fail, and tracking."""
+ONLY_TOGETHER = {"preemption_budget", "job_retries", "trial", "tracking", "workspace_path"}
+"""Submitting again after a preemption or a failure needs both the request and the wait; so do a trial that may fail, and tracking."""
 OF_BOTH = {"run_timeout_seconds", "on_cancel", "waiter_lease_seconds"}
 
 

@@ -59,6 +59,7 @@ def train(
     export_uri: str = "",
     previous_jobs: str = "keep",
     preemption_budget: int = 3,
+    job_retries: int = 0,
     restarts: int = 0,
     on_changed_request: str = "adopt",
     adopt_finished: bool = False,
@@ -149,6 +150,8 @@ def train(
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
         previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
         preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
+        job_retries: Maximum automatic resubmissions of a failed job, for the whole step: from its checkpoint, and not after a failure
+            that would only repeat, nor at run_timeout_seconds. The server retries no failed step, see docs/pipelines.md.
         restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime
             says.
         on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning,

@@ -62,6 +62,7 @@ def full_pipeline(
     resources_per_node: dict = {},
     queue_name: str = "",
     run_timeout_seconds: int = 604800,
+    job_retries: int = 0,
     on_cancel: str = "suspend",
     tracking: list = ["mlflow", "wandb", "tensorboard"],
     evaluation_runtime: str = "causal-lm-evaluation",
@@ -170,6 +171,7 @@ def full_pipeline(
             resources_per_node=resources_per_node,
             queue_name=queue_name,
             run_timeout_seconds=run_timeout_seconds,
+            job_retries=job_retries,
             on_cancel=on_cancel,
         )
         exported = export_checkpoint(

@@ -60,6 +60,7 @@ def sweep(
     resources_per_node: dict = {},
     queue_name: str = "",
     run_timeout_seconds: int = 604800,
+    job_retries: int = 0,
     on_cancel: str = "suspend",
     evaluation_runtime: str = "causal-lm-evaluation",
     evaluation_image: str = "",
@@ -163,6 +164,7 @@ def sweep(
                     resources_per_node=resources_per_node,
                     queue_name=queue_name,
                     run_timeout_seconds=run_timeout_seconds,
+                    job_retries=job_retries,
                     on_cancel=on_cancel,
                 )
             best = pick_trial(

@@ -5,7 +5,7 @@ The components `train` and `submit_train_job` have the same parameters, of which
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,19 @@ from typing import Any
 from trainwright import submission
 from trainwright.api.objects import uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.request.task_config import with_task_config
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.typed_parameters import typed_parameters
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
+from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.handle import JobHandle, submit_step
 from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.jobs.wait.step import StepResult, run_step
 from trainwright.steps.own_step import own_step
+from trainwright.steps.server_retries import ServerRetries
 from trainwright.steps.step_end import write_line
 from trainwright.steps.trials import Trial
 from trainwright.tracking import TrackingTarget, tracked_run, tracking
@@ -31,7 +33,10 @@ from trainwright.tracking import TrackingTarget, tracked_run, tracking
 
 @dataclass(frozen=True)
 class TrainStep:
-    """A training step, ready to be submitted. `latest_checkpoint` finds the run's last export, `workflow` is that of the pipeline."""
+    """A training step, ready to be submitted. `latest_checkpoint` finds the run's last export, `workflow` is that of the pipeline.
+
+    A failed job is submitted again up to `job_retries` times, see `may_retry`; `server_retries` is what the server does itself.
+    """
 
     cluster: submission.JobsClient
     request: TrainRequest
@@ -39,6 +44,8 @@ class TrainStep:
     namespace: str
     latest_checkpoint: LatestCheckpoint | None
     workflow: Workflow | None
+    job_retries: int = 0
+    server_retries: ServerRetries = ServerRetries.unknown
 
     def submit(self) -> JobHandle:
         """Submit or adopt the job. Raises the errors of `submit_or_adopt`."""
@@ -57,9 +64,13 @@ class TrainStep:
         """Submit or adopt the job, and wait until it has succeeded, with its progress and log in the log of this step.
 
         `observers` get its events, and the tracking `targets` its metrics; `folder` is for those without a server, see `tracking`.
-        Raises the errors of `run_step`.
+        Raises the errors of `run_step`, with a note on what the server does about them.
         """
         with tracking(tracked_run(self.identity, self.request), targets, folder=folder, write=write_line) as tracker:
+            return self._run((tracker, *observers), lambda submitted: tracker.begin(uid_of(submitted.trainjob)))
+
+    def _run(self, observers: Sequence[OnJobEvents], on_submitted: Callable[[Submitted], None]) -> StepResult:
+        try:
             return run_step(
                 self.cluster,
                 self.request,
@@ -68,9 +79,14 @@ class TrainStep:
                 latest_checkpoint=self.latest_checkpoint,
                 event_printer=EventPrinter(write_line),
                 workflow=self.workflow,
-                observers=(tracker, *observers),
-                on_submitted=lambda submitted: tracker.begin(uid_of(submitted.trainjob)),
+                observers=observers,
+                on_submitted=on_submitted,
+                job_retries=self.job_retries,
             )
+        except TrainJobError as error:
+            if self.server_retries and not isinstance(error, Cancelled):
+                error.add_note(self.server_retries.value)
+            raise
 
 
 def train_step_of(parameters: Mapping[str, Any], task_config: Any = None, *, trial: Trial | None = None) -> TrainStep:
@@ -83,6 +99,8 @@ def train_step_of(parameters: Mapping[str, Any], task_config: Any = None, *, tri
     if trial is not None:
         parameters = {**parameters, "settings": {**parameters["settings"], **trial.settings}}
     run_id, export_uri = parameters["run_id"], parameters["export_uri"]
+    if (job_retries := int(parameters.get("job_retries") or 0)) < 0:
+        raise ValueError(f"job_retries: {job_retries} must not be negative")
     request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
     cluster = submission.connect_for_jobs(mode=parameters["submission_mode"])
     own = own_step(cluster)
@@ -94,4 +112,6 @@ def train_step_of(parameters: Mapping[str, Any], task_config: Any = None, *, tri
         parameters["namespace"] or request.namespace or cluster.default_namespace,
         latest_export_lookup(identity, export_uri) if export_uri else None,
         own.workflow if parameters["tie_to_run"] else None,
+        job_retries,
+        own.retries,
     )

@@ -18,7 +18,6 @@ from trainwright.cli.pipeline_commands.options import (
     Param,
     ParamsFile,
     PipelineNamespace,
-    Retries,
     interrupt_exits,
     parameter_values,
     pipeline_errors_exit,
@@ -71,7 +70,6 @@ def schedule_kfp(
     disable: Annotated[bool, typer.Option("--disable", help="Create or leave it disabled; without, it is enabled.")] = False,
     delete: Annotated[bool, typer.Option("--delete", help="Delete the schedule. Runs in progress continue.")] = False,
     image: Image = "",
-    retries: Retries = None,
     parallelism: Parallelism = None,
     output: Annotated[Format | None, typer.Option("-o", "--output", help="Print the outcome as a document.")] = None,
 ) -> None:
@@ -93,7 +91,7 @@ def schedule_kfp(
         if expression.seconds_were_added:
             print_lines(f"cron: five fields were given; second 0 was added: {expression.text!r}", error=True)
         experiment_name(experiment)
-        compiled = compile_pipeline(pipeline, CompileSettings(image, retries, parallelism))
+        compiled = compile_pipeline(pipeline, CompileSettings(image, parallelism))
         wanted = Schedule(
             name,
             compiled,

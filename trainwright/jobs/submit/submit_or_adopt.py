@@ -19,11 +19,19 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
-from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted, was_preempted
+from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
 from trainwright.jobs.request.code_package import PackedCode, pack_code
 from trainwright.jobs.request.manifest import DEADLINE, NO_PREVIOUS, PreviousAttempt, has_default_deadline, without_deadline
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.attempts import attempt_of, delete_previous_attempts, needs_new_attempt, preemptions_so_far
+from trainwright.jobs.state.attempts import (
+    attempt_of,
+    delete_previous_attempts,
+    needs_new_attempt,
+    preemptions_so_far,
+    retries_so_far,
+    was_preempted,
+    was_retried,
+)
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.submitter import Relation
@@ -92,8 +100,9 @@ def submit_or_adopt(
     """Return the TrainJob for this step of this run, created at most once.
 
     An existing job of the step with the same spec digest is adopted, and resumed if a cancellation suspended it. No pod of it runs
-    any more when it is resumed, nor of an earlier job when another one is created, see `wait_until_pods_ended`. If it failed, is being deleted or was superseded (see `suspend_job`), the next attempt is submitted, and so it is for a later
-    execution of the step (see `Submitter`), which stops the job of the earlier one first. A retry whose request has changed adopts
+    any more when it is resumed, nor of an earlier job when another one is created, see `wait_until_pods_ended`. If it failed,
+    is being deleted or was superseded (see `suspend_job`), the next attempt is submitted, and so it is for a later execution of the
+    step (see `Submitter`), which stops the job of the earlier one first. A retry whose request has changed adopts
     a job that still runs, or replaces it, as `on_changed_request` says. With `previous_jobs` = delete finished jobs are deleted.
     With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without checkpoints. A workspace
     claim is created on request. The runtime is resolved, the objects are built and node capacity is checked before a job is
@@ -259,8 +268,10 @@ class _Submission:
     def _previous(self, cluster: Cluster, previous: Obj | None) -> PreviousAttempt:
         if previous is None:
             return NO_PREVIOUS
-        resumes = resumes_from_previous(self.request, self.runtime, was_preempted=was_preempted(previous))
-        return PreviousAttempt(preemptions_so_far(previous), jobsets_to_resume_from(cluster, previous) if resumes else None)
+        is_continued = was_preempted(previous) or was_retried(previous)
+        resumes = resumes_from_previous(self.request, self.runtime, is_continued=is_continued)
+        resumes_from = jobsets_to_resume_from(cluster, previous) if resumes else None
+        return PreviousAttempt(preemptions_so_far(previous), resumes_from, retries_so_far(previous))
 
     def _export(self) -> str:
         if self.latest_checkpoint is None or not can_resume_from_export(self.request, self.runtime):
