@@ -6,6 +6,7 @@ Each is a signature, a docstring and a few calls into the library. The folder of
 
 from trainwright.components.clean_up_component import clean_up
 from trainwright.components.evaluate_component import evaluate
+from trainwright.components.exit_handler import trainwright_exit_handler
 from trainwright.components.export_checkpoint_component import export_checkpoint
 from trainwright.components.initialize_dataset_component import initialize_dataset
 from trainwright.components.initialize_model_component import initialize_model
@@ -40,5 +41,6 @@ __all__ = [
     "submit_train_job",
     "train",
     "train_function",
+    "trainwright_exit_handler",
     "wait_train_job",
 ]

@@ -1,4 +1,4 @@
-"""What the shipped pipelines have in common: how a run begins and ends, and what is set on tasks besides their parameters, which is
+"""What the shipped pipelines have in common: how a run begins, and what is set on tasks besides their parameters, which is
 the claim, credentials, and no caching.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from kfp import dsl, kubernetes
 
-from trainwright.components import clean_up, start_run
+from trainwright.components import start_run
 from trainwright.jobs.request.store_variables import all_store_variables
 
 MOUNT = "/workspace"
@@ -49,13 +49,6 @@ def begin(*, run_id: Any = "", **given: Any) -> Run:
     """Start a run, which has the id of the pipeline's run unless another is given. The other arguments are those of `start_run`."""
     task = start_run(run_id=run_id, pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **given)
     return Run(task, *(task.outputs[name] for name in ("run_id", "claim", "workspace", "workspace_path")))
-
-
-def clean_up_at_end(*, run_id: Any = "", **given: Any) -> Any:
-    """Return the exit task of a run. The arguments are those of `clean_up`."""
-    cleaning = clean_up(run_id=run_id, pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **given)
-    cleaning.set_caching_options(False)
-    return cleaning
 
 
 def set_up(tasks: Iterable[Any]) -> None:

@@ -74,10 +74,14 @@ def plain(annotation: Any) -> type:
     return get_origin(annotation) or annotation
 
 
+OF_PIPELINES = {"waiter_lease_seconds": 600}
+"""Defaults of the components that are not those of Airflow and the command line: a pod that waits is seldom cut off for long."""
+
+
 def of_component(name: str) -> tuple[str, Any]:
     """KFP's type and default: it has no None, no functions and no unions."""
     field = FIELDS[name]
-    kind, default = plain(field.annotation), field.get_default()
+    kind, default = plain(field.annotation), OF_PIPELINES.get(name, field.get_default())
     if name in ("func", "manifest"):
         return "STRING", ""
     if kind is int:

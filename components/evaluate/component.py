@@ -42,7 +42,7 @@ def evaluate(
     logs: str = "0",
     log_bytes: int = 16777216,
     on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 1800,
+    waiter_lease_seconds: int = 600,
     hub_secret: str = "",
     namespace: str = "",
     submission_mode: str = "",
@@ -107,6 +107,7 @@ def evaluate(
     from trainwright.jobs import EventPrinter
     from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
     from trainwright.steps.evaluate import evaluate_export, figures_of
+    from trainwright.steps.exit_handlers import warn_without_exit_handler
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.retire import retire_run
@@ -119,6 +120,8 @@ def evaluate(
         parse_retention(retention)  # fail on an invalid value before the evaluation
         cluster = connect_for_jobs(mode=submission_mode)
         own = own_step(cluster)
+        if on_cancel != "keep":
+            warn_without_exit_handler(cluster, own)
         space = namespace or cluster.default_namespace
         result = evaluate_export(
             cluster,

@@ -51,7 +51,7 @@ def submit_train_job(
     on_changed_request: str = "adopt",
     adopt_finished: bool = False,
     on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 1800,
+    waiter_lease_seconds: int = 600,
     store_secret: str = "",
     hub_secret: str = "",
     dataset_secret: str = "",

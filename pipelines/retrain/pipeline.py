@@ -14,8 +14,9 @@ from trainwright.components import (
     read_champion,
     roll_back_model,
     train,
+    trainwright_exit_handler,
 )
-from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, clean_up_at_end, mount_workspace, set_up
+from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, mount_workspace, set_up
 
 
 @dsl.pipeline(name="retrain", description="Train again when the data have changed, and promote what is better than the champion.")
@@ -91,8 +92,7 @@ def retrain(
         retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-    cleaning = clean_up_at_end(on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
-    with dsl.ExitHandler(cleaning, name="retraining"):
+    with trainwright_exit_handler(on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="retraining"):
         with dsl.If(roll_back == True, name="roll-back"):  # noqa: E712  kfp compares at run time
             rolled_back = roll_back_model(export_uri=export_uri, alias=alias, reason="parameter roll_back", run_id=run_id)
         with dsl.Else(name="go-on"):

@@ -14,13 +14,13 @@ from trainwright.components import (
     plan_trials,
     promote_model,
     train,
+    trainwright_exit_handler,
 )
 from trainwright.pipelines.task_settings import (
     MOUNT,
     PARALLELISM,
     add_credentials,
     begin,
-    clean_up_at_end,
     mount_workspace,
     set_up,
 )
@@ -107,8 +107,9 @@ def sweep(
         promote: Promote the best trial to champion of export_uri: better (than the champion) or always. Empty: no.
         promote_metric: Figure of the evaluation by which it is compared with the champion.
     """
-    cleaning = clean_up_at_end(run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
-    with dsl.ExitHandler(cleaning, name="sweeping"):
+    with trainwright_exit_handler(
+        run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="sweeping"
+    ):
         run = begin(
             workspace=workspace,
             run_id=run_id,

@@ -55,6 +55,11 @@ class OwnStep:
     """Whether no other step of the run takes itself for this one."""
     retries: ServerRetries = ServerRetries.unknown
 
+    @property
+    def is_place_of_node(self) -> bool:
+        """Whether the place is that of Argo's node, and not what the addresses of the outputs tell."""
+        return bool(self.path) and _UUID.fullmatch(self.path.rpartition("/")[2]) is None
+
     def identity(self, run_id: str, step: str, map_index: int = -1) -> Identity:
         """Return the identity of this step, which does the work of `step`, in the run."""
         place = [part for part in self.path.split("/") if part and not _GROUP.fullmatch(part)]

@@ -17,6 +17,7 @@ from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.request.task_config import with_task_config
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.typed_parameters import typed_parameters
+from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
@@ -24,6 +25,7 @@ from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.handle import JobHandle, submit_step
 from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.jobs.wait.step import StepResult, run_step
+from trainwright.steps.exit_handlers import warn_without_exit_handler
 from trainwright.steps.own_step import own_step
 from trainwright.steps.server_retries import ServerRetries
 from trainwright.steps.step_end import write_line
@@ -104,6 +106,8 @@ def train_step_of(parameters: Mapping[str, Any], task_config: Any = None, *, tri
     request = TrainRequest.from_parameters(with_task_config(parameters, task_config))
     cluster = submission.connect_for_jobs(mode=parameters["submission_mode"])
     own = own_step(cluster)
+    if request.on_cancel != CancelPolicy.keep:
+        warn_without_exit_handler(cluster, own)
     identity = own.identity(run_id, "train", trial.index if trial is not None else -1)
     return TrainStep(
         cluster,

@@ -31,6 +31,7 @@ from trainwright.submission.controller_lease import UPSTREAM_LEASE, UPSTREAM_NAM
 from trainwright.submission.served_schema import DEFINITION
 
 WORKLOAD = WORKLOADS[0]
+WORKFLOW = Kind("argoproj.io", "v1alpha1", "Workflow", "workflows")
 LOCAL_QUEUE = Kind(WORKLOAD.group, WORKLOAD.version, "LocalQueue", "localqueues")
 
 
@@ -153,6 +154,15 @@ CREDENTIALS_CALLS = tuple(
     )
 )
 """Granted by `trainwright rbac --credentials` only. Secrets are written, never read."""
+READ_WORKFLOW = ApiCall(
+    "get",
+    WORKFLOW,
+    ("submit in a pipeline",),
+    "a step does not warn of a run without an exit handler",
+    is_granted=False,
+    is_advised=False,
+)
+"""Granted by `trainwright rbac --for kfp` only: the workflow of its own run, which names its exit handler."""
 READ_KEYS = ApiCall(
     "get",
     SECRET,
