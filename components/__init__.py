@@ -21,6 +21,7 @@ from trainwright.components.roll_back_model_component import roll_back_model
 from trainwright.components.start_run_component import start_run
 from trainwright.components.submit_train_job_component import submit_train_job
 from trainwright.components.train_component import train, train_function
+from trainwright.components.training_task import set_step_resources
 from trainwright.components.wait_train_job_component import wait_train_job
 
 __all__ = [
@@ -37,6 +38,7 @@ __all__ = [
     "read_champion",
     "register_model",
     "roll_back_model",
+    "set_step_resources",
     "start_run",
     "submit_train_job",
     "train",

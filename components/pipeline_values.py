@@ -14,6 +14,8 @@ from kfp.dsl.for_loop import LoopArgumentVariable, LoopParameterArgument
 from kfp.dsl.pipeline_channel import PipelineArtifactChannel, PipelineChannel
 from kfp.dsl.python_component import PythonComponent
 
+from trainwright.components.training_task import as_training_task
+
 if TYPE_CHECKING:
     from trainwright.jobs.request.typed_parameters import ValueType
 
@@ -36,10 +38,10 @@ _OF_ITEMS: dict[type, ValueType] = {bool: "bool", int: "int", float: "float", st
 
 
 class TypedComponent(PythonComponent):  # type: ignore[misc]
-    """A component whose objects and lists keep the types of the pipeline parameters inside them."""
+    """A component of a training, whose objects and lists keep the types of the pipeline parameters inside them."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
-        return super().__call__(*args, **{name: with_types(value) for name, value in kwargs.items()})
+        return as_training_task(super().__call__(*args, **{name: with_types(value) for name, value in kwargs.items()}))
 
 
 def with_types(value: Any) -> Any:

@@ -27,6 +27,7 @@ OWN_OF_COMPONENT = {
     "workspace_path": "",
     "task_config": None,
     "job_retries": 0,
+    "task_settings": {},
 }
 OWN_OF_OPERATOR = {
     "run_id",

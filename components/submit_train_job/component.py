@@ -60,6 +60,7 @@ def submit_train_job(
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
+    task_settings: dict = {},
     task_config: dsl.TaskConfig = None,
 ) -> str:
     """Submit or adopt the TrainJob of a training step, without waiting for it: `wait_train_job` does, and can be small.
@@ -137,6 +138,7 @@ def submit_train_job(
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
+        task_settings: Set when a pipeline is compiled: what is set on the task and Kubeflow Pipelines does not pass on.
         task_config: Set by Kubeflow Pipelines: what is set on the task is for the TrainJob, and not for the pod that waits for it.
 
     Returns:

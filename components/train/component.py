@@ -76,6 +76,7 @@ def train(
     trial: str = "",
     tracking: list = [],
     workspace_path: str = "",
+    task_settings: dict = {},
     task_config: dsl.TaskConfig = None,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict), ("outcome", dict)]):
     """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
@@ -176,6 +177,7 @@ def train(
         tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address, as
             mlflow:https://host, wandb:ENTITY/PROJECT, tensorboard:/folder. Credentials are variables of the step.
         workspace_path: Where the workspace is mounted in this step, if it is: trackers without a server write to tracking/ in it.
+        task_settings: Set when a pipeline is compiled: what is set on the task and Kubeflow Pipelines does not pass on.
         task_config: Set by Kubeflow Pipelines: what is set on the task is for the TrainJob, and not for the pod that waits for it.
 
     Returns:

@@ -51,7 +51,8 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
 
 def backoff_seconds(number: int) -> float:
     """Return how long to wait before the resubmission with this number, counted from 1."""
-    return min(MAX_BACKOFF_SECONDS, INITIAL_BACKOFF_SECONDS * 2 ** (number - 1)) * random.uniform(0.8, 1.0)
+    seconds = min(MAX_BACKOFF_SECONDS, INITIAL_BACKOFF_SECONDS * 2.0 ** (number - 1))
+    return seconds * random.uniform(0.8, 1.0)
 
 
 def mark_if_preempted(cluster: Cluster, trainjob: Obj) -> Obj:
