@@ -85,6 +85,7 @@ def with_task_settings(pipeline: CompiledPipeline, values: Mapping[str, Any]) ->
         ):  # they have them already, and the resources are the pod's
             settings = {key: value for key, value in settings.items() if key not in _OF_THE_POD}
             container = {key: value for key, value in container.items() if key != "resources"}
+            spec["deploymentSpec"]["executors"][label]["container"] = container  # kfp's local runner would warn of them
         config = _task_config(name, container, settings, known, warnings)
         if config:
             inputs = task.setdefault("inputs", {}).setdefault("parameters", {})
