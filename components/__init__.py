@@ -6,6 +6,7 @@ Each is a signature, a docstring and a few calls into the library. The folder of
 
 from trainwright.components.clean_up_component import clean_up
 from trainwright.components.evaluate_component import evaluate
+from trainwright.components.exit_handler import trainwright_exit_handler
 from trainwright.components.export_checkpoint_component import export_checkpoint
 from trainwright.components.initialize_dataset_component import initialize_dataset
 from trainwright.components.initialize_model_component import initialize_model
@@ -20,6 +21,7 @@ from trainwright.components.roll_back_model_component import roll_back_model
 from trainwright.components.start_run_component import start_run
 from trainwright.components.submit_train_job_component import submit_train_job
 from trainwright.components.train_component import train, train_function
+from trainwright.components.training_task import set_step_resources
 from trainwright.components.wait_train_job_component import wait_train_job
 
 __all__ = [
@@ -36,9 +38,11 @@ __all__ = [
     "read_champion",
     "register_model",
     "roll_back_model",
+    "set_step_resources",
     "start_run",
     "submit_train_job",
     "train",
     "train_function",
+    "trainwright_exit_handler",
     "wait_train_job",
 ]

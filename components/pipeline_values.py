@@ -13,6 +13,7 @@ from kfp.dsl import PipelineTask
 from kfp.dsl.for_loop import LoopArgumentVariable, LoopParameterArgument
 from kfp.dsl.pipeline_channel import PipelineArtifactChannel, PipelineChannel
 
+from trainwright.components.training_task import as_training_task
 from trainwright.components.uncached import UncachedComponent
 
 if TYPE_CHECKING:
@@ -37,10 +38,10 @@ _OF_ITEMS: dict[type, ValueType] = {bool: "bool", int: "int", float: "float", st
 
 
 class TypedComponent(UncachedComponent):
-    """A component whose objects and lists keep the types of the pipeline parameters inside them."""
+    """A component of a training, whose objects and lists keep the types of the pipeline parameters inside them."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
-        return super().__call__(*args, **{name: with_types(value) for name, value in kwargs.items()})
+        return as_training_task(super().__call__(*args, **{name: with_types(value) for name, value in kwargs.items()}))
 
 
 def with_types(value: Any) -> Any:

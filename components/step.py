@@ -26,15 +26,16 @@ _install()
 """End of each program: what kfp's launcher cannot read never gets into an output."""
 
 TASK_CONFIG = [
-    dsl.TaskConfigField.RESOURCES,
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.RESOURCES, apply_to_task=True),
     dsl.TaskConfigField.KUBERNETES_NODE_SELECTOR,
     dsl.TaskConfigField.KUBERNETES_TOLERATIONS,
     dsl.TaskConfigField.KUBERNETES_AFFINITY,
     dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.ENV, apply_to_task=True),
     dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.KUBERNETES_VOLUMES, apply_to_task=True),
 ]
-"""Settings of a task that are for its TrainJob. kfp refuses to compile a task with a setting that is not listed. Resources and
-placement are not for the pod that waits; variables and volumes are for both: the step may need credentials, or a CA.
+"""Settings of a task that are for its TrainJob. kfp refuses to compile a task with a setting that is not listed. Placement is not for
+the pod that waits, and its resources are those that `training_task` sets; variables and volumes are for both: the step may need
+credentials, or a CA.
 """
 
 

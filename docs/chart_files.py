@@ -14,7 +14,8 @@ import yaml
 
 from trainwright import __version__
 from trainwright.api.yaml_writer import to_yaml
-from trainwright.jobs.submit.rbac_manifests import rbac_manifests
+from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
+from trainwright.jobs.submit.rbac_manifests import Extras, rbac_manifests
 from trainwright.runtimes.image import DEFAULT_IMAGE, PLACEHOLDERS, ImageName, image
 from trainwright.submission.mode import Mode
 
@@ -72,9 +73,13 @@ def _rules() -> dict[str, list[Any]]:
     """Return the rules of each role by the name of its file."""
     found = {}
     for mode in (Mode.trainjob, Mode.jobset, Mode.auto):
-        roles = rbac_manifests(_NAMESPACE, [], mode, mpi_flux=True, credentials=True)
+        manifests = rbac_manifests(_NAMESPACE, [], mode, Extras(True, True, True, clean_up_image="of the chart"))
+        roles = [manifest for manifest in manifests if manifest["kind"].endswith("Role")]
         suffix = "" if mode is Mode.trainjob else f"-{mode}"
         for role in roles:
+            if role["metadata"]["name"].startswith(CLEAN_UP):
+                found[f"{mode}-clean-up"] = role["rules"]
+                continue
             kind = role["metadata"]["name"].removeprefix(f"trainwright-steps{suffix}").removeprefix("-")
             where = f"{mode}-{'namespace' if role['kind'] == 'Role' else 'cluster'}"
             found[kind or where] = role["rules"]

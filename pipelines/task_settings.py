@@ -1,5 +1,5 @@
-"""What the shipped pipelines have in common: how a run begins and ends, and what is set on tasks besides their parameters, which is
-the claim, credentials, retries, and no caching.
+"""What the shipped pipelines have in common: how a run begins, and what is set on tasks besides their parameters, which is
+the claim, credentials, and no caching.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 
 from kfp import dsl, kubernetes
 
-from trainwright.components import clean_up, start_run
+from trainwright.components import start_run
 from trainwright.jobs.request.store_variables import all_store_variables
 
 MOUNT = "/workspace"
 """Where the steps mount the workspace's claim."""
-RETRIES = int(os.environ.get("TRAINWRIGHT_RETRIES", "0"))
 PARALLELISM = int(os.environ.get("TRAINWRIGHT_PARALLELISM", "2"))
-"""Retries of every step, and trials of a sweep at once. Set when a pipeline is compiled: neither can be a parameter of a run."""
+"""Trials of a sweep at once. Set when a pipeline is compiled: it cannot be a parameter of a run."""
 _STORE = {name: name for name in (*all_store_variables(), "AWS_ALLOW_HTTP")}
 _HUB = {"HF_TOKEN": "HF_TOKEN"}
 _TRACKING = {
@@ -52,19 +51,10 @@ def begin(*, run_id: Any = "", **given: Any) -> Run:
     return Run(task, *(task.outputs[name] for name in ("run_id", "claim", "workspace", "workspace_path")))
 
 
-def clean_up_at_end(*, run_id: Any = "", **given: Any) -> Any:
-    """Return the exit task of a run. The arguments are those of `clean_up`."""
-    cleaning = clean_up(run_id=run_id, pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **given)
-    cleaning.set_caching_options(False)
-    return cleaning
-
-
 def set_up(tasks: Iterable[Any]) -> None:
-    """Turn caching off, and set the retries. The steps detect completed work themselves; a cache compares only their parameters."""
+    """Turn caching off. The steps detect completed work themselves; a cache compares only their parameters."""
     for task in tasks:
         task.set_caching_options(False)
-        if RETRIES:
-            task.set_retry(num_retries=RETRIES)
 
 
 def add_credentials(tasks: Iterable[Any], store_secret: Any, hub_secret: Any) -> None:

@@ -45,7 +45,7 @@ def evaluate(
     logs: str = "0",
     log_bytes: int = 16777216,
     on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 1800,
+    waiter_lease_seconds: int = 600,
     hub_secret: str = "",
     # End of what `make edges` writes.
     namespace: str = "",
@@ -114,6 +114,7 @@ def evaluate(
 
     from trainwright.jobs import EventPrinter
     from trainwright.steps.evaluate import evaluate_export, figures_of
+    from trainwright.steps.exit_handlers import warn_without_exit_handler
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.requests import EvaluateExport, StepRun
@@ -161,6 +162,8 @@ def evaluate(
     with explained_end():
         cluster = connect_for_jobs(mode=submission_mode)
         own = own_step(cluster)
+        if on_cancel != "keep":
+            warn_without_exit_handler(cluster, own)
         result = evaluate_export(
             cluster,
             EvaluateExport.from_parameters(parameters),

@@ -52,7 +52,7 @@ def submit_train_job(
     on_changed_request: str = "adopt",
     adopt_finished: bool = False,
     on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 1800,
+    waiter_lease_seconds: int = 600,
     store_secret: str = "",
     hub_secret: str = "",
     dataset_secret: str = "",
@@ -62,6 +62,7 @@ def submit_train_job(
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
+    task_settings: dict = {},
     task_config: dsl.TaskConfig = None,
 ) -> str:
     """Submit or adopt the TrainJob of a training step, without waiting for it: `wait_train_job` does, and can be small.
@@ -133,6 +134,7 @@ def submit_train_job(
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
+        task_settings: Set when a pipeline is compiled: what is set on the task and Kubeflow Pipelines does not pass on.
         task_config: Set by Kubeflow Pipelines: what is set on the task is for the TrainJob, and not for the pod that waits for it.
 
     Returns:
@@ -202,6 +204,7 @@ def submit_train_job(
             submission_mode=submission_mode,
             tie_to_run=tie_to_run,
             task_config=task_config,
+            task_settings=task_settings,
         ).submit()
         write_line(f"TrainJob {handle.namespace}/{handle.name}")
     return handle.model_dump_json()

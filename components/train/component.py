@@ -64,19 +64,21 @@ def train(
     on_changed_request: str = "adopt",
     adopt_finished: bool = False,
     on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 1800,
+    waiter_lease_seconds: int = 600,
     store_secret: str = "",
     hub_secret: str = "",
     dataset_secret: str = "",
     model_secret: str = "",
     resume_secret: str = "",
     # End of what `make edges` writes.
+    job_retries: int = 0,
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
     trial: str = "",
     tracking: list = [],
     workspace_path: str = "",
+    task_settings: dict = {},
     task_config: dsl.TaskConfig = None,
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict), ("outcome", dict)]):
     """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
@@ -161,6 +163,8 @@ def train(
         dataset_secret: Secret whose keys become environment variables of the dataset initializer.
         model_secret: Secret whose keys become environment variables of the model initializer.
         resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
+        job_retries: Maximum automatic resubmissions of a failed job, for the whole step: from its checkpoint, and not after a failure
+            that would only repeat, nor at run_timeout_seconds. The server retries no failed step, see docs/pipelines.md.
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
@@ -169,6 +173,7 @@ def train(
         tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address, as
             mlflow:https://host, wandb:ENTITY/PROJECT, tensorboard:/folder. Credentials are variables of the step.
         workspace_path: Where the workspace is mounted in this step, if it is: trackers without a server write to tracking/ in it.
+        task_settings: Set when a pipeline is compiled: what is set on the task and Kubeflow Pipelines does not pass on.
         task_config: Set by Kubeflow Pipelines: what is set on the task is for the TrainJob, and not for the pod that waits for it.
 
     Returns:
@@ -260,7 +265,11 @@ def train(
             namespace=namespace,
             submission_mode=submission_mode,
             tie_to_run=tie_to_run,
+            job_retries=job_retries,
             task_config=task_config,
+            task_settings=task_settings,
+            tracking=tracking,
+            workspace_path=workspace_path,
             trial=one if trial else None,
         )
         outcome, result = run_trial(one, lambda: job.run((history,), targets=targets, folder=folder), fails=not trial)

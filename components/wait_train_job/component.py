@@ -21,7 +21,7 @@ def wait_train_job(
     logs: str = "0",
     log_bytes: int = 16777216,
     on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 1800,
+    waiter_lease_seconds: int = 600,
     # End of what `make edges` writes.
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
     """Wait until a TrainJob has succeeded, with its progress and log in the log of this step.

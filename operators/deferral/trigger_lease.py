@@ -52,8 +52,9 @@ class TriggerLease:
             return
         pause = self._interval * random.uniform(0.8, 1.0)
         try:
-            await asyncio.get_running_loop().run_in_executor(_pool, renew_lease, cluster, trainjob, self._seconds)
+            goes_on = await asyncio.get_running_loop().run_in_executor(_pool, renew_lease, cluster, trainjob, self._seconds)
             self._failure = ""
+            pause = pause if goes_on else min(pause, self._retry_seconds)
         except ApiError as error:
             if error.message != self._failure:
                 self._failure = error.message

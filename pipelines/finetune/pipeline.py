@@ -14,8 +14,9 @@ from trainwright.components import (
     promote_model,
     register_model,
     train,
+    trainwright_exit_handler,
 )
-from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, clean_up_at_end, mount_workspace, set_up
+from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, mount_workspace, set_up
 
 
 @dsl.pipeline(name="finetune", description="Fine-tune a language model with a TrainJob and export its checkpoint.")
@@ -89,11 +90,12 @@ def finetune(
     resume: str = "auto",
     previous_jobs: str = "keep",
     preemption_budget: int = 3,
+    job_retries: int = 0,
     restarts: int = 0,
     on_changed_request: str = "adopt",
     adopt_finished: bool = False,
     on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 1800,
+    waiter_lease_seconds: int = 600,
     tie_to_run: bool = True,
     dataset_secret: str = "",
     model_secret: str = "",
@@ -127,8 +129,9 @@ def finetune(
         registry: Register the export: hf://org/name[@branch], model-registry://host/model or mlflow://model. Empty: no.
         registry_alias: Tag (Hub) or alias (MLflow) that is moved to the registered version.
     """
-    cleaning = clean_up_at_end(run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
-    with dsl.ExitHandler(cleaning, name="fine-tuning"):
+    with trainwright_exit_handler(
+        run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="fine-tuning"
+    ):
         run = begin(
             workspace=workspace,
             run_id=run_id,
@@ -202,6 +205,7 @@ def finetune(
             resume=resume,
             previous_jobs=previous_jobs,
             preemption_budget=preemption_budget,
+            job_retries=job_retries,
             restarts=restarts,
             on_changed_request=on_changed_request,
             adopt_finished=adopt_finished,

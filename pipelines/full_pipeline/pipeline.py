@@ -15,13 +15,13 @@ from trainwright.components import (
     pull_dvc_data,
     register_model,
     train,
+    trainwright_exit_handler,
 )
 from trainwright.pipelines.task_settings import (
     MOUNT,
     add_credentials,
     add_tracking,
     begin,
-    clean_up_at_end,
     mount_workspace,
     set_up,
 )
@@ -62,6 +62,7 @@ def full_pipeline(
     resources_per_node: dict = {},
     queue_name: str = "",
     run_timeout_seconds: int = 604800,
+    job_retries: int = 0,
     on_cancel: str = "suspend",
     tracking: list = ["mlflow", "wandb", "tensorboard"],
     evaluation_runtime: str = "causal-lm-evaluation",
@@ -117,8 +118,9 @@ def full_pipeline(
             without a server keeps its models in the workspace.
         registry_alias: Tag (Hub) or alias (MLflow) that is moved to the registered version.
     """
-    cleaning = clean_up_at_end(run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
-    with dsl.ExitHandler(cleaning, name="full-pipeline"):
+    with trainwright_exit_handler(
+        run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="full-pipeline"
+    ):
         run = begin(
             workspace=workspace,
             run_id=run_id,
@@ -170,6 +172,7 @@ def full_pipeline(
             resources_per_node=resources_per_node,
             queue_name=queue_name,
             run_timeout_seconds=run_timeout_seconds,
+            job_retries=job_retries,
             on_cancel=on_cancel,
         )
         exported = export_checkpoint(

@@ -14,8 +14,9 @@ from trainwright.components import (
     read_champion,
     roll_back_model,
     train,
+    trainwright_exit_handler,
 )
-from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, clean_up_at_end, mount_workspace, set_up
+from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, mount_workspace, set_up
 
 
 @dsl.pipeline(name="retrain", description="Train again when the data have changed, and promote what is better than the champion.")
@@ -44,6 +45,7 @@ def retrain(
     resources_per_node: dict = {},
     queue_name: str = "",
     run_timeout_seconds: int = 604800,
+    job_retries: int = 0,
     on_cancel: str = "suspend",
     evaluation_runtime: str = "causal-lm-evaluation",
     evaluation_image: str = "",
@@ -90,8 +92,7 @@ def retrain(
         retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
     """
     run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-    cleaning = clean_up_at_end(on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
-    with dsl.ExitHandler(cleaning, name="retraining"):
+    with trainwright_exit_handler(on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="retraining"):
         with dsl.If(roll_back == True, name="roll-back"):  # noqa: E712  kfp compares at run time
             rolled_back = roll_back_model(export_uri=export_uri, alias=alias, reason="parameter roll_back", run_id=run_id)
         with dsl.Else(name="go-on"):
@@ -144,6 +145,7 @@ def retrain(
                     resources_per_node=resources_per_node,
                     queue_name=queue_name,
                     run_timeout_seconds=run_timeout_seconds,
+                    job_retries=job_retries,
                     on_cancel=on_cancel,
                 )
                 exported = export_checkpoint(

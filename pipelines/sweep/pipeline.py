@@ -14,13 +14,13 @@ from trainwright.components import (
     plan_trials,
     promote_model,
     train,
+    trainwright_exit_handler,
 )
 from trainwright.pipelines.task_settings import (
     MOUNT,
     PARALLELISM,
     add_credentials,
     begin,
-    clean_up_at_end,
     mount_workspace,
     set_up,
 )
@@ -60,6 +60,7 @@ def sweep(
     resources_per_node: dict = {},
     queue_name: str = "",
     run_timeout_seconds: int = 604800,
+    job_retries: int = 0,
     on_cancel: str = "suspend",
     evaluation_runtime: str = "causal-lm-evaluation",
     evaluation_image: str = "",
@@ -106,8 +107,9 @@ def sweep(
         promote: Promote the best trial to champion of export_uri: better (than the champion) or always. Empty: no.
         promote_metric: Figure of the evaluation by which it is compared with the champion.
     """
-    cleaning = clean_up_at_end(run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode)
-    with dsl.ExitHandler(cleaning, name="sweeping"):
+    with trainwright_exit_handler(
+        run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="sweeping"
+    ):
         run = begin(
             workspace=workspace,
             run_id=run_id,
@@ -163,6 +165,7 @@ def sweep(
                     resources_per_node=resources_per_node,
                     queue_name=queue_name,
                     run_timeout_seconds=run_timeout_seconds,
+                    job_retries=job_retries,
                     on_cancel=on_cancel,
                 )
             best = pick_trial(

@@ -20,17 +20,18 @@ from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLAIM, CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, TRAINJOB
 from trainwright.cluster import connect
-from trainwright.jobs.submit.rbac_manifests import ServiceAccount, rbac_manifests
+from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
 from trainwright.runtimes import bundled_runtime
+from trainwright.runtimes.image import DEFAULT_IMAGE, image
 from trainwright.submission.mode import Mode
 
 CHART = ROOT / "deploy" / "chart"
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 EVERYTHING: dict[str, Any] = {
     "clients": [
-        {"namespace": "team", "serviceAccounts": ["runner"], "create": True},
+        {"namespace": "team", "serviceAccounts": ["runner"], "create": True, "pipelines": True, "cleanUp": True},
         {"namespace": "team", "serviceAccounts": ["airflow:worker", "runner"], "credentials": True},
-        {"namespace": "other", "serviceAccounts": ["team:runner"], "mode": "auto", "mpiFlux": True},
+        {"namespace": "other", "serviceAccounts": ["team:runner"], "mode": "auto", "mpiFlux": True, "cleanUp": True},
     ],
     "image": {"name": "registry.example.com/ml/{image}", "tag": "7", "pullSecrets": ["registry"], "pullPolicy": "Always"},
     "workspaces": [{"name": "workspace", "namespace": "team", "size": "5Gi", "storageClass": "shared"}],
@@ -102,10 +103,11 @@ def plain(objects: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("more", [False, True])
 def test_permissions_are_those_of_the_command(helm: Any, mode: Mode, more: bool) -> None:
     client = {"namespace": "team", "serviceAccounts": ["runner", "airflow:worker"], "mode": str(mode)}
-    client |= {"mpiFlux": more, "credentials": more}
+    client |= {"mpiFlux": more, "credentials": more, "pipelines": more, "cleanUp": more}
     rendered = helm.objects({"clients": [client], "runtimes": {"enabled": False}})
     accounts = [ServiceAccount("team", "runner"), ServiceAccount("airflow", "worker")]
-    assert plain(rendered) == plain(rbac_manifests("team", accounts, mode, mpi_flux=more, credentials=more))
+    extras = Extras(more, more, more, image("launcher", DEFAULT_IMAGE) if more else "")
+    assert plain(rendered) == plain(rbac_manifests("team", accounts, mode, extras))
 
 
 @pytest.mark.slow
@@ -216,6 +218,7 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
             **EVERYTHING,
             "controller": {"enabled": True, "networkPolicy": {"enabled": True}},
             "runtimes": {"enabled": False},
+            "clients": [{**client, "cleanUp": False} for client in EVERYTHING["clients"]],  # it serves no CronJobs
         }
         helm("install", first, kubeconfig=str(kubeconfig))
         runner = connect(kubeconfig_of_account(kubeconfig, tmp_path, "team", "runner"))

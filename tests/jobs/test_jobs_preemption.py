@@ -261,7 +261,7 @@ def test_a_signal_ends_the_wait_before_the_next_is_submitted(
 
     monkeypatch.setattr(run_module, "stop_on_signals", lambda: nullcontext(stop))
     threading.Timer(0.05, stop.set).start()
-    with pytest.raises(Cancelled, match="was preempted, and the wait to resume it was cancelled"):
+    with pytest.raises(Cancelled, match="was preempted, and the wait to submit it again was cancelled"):
         run_module.follow_to_end(cluster, newest(cluster), resubmit=lambda: pytest.fail("nothing is submitted any more"))
     assert count(cluster) == 1
     assert len(attempts_of(cluster, STEP, "default")) == 1

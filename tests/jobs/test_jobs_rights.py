@@ -28,7 +28,7 @@ from trainwright.jobs.diagnosis.pod_failure import pod_failure
 from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.logs.read_logs import follow_logs
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD, ApiCall
+from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, READ_WORKFLOW, WORKLOAD, ApiCall
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.served_schema import forget_served
@@ -179,6 +179,9 @@ def pods(cluster: KubernetesCluster, recorder: Recorder, job: Any) -> list[Any]:
 )
 def test_the_role_grants_the_table_and_nothing_else(file: str, calls: tuple[ApiCall, ...], others: set[str]) -> None:
     rbac = Rbac(list(yaml.safe_load_all((Path(__file__).parents[2] / "deploy" / file).read_text("utf-8"))))
+    assert rbac.allows("kubeflow:pipeline-runner", READ_WORKFLOW.permission("kubeflow")), (
+        "to warn of a run without an exit handler"
+    )
     refused = {call for call in calls if not rbac.allows("kubeflow:pipeline-runner", call.permission("kubeflow"), call.name)}
     assert {str(call.permission("")) for call in refused} == others, "nodes are looked at where that is allowed"
     assert rbac.granted() == rbac.used

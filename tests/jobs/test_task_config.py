@@ -158,3 +158,33 @@ def test_what_is_no_volume_is_refused_by_field(fields: dict[str, Any], words: st
 def test_a_volume_of_the_runtime_with_another_type_is_refused() -> None:
     with pytest.raises(IncompatibleRuntime, match="volumes: the volume 'initializer' of the job 'node' would have two types"):
         node_pod({"volumes": [{"name": "initializer", "emptyDir": {}}]}, "trl-sft")
+
+
+def test_settings_of_the_task_come_before_the_resources_of_its_pod() -> None:
+    """The backend tells of the resources of the pod that waits; those of the job are among the settings."""
+    settings = {
+        "resources": {"limits": {"nvidia.com/gpu": "2"}, "requests": {}},
+        "labels": {"team": "ml", "own": "task"},
+        "annotations": {"a/b": "c"},
+        "volumes": [SHM],
+        "volume_mounts": [{"name": "shm", "mountPath": "/dev/shm"}],
+    }
+    waiting = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}}
+    given = {"task_settings": settings, "labels": {"own": "parameter"}, "annotations": ""}
+    found = merged(given, resources=waiting, volumes=[DATA], volume_mounts=[{"name": "data", "mountPath": "/data"}])
+    assert found["resources_per_node"] == {"limits": {"nvidia.com/gpu": "2"}}
+    assert found["labels"] == {"team": "ml", "own": "parameter"}
+    assert found["annotations"] == {"a/b": "c"}
+    assert [one["name"] for one in found["volumes"]] == ["shm", "data"]
+    pod = node_pod(found)
+    assert mounts_of(pod)["/dev/shm"] == "shm"
+    assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
+    alone = with_task_config({"task_settings": settings}, None)
+    assert alone["labels"]["team"] == "ml", "the local runner has no task config"
+    assert "task_settings" not in alone
+
+
+def test_a_task_with_settings_but_without_resources_gives_the_job_none() -> None:
+    settings: dict[str, Any] = {"resources": {"limits": {}, "requests": {}}, "labels": {}}
+    found = merged({"task_settings": settings}, resources={"limits": {"cpu": "1"}})
+    assert "resources_per_node" not in found

@@ -36,6 +36,16 @@ REPETITIONS = 20 if IS_LONG else 1
 MAX_DELAY_SECONDS = 1.0
 EXPORT_SECONDS = 0.5
 """As long as the export of the checkpoint takes, or longer."""
+IGNORES_SIGTERM = """
+set -eu
+trap '' TERM
+exec 9>"$0.alone"
+flock -n 9 || { touch "$0.twice"; exit 1; }
+touch "$0"
+until [ -e "$0.go" ]; do sleep 0.05; done
+"""
+"""A training that holds a lock until it ends, and says so if another process has it."""
+GRACE_SECONDS_OF_TRAINING = 3
 REQUESTS, NO_FAULTS = 16, -1
 """At least so many requests does a step send until its job runs, about half of them before it is created."""
 pytestmark = [
@@ -275,6 +285,24 @@ def test_a_step_whose_pod_is_killed_adopts_its_job(scene: Scene) -> None:
     assert uid_of(scene.job) == uid
     assert len(scene.step.pods) == 2
     assert first.processes() == []
+    scene.finish("SUCCEEDED")
+
+
+def test_a_training_that_ignores_sigterm_never_runs_twice(scene: Scene, tmp_path: Path) -> None:
+    """Its Job makes a new pod when it is resumed, although the old one still ends: torch-distributed as it is installed."""
+    began = tmp_path / "began"
+    pod = {"spec": {"terminationGracePeriodSeconds": GRACE_SECONDS_OF_TRAINING}}
+    job = {"name": "node", "template": {"spec": {"template": pod}}}
+    patch = {"manager": "example.com/grace", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
+    scene.train(runtime="torch-distributed", command=["bash", "-c", IGNORES_SIGTERM, str(began)], runtime_patches=[patch])
+    eventually(began.exists, what="the training runs")
+    began.unlink()
+    scene.end_early(scene.step.delete_pod, left_to="the retry")
+    eventually(began.exists, what="the training runs again")
+    assert len(scene.step.pods) == 2
+    assert not began.with_name("began.twice").exists()
+    began.with_name("began.go").touch()
+    assert scene.step.wait().succeeded
     scene.finish("SUCCEEDED")
 
 

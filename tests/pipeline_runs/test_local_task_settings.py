@@ -21,11 +21,14 @@ def pipeline_of(
     container: dict[str, Any] | None = None,
     *,
     training: bool = True,
+    is_loaded: bool = False,
     inputs: dict[str, Any] | None = None,
 ) -> CompiledPipeline:
     """A pipeline with one task, in a loop: its container and its settings of the platform."""
     parameters = {"task_config": {"isOptional": True, "parameterType": "TASK_CONFIG"}} if training else {}
-    component = {"executorLabel": "exec-fit", "inputDefinitions": {"parameters": parameters}}
+    component: dict[str, Any] = {"executorLabel": "exec-fit", "inputDefinitions": {"parameters": parameters}}
+    if training and not is_loaded:
+        component["taskConfigPassthroughs"] = [{"field": "ENV"}]
     loop = {"dag": {"tasks": {"fit": {"componentRef": {"name": "comp-fit"}, "taskInfo": {"name": "fit"}}}}}
     spec = {
         "pipelineInfo": {"name": "p"},
@@ -65,7 +68,6 @@ def test_settings_of_a_training_task_become_its_task_config() -> None:
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
         "secretAsVolume": [{"mountPath": "/s", "secretName": "hub", "optional": False}],
         "pvcMount": [{"constant": "data", "mountPath": "/data", "subPath": "a"}],
-        "emptyDirMounts": [{"volumeName": "shm", "mountPath": "/dev/shm", "medium": "Memory"}],
     }
     config, warnings = task_config_of(pipeline_of(settings, container))
     assert config == {
@@ -81,12 +83,10 @@ def test_settings_of_a_training_task_become_its_task_config() -> None:
         "volumes": [
             {"name": "pvc-data", "persistentVolumeClaim": {"claimName": "data"}},
             {"name": "secret-hub", "secret": {"secretName": "hub", "optional": False}},
-            {"name": "shm", "emptyDir": {"medium": "Memory"}},
         ],
         "volumeMounts": [
             {"name": "pvc-data", "mountPath": "/data", "subPath": "a"},
             {"name": "secret-hub", "mountPath": "/s"},
-            {"name": "shm", "mountPath": "/dev/shm"},
         ],
     }
     assert warnings == ["fit: HF_TOKEN of the Secret hub: set in the training, but not in the step on this machine"]
@@ -112,6 +112,31 @@ def test_setting_that_cannot_be_honoured_is_named(settings: dict[str, Any], cont
     config, warnings = task_config_of(pipeline_of(settings, container))
     assert (config, len(warnings)) == ({}, 1)
     assert warnings[0].startswith(words)
+
+
+def test_what_a_backend_does_not_pass_on_is_named_unless_the_task_has_it_as_its_input() -> None:
+    settings = {"emptyDirMounts": [{"volumeName": "shm", "mountPath": "/dev/shm"}], "podMetadata": {"labels": {"team": "ml"}}}
+    container = {"resources": {"resourceCpuLimit": "1"}}
+    pipeline = pipeline_of(settings, container)
+    config, warnings = task_config_of(pipeline)
+    assert config == {"resources": {"limits": {"cpu": "1"}}}
+    assert sorted(warnings) == [
+        f"fit: {name} is not passed on to the component by Kubeflow Pipelines"
+        for name in ("add_pod_label, add_pod_annotation", "empty_dir_mount")
+    ]
+    task = pipeline.documents[0]["components"]["comp-loop"]["dag"]["tasks"]["fit"]
+    task["inputs"] = {"parameters": {"task_settings": {"runtimeValue": {"constant": {"resources": {}}}}}}
+    assert task_config_of(pipeline) == ({}, []), "the resources are those of the step"
+    local, _ = with_task_settings(pipeline, {})
+    assert dict(local.executors())["exec-fit"] == {}, "kfp does not warn of them"
+
+
+def test_a_component_from_a_file_gets_nothing_that_is_set_on_its_task_here_either() -> None:
+    for given in ({"emptyDirMounts": [{}]}, {}), ({}, {"resources": {"resourceCpuLimit": "1"}}), ({}, {"env": [{"name": "A"}]}):
+        config, (warning,) = task_config_of(pipeline_of(*given, is_loaded=True))
+        assert config == {}
+        assert warning.startswith("fit: what is set on the task does not reach its TrainJob, here and on a server")
+    assert task_config_of(pipeline_of({"imagePullPolicy": "Always"}, is_loaded=True)) == ({}, [])
 
 
 def test_name_of_a_secret_may_be_a_parameter_of_the_run() -> None:

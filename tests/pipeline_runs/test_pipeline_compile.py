@@ -67,20 +67,16 @@ def test_it_is_what_kfp_compiles(run: Run, tiny_source: Path, tmp_path: Path) ->
     assert "defaultValue: 2e-4" in theirs
 
 
-def test_image_and_retries_are_set_when_it_is_compiled(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_image_and_parallelism_are_set_when_it_is_compiled(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also although the components were imported in this process before, with others."""
     import trainwright.components
 
     assert trainwright.components.train
-    chosen = run("pipeline", "compile", "finetune", "--image", "registry.example.com/me:2", "--retries", "3")
+    chosen = run("pipeline", "compile", "finetune", "--image", "registry.example.com/me:2")
     documents = list(yaml.safe_load_all(chosen.stdout))
     assert images(documents) == {"registry.example.com/me:2"}
-    assert chosen.stdout.count("maxRetryCount: 3") >= 6
     monkeypatch.setenv("TRAINWRIGHT_IMAGE", "from.environment/x:1")
-    monkeypatch.setenv("TRAINWRIGHT_RETRIES", "1")
     assert images(list(yaml.safe_load_all(run("pipeline", "compile", "finetune").stdout))) == {"from.environment/x:1"}
-    other = run("pipeline", "compile", "finetune", "--retries", "0").stdout
-    assert "maxRetryCount" not in other
     assert "parallelismLimit: 7" in run("pipeline", "compile", "sweep", "--parallelism", "7").stdout
 
 

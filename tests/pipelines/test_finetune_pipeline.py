@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -108,13 +104,3 @@ def test_whatever_becomes_of_a_run_its_jobs_are_cleaned_up(compiled: Any) -> Non
         "run_id": "run_id",
         "on_failure": "on_cancel",
     }
-
-
-def test_the_retries_of_a_compiled_pipeline_are_chosen_when_it_is_compiled(tmp_path: Path) -> None:
-    source = Path(__file__).parents[2] / "pipelines/finetune/pipeline.py"
-    kfp = Path(sys.executable).with_name("kfp")
-    command = [str(kfp), "dsl", "compile", "--py", str(source), "--output", str(tmp_path / "p.yaml")]
-    subprocess.run(command, check=True, env={**os.environ, "TRAINWRIGHT_RETRIES": "2"}, capture_output=True)
-    pipeline, _ = yaml.safe_load_all((tmp_path / "p.yaml").read_text("utf-8"))
-    counts = {name: task.get("retryPolicy", {}).get("maxRetryCount") for name, task in steps(pipeline).items()}
-    assert {name: count for name, count in counts.items() if count != 2} == {"clean-up": None}

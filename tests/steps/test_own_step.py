@@ -14,6 +14,7 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.steps.own_step import NODE_NAME, RUN, WORKFLOW, OwnStep, own_step, path_of_node
+from trainwright.steps.server_retries import ServerRetries, server_retries
 from trainwright.submission.jobs_client import JobsClient
 
 UUID = "0d3f8f0e-2f3f-4f0e-9f3b-2a61a4f6f0aa"
@@ -50,6 +51,20 @@ def test_the_name_of_a_node_tells_the_place_and_no_try(node: str, path: str) -> 
     assert path_of_node(node, "flow") == path
 
 
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        ("flow(0).root(0).train(0).executor(0)", ServerRetries.lost_pods),
+        ("flow.root.train(0)", ServerRetries.failures),
+        ("flow.root.train.executor", ServerRetries.failures),
+        ("", ServerRetries.unknown),
+        ("other(0).root(0)", ServerRetries.unknown),
+    ],
+)
+def test_the_name_of_a_node_tells_what_the_server_retries(node: str, expected: ServerRetries) -> None:
+    assert server_retries(node, "flow") is expected
+
+
 @given(st.lists(st.integers(0, 9), min_size=4, max_size=4), st.lists(st.integers(0, 9), min_size=4, max_size=4))
 def test_property_the_place_is_the_same_in_every_try(one: list[int], other: list[int]) -> None:
     def node(tries: list[int]) -> str:
@@ -64,7 +79,7 @@ def test_a_step_on_a_backend_is_who_its_pod_is(client: JobsClient) -> None:
     annotations = {NODE_NAME: "fine-tune-x2k4p.root.for-loop-2.iteration-iterations(3:3).iteration-item.train(1)"}
     client.base.create(pod("step", labels=labels, metadata={"annotations": annotations}))
     found = own_step(client, {"KFP_POD_NAME": "step"}, told())
-    assert found == OwnStep("for-loop-2[3]/train", "fine-tune", UUID)
+    assert found == OwnStep("for-loop-2[3]/train", "fine-tune", UUID, retries=ServerRetries.failures)
     made = found.identity(UUID, "train")
     assert made.name().startswith("fine-tune-train-")
     assert made.submitter.label_values() == {

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.waiting import eventually
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.diagnosis.errors import RunTimeout
+from trainwright.jobs.diagnosis.errors import Cancelled, RunTimeout
+from trainwright.steps import signalled_step
 from trainwright.steps.step_end import explained_end, write_termination_message
 from trainwright.storage.errors import StorageError
 
@@ -41,6 +45,53 @@ def test_invalid_settings_are_one_line_without_the_words_of_pydantic(message: Pa
     assert told.startswith("settings: neither JSON nor YAML: ")
     assert told.endswith("; num_nodes: expected at least 1\n")
     assert message.read_text() == told.rstrip("\n")
+
+
+def test_notes_of_an_error_belong_to_its_message(message: Path) -> None:
+    error = RunTimeout("too long", "run")
+    error.add_note("this server tries nothing again")
+    with pytest.raises(SystemExit), explained_end():
+        raise error
+    assert message.read_text() == "too long\nthis server tries nothing again"
+
+
+def test_a_signalled_step_waits_to_be_killed_only_on_a_server(message: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(signalled_step.time, "sleep", slept.append)
+    for pod, times in ((None, 0), ("a-pod", 1)):
+        monkeypatch.setenv("KFP_POD_NAME", pod) if pod else monkeypatch.delenv("KFP_POD_NAME", raising=False)
+        with pytest.raises(SystemExit), explained_end():
+            raise Cancelled("stopped; it is suspended")
+        with pytest.raises(SystemExit), explained_end():
+            raise ValueError("no")
+        assert slept == [signalled_step.MAX_SECONDS] * times
+    assert message.read_text() == "no"
+
+
+@pytest.mark.parametrize(("pod", "is_killed"), [({"KFP_POD_NAME": "a-pod"}, True), ({}, False)])
+def test_a_step_of_data_ends_by_its_signal_only_in_a_local_run(pod: dict[str, str], is_killed: bool) -> None:
+    """On a server it does no more work, and waits for the end of its container."""
+    program = """
+from trainwright.steps.step_end import explained_end
+with explained_end():
+    print("begun", flush=True)
+    while True:
+        print("work", flush=True)
+"""
+    command = [sys.executable, "-c", program]
+    environ = {name: value for name, value in os.environ.items() if name != "KFP_POD_NAME"} | pod
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"begun\n"
+        process.send_signal(signal.SIGTERM)
+        os.set_blocking(process.stdout.fileno(), False)
+        if is_killed:
+            eventually(lambda: not (process.stdout.read() or b""), what="it does nothing any more")
+            assert process.poll() is None
+            process.kill()
+        else:
+            eventually(lambda: process.stdout.read() is not None and process.poll() is not None, what="it ends")
+        assert process.wait(30) == -(signal.SIGKILL if is_killed else signal.SIGTERM)
 
 
 def test_a_bug_keeps_its_traceback(message: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from trainwright import submission
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.state.identity import Identity
+from trainwright.steps.server_retries import ServerRetries
 from trainwright.steps.submit import train_step_of
 from trainwright.steps.trials import Trial
 from trainwright.submission.jobs_client import JobsClient
@@ -86,3 +89,23 @@ def test_submitting_and_running_are_of_one_job(cluster: EmbeddedCluster, set_sta
     set_status(job, "Complete")
     assert train_step_of("r", PARAMETERS, submission_mode="trainjob").run().trainjob == handle.name
     assert len(cluster.list(TRAINJOB).items) == 1
+
+
+@pytest.mark.usefixtures("asked")
+def test_a_failure_says_what_the_server_does_about_it(
+    cluster: EmbeddedCluster,
+    set_status: Any,  # noqa: F811  fixture
+) -> None:
+    step = replace(train_step_of("r", PARAMETERS, job_retries=2), server_retries=ServerRetries.lost_pods)
+    assert step.job_retries == 2
+    set_status(cluster.get(TRAINJOB, step.submit().name, "default"), "Failed")
+    once = replace(step, job_retries=0, identity=Identity("kfp", "r", "train"))
+    with pytest.raises(TrainJobFailed) as raised:
+        once._run((), lambda submitted: set_status(submitted.trainjob, "Failed"))
+    assert raised.value.__notes__ == [ServerRetries.lost_pods.value]
+
+
+@pytest.mark.usefixtures("asked")
+def test_negative_retries_are_refused() -> None:
+    with pytest.raises(ValueError, match="job_retries: -1"):
+        train_step_of("r", PARAMETERS, job_retries=-1)

@@ -109,8 +109,12 @@ PREEMPTED_ANNOTATION = "trainwright.dev/preempted"
 """On a TrainJob that failed because its pods were preempted."""
 PREEMPTIONS_ANNOTATION = "trainwright.dev/preemptions-before"
 """On a TrainJob: the number of earlier attempts of its step that were preempted."""
+RETRIED_ANNOTATION = "trainwright.dev/retried"
+"""On a TrainJob that failed and was submitted again by its waiting client."""
+RETRIES_ANNOTATION = "trainwright.dev/retries-before"
+"""On a TrainJob: the number of earlier attempts of its step that were submitted again so."""
 RESUMES_FROM_ANNOTATION = "trainwright.dev/resumes-from"
-"""On a TrainJob after preempted attempts: the UIDs of their JobSets, the latest first."""
+"""On a TrainJob that continues earlier attempts: the UIDs of their JobSets, the latest first."""
 LEGACY = {
     ATTEMPT_ANNOTATION: "trainwright.dev/generation",
     SOURCE_KIND_LABEL: "trainwright.dev/stands-for",

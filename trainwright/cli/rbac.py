@@ -11,7 +11,8 @@ import typer
 
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import Format, print_objects
-from trainwright.jobs.submit.rbac_manifests import ServiceAccount, rbac_manifests, rbac_yaml
+from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests, rbac_yaml
+from trainwright.runtimes.image import image
 from trainwright.submission.mode import Mode
 
 
@@ -58,6 +59,14 @@ def rbac(
             "--credentials", help="For connections of Airflow on the cluster: also allow writing, not reading, Secrets."
         ),
     ] = False,
+    clean_up: Annotated[
+        bool,
+        typer.Option(
+            "--clean-up",
+            help="Also a CronJob that suspends jobs whose waiting step is gone, with the image of the launcher (TRAINWRIGHT_IMAGE): "
+            "Trainer's manager watches no leases.",
+        ),
+    ] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="Documents in YAML, or one List in JSON.")] = Format.yaml,
 ) -> None:
     """Print the permissions that clients need to run jobs in a namespace, for `kubectl apply -f -`.
@@ -70,10 +79,11 @@ def rbac(
     if not names:
         fail("--service-account NAME is required, or --for kfp or --for airflow", BAD_INPUT)
     accounts = [_account(name, namespace) for name in names]
+    extras = Extras(mpi_flux, credentials, orchestrator is Orchestrator.kfp, image("launcher") if clean_up else "")
     if output is Format.json:
-        print_objects(rbac_manifests(namespace, accounts, Mode(mode.value), mpi_flux=mpi_flux, credentials=credentials), output)
+        print_objects(rbac_manifests(namespace, accounts, Mode(mode.value), extras), output)
     else:
-        sys.stdout.write(rbac_yaml(namespace, accounts, Mode(mode.value), mpi_flux=mpi_flux, credentials=credentials))
+        sys.stdout.write(rbac_yaml(namespace, accounts, Mode(mode.value), extras))
 
 
 def _account(text: str, namespace: str) -> ServiceAccount:

@@ -76,6 +76,16 @@ def with_task_settings(pipeline: CompiledPipeline, values: Mapping[str, Any]) ->
         if parameter is None:
             _warn_of_step(name, component, container, settings, known, warnings)
             continue
+        if not component.get("taskConfigPassthroughs"):
+            if settings.keys() - _OF_PODS_ONLY or container.get("env") or container.get("resources"):
+                warnings.add(name, _NOT_PASSED)
+            continue
+        if "task_settings" in task.get("inputs", {}).get(
+            "parameters", {}
+        ):  # they have them already, and the resources are the pod's
+            settings = {key: value for key, value in settings.items() if key not in _OF_THE_POD}
+            container = {key: value for key, value in container.items() if key != "resources"}
+            spec["deploymentSpec"]["executors"][label]["container"] = container  # kfp's local runner would warn of them
         config = _task_config(name, container, settings, known, warnings)
         if config:
             inputs = task.setdefault("inputs", {}).setdefault("parameters", {})
@@ -125,7 +135,9 @@ def _task_config(task: str, container: Obj, settings: Obj, known: Mapping[str, A
         warnings.add(task, "the node selector is known at run time only, and has no effect in a run on this machine")
     if any("tolerationJson" in one for one in settings.get("tolerations", [])):
         warnings.add(task, "a toleration is known at run time only, and has no effect in a run on this machine")
-    for key in settings.keys() - _HONOURED - _OF_PODS_ONLY:
+    for key in settings.keys() & _OF_THE_POD:
+        warnings.add(task, f"{_FUNCTION_OF[key]} is not passed on to the component by Kubeflow Pipelines")
+    for key in settings.keys() - _HONOURED - _OF_PODS_ONLY - _OF_THE_POD:
         warnings.add(task, f"{_FUNCTION_OF.get(key, key)} has no effect in a run on this machine")
     return {name: value for name, value in config.items() if value}
 
@@ -139,8 +151,13 @@ _HONOURED = {
     _VOLUMES_OF_CLAIMS,
     _SECRET_VOLUMES,
     _CONFIG_MAP_VOLUMES,
-    _EMPTY_DIRS,
 }
+_NOT_PASSED = (
+    "what is set on the task does not reach its TrainJob, here and on a server: kfp forgets that of a component that is loaded from a "
+    "file; use the Python component, or its parameters"
+)
+_OF_THE_POD = {_EMPTY_DIRS, "podMetadata"}
+"""What a backend gives to the pod of a task only. Tasks of the project's components have it in their input `task_settings`, too."""
 
 
 def _literals(task: str, container: Obj, warnings: _Warnings) -> Iterator[Obj]:
@@ -208,10 +225,6 @@ def _volumes(task: str, settings: Obj, known: Mapping[str, Any], warnings: _Warn
                 mounts.append({"name": volume, "mountPath": one["mountPath"], **sub_path})
             elif name is None:
                 warnings.add(task, f"the volume at {one['mountPath']} is known at run time only: not mounted from this machine")
-    for one in settings.get(_EMPTY_DIRS, []):
-        about = {name: one[name] for name in ("medium", "sizeLimit") if one.get(name)}
-        volumes.append({"name": one["volumeName"], "emptyDir": about})
-        mounts.append({"name": one["volumeName"], "mountPath": one["mountPath"]})
     return [one for at, one in enumerate(volumes) if one not in volumes[:at]], mounts
 
 

@@ -14,8 +14,8 @@ from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.program_run import run_program
 from trainwright.runtimes.image import VARIABLE as IMAGE_VARIABLE
 
-RETRIES_VARIABLE, PARALLELISM_VARIABLE = "TRAINWRIGHT_RETRIES", "TRAINWRIGHT_PARALLELISM"
-MOST_RETRIES, MOST_PARALLEL = 100, 500
+PARALLELISM_VARIABLE = "TRAINWRIGHT_PARALLELISM"
+MOST_PARALLEL = 500
 _COMPILE_SECONDS = 300.0
 """Importing frameworks from a slow disk takes most of a minute."""
 _IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]{0,199}"
@@ -31,24 +31,19 @@ class CompileSettings:
     """What is set when a pipeline is compiled: empty values leave the environment's."""
 
     image: str = ""
-    retries: int | None = None
-    """Retries of every step, of the shipped pipelines."""
     parallelism: int | None = None
     """Trials of `sweep` that train at once."""
 
     def __post_init__(self) -> None:
         if self.image and not _IMAGE.fullmatch(self.image):
             raise BadPipeline(f"image: {self.image[:80]!r} is not the name of an image")
-        if self.retries is not None and not 0 <= self.retries <= MOST_RETRIES:
-            raise BadPipeline(f"retries: {self.retries} is not in 0-{MOST_RETRIES}")
         if self.parallelism is not None and not 1 <= self.parallelism <= MOST_PARALLEL:
             raise BadPipeline(f"parallelism: {self.parallelism} is not in 1-{MOST_PARALLEL}")
 
     @property
     def environment(self) -> dict[str, str]:
-        numbers = {RETRIES_VARIABLE: self.retries, PARALLELISM_VARIABLE: self.parallelism}
-        set_here = {name: str(value) for name, value in numbers.items() if value is not None}
-        return {**({IMAGE_VARIABLE: self.image} if self.image else {}), **set_here}
+        set_here = {IMAGE_VARIABLE: self.image, PARALLELISM_VARIABLE: str(self.parallelism or "")}
+        return {name: value for name, value in set_here.items() if value}
 
 
 @dataclass(frozen=True)
@@ -62,18 +57,20 @@ class ListedPipelines:
 def compile_pipeline(source: str, settings: CompileSettings = CompileSettings()) -> CompiledPipeline:
     """Return a compiled pipeline.
 
-    Code is imported in a process of its own: the image and the retries are read when the components are imported, which may have
+    Code is imported in a process of its own: the image and the parallelism are read when the components are imported, which may have
     happened here already, and what a user's module does is of no consequence for this process.
 
     Args:
         source: The name of a shipped pipeline, `module:function`, `file.py`, `file.py:function`, or a compiled `file.yaml`.
-        settings: Image and retries.
+        settings: Image and parallelism.
 
     Raises BadPipeline if there is none or it does not compile, KfpMissing without kfp.
     """
     if source.endswith((".yaml", ".yml")):
         if settings.environment:
-            raise BadPipeline(f"{source}: it is compiled already: the image and the retries are set when a pipeline is compiled")
+            raise BadPipeline(
+                f"{source}: it is compiled already: the image and the parallelism are set when a pipeline is compiled"
+            )
         return CompiledPipeline.parse(_read(source), source)
     checked = _checked(source)
     result = run_program(

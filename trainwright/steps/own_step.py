@@ -25,6 +25,7 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.workflow import POD_RUN_LABEL, Workflow
+from trainwright.steps.server_retries import ServerRetries, server_retries
 from trainwright.submission.jobs_client import JobsClient
 
 log = logging.getLogger(__name__)
@@ -52,6 +53,12 @@ class OwnStep:
     workflow: Workflow | None = None
     is_certain: bool = True
     """Whether no other step of the run takes itself for this one."""
+    retries: ServerRetries = ServerRetries.unknown
+
+    @property
+    def is_place_of_node(self) -> bool:
+        """Whether the place is that of Argo's node, and not what the addresses of the outputs tell."""
+        return bool(self.path) and _UUID.fullmatch(self.path.rpartition("/")[2]) is None
 
     def identity(self, run_id: str, step: str, map_index: int = -1) -> Identity:
         """Return the identity of this step, which does the work of `step`, in the run."""
@@ -87,7 +94,8 @@ def own_step(client: JobsClient, environ: Mapping[str, str] = os.environ, argume
     node, name = annotations_of(pod).get(NODE_NAME, ""), labels_of(pod).get(WORKFLOW, "") or (workflow.name if workflow else "")
     pipeline = name.rpartition("-")[0] or name
     path = path_of_node(node, name) or _of_addresses(outputs.get("artifacts") or {}).path
-    return OwnStep(path, pipeline, labels_of(pod).get(RUN, ""), workflow, is_certain=bool(path))
+    retries = server_retries(node, name)
+    return OwnStep(path, pipeline, labels_of(pod).get(RUN, ""), workflow, is_certain=bool(path), retries=retries)
 
 
 def path_of_node(node: str, workflow: str) -> str:

@@ -20,9 +20,10 @@ from trainwright.api.termination_log import write_termination_message
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.cluster import NoCluster
 from trainwright.initializers.errors import InitializerError
-from trainwright.jobs.diagnosis.errors import TrainJobError
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of
 from trainwright.jobs.request.validation_problems import message_of
+from trainwright.steps.signalled_step import killed_on_sigterm, wait_to_be_killed
 from trainwright.storage.errors import StorageError
 from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
@@ -44,18 +45,23 @@ EXPECTED = (
 
 @contextlib.contextmanager
 def explained_end() -> Iterator[None]:
-    """End the step if the block raises: its message goes to the termination log and the log. Raises SystemExit, or what is no
-    expected error."""
-    try:
-        yield
-    except EXPECTED as error:
-        message = message_of(error)
-        write_termination_message(message)
-        _write(message, sys.stderr)
-        raise SystemExit(int(exit_code_of(error))) from None
-    except Exception as error:
-        write_termination_message(f"{type(error).__name__}: {error}")
-        raise
+    """End the step if the block raises: its message and notes go to the termination log and the log.
+
+    On a server, a step that was signalled waits until it is killed. Raises SystemExit, or what is no expected error.
+    """
+    with killed_on_sigterm():
+        try:
+            yield
+        except EXPECTED as error:
+            message = "\n".join([message_of(error), *getattr(error, "__notes__", ())])
+            write_termination_message(message)
+            _write(message, sys.stderr)
+            if isinstance(error, Cancelled):
+                wait_to_be_killed()
+            raise SystemExit(int(exit_code_of(error))) from None
+        except Exception as error:
+            write_termination_message(f"{type(error).__name__}: {error}")
+            raise
 
 
 class LauncherGone(TrainJobError):

@@ -5,7 +5,7 @@ The components `train` and `submit_train_job` have the same parameters, of which
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,21 @@ from typing import Any
 from trainwright import submission
 from trainwright.api.objects import uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.request.task_config import with_task_config
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.typed_parameters import typed_parameters
+from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint
+from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.handle import JobHandle, submit_step
 from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.jobs.wait.step import StepResult, run_step
+from trainwright.steps.exit_handlers import warn_without_exit_handler
 from trainwright.steps.own_step import own_step
+from trainwright.steps.server_retries import ServerRetries
 from trainwright.steps.step_end import write_line
 from trainwright.steps.trials import Trial
 from trainwright.tracking import TrackingTarget, tracked_run, tracking
@@ -31,7 +35,10 @@ from trainwright.tracking import TrackingTarget, tracked_run, tracking
 
 @dataclass(frozen=True)
 class TrainStep:
-    """A training step, ready to be submitted. `latest_checkpoint` finds the run's last export, `workflow` is that of the pipeline."""
+    """A training step, ready to be submitted. `latest_checkpoint` finds the run's last export, `workflow` is that of the pipeline.
+
+    A failed job is submitted again up to `job_retries` times, see `may_retry`; `server_retries` is what the server does itself.
+    """
 
     cluster: submission.JobsClient
     request: TrainRequest
@@ -39,6 +46,8 @@ class TrainStep:
     namespace: str
     latest_checkpoint: LatestCheckpoint | None
     workflow: Workflow | None
+    job_retries: int = 0
+    server_retries: ServerRetries = ServerRetries.unknown
 
     def submit(self) -> JobHandle:
         """Submit or adopt the job. Raises the errors of `submit_or_adopt`."""
@@ -57,9 +66,13 @@ class TrainStep:
         """Submit or adopt the job, and wait until it has succeeded, with its progress and log in the log of this step.
 
         `observers` get its events, and the tracking `targets` its metrics; `folder` is for those without a server, see `tracking`.
-        Raises the errors of `run_step`.
+        Raises the errors of `run_step`, with a note on what the server does about them.
         """
         with tracking(tracked_run(self.identity, self.request), targets, folder=folder, write=write_line) as tracker:
+            return self._run((tracker, *observers), lambda submitted: tracker.begin(uid_of(submitted.trainjob)))
+
+    def _run(self, observers: Sequence[OnJobEvents], on_submitted: Callable[[Submitted], None]) -> StepResult:
+        try:
             return run_step(
                 self.cluster,
                 self.request,
@@ -68,9 +81,14 @@ class TrainStep:
                 latest_checkpoint=self.latest_checkpoint,
                 event_printer=EventPrinter(write_line),
                 workflow=self.workflow,
-                observers=(tracker, *observers),
-                on_submitted=lambda submitted: tracker.begin(uid_of(submitted.trainjob)),
+                observers=observers,
+                on_submitted=on_submitted,
+                job_retries=self.job_retries,
             )
+        except TrainJobError as error:
+            if self.server_retries and not isinstance(error, Cancelled):
+                error.add_note(self.server_retries.value)
+            raise
 
 
 def train_step_of(
@@ -80,21 +98,31 @@ def train_step_of(
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
+    job_retries: int = 0,
     task_config: Any = None,
+    task_settings: Mapping[str, Any] | None = None,
+    tracking: Sequence[str] = (),
+    workspace_path: str = "",
     trial: Trial | None = None,
 ) -> TrainStep:
     """Return the training step with the settings that a component was given, checked, and connect to its cluster.
 
-    With `tie_to_run` the job belongs to the workflow of the pipeline. `task_config` is what its task in the pipeline was given, see
-    `with_task_config`. A `trial` of a sweep is a job apart, and its settings replace those of the same names.
+    With `tie_to_run` the job belongs to the workflow of the pipeline. `task_config`, `task_settings`,
+    `tracking` and `workspace_path` are what its task in the pipeline was given, see `with_task_config`. A `trial` of a sweep is a job
+    apart, and its settings replace those of the same names.
     Raises ValueError, NoCluster, ApiError.
     """
     settings = typed_parameters(settings)
     if trial is not None:
         settings = {**settings, "settings": {**settings["settings"], **trial.settings}}
-    request = TrainRequest.from_parameters(with_task_config(settings, task_config))
+    if job_retries < 0:
+        raise ValueError(f"job_retries: {job_retries} must not be negative")
+    of_step = {"task_settings": task_settings or {}, "tracking": tracking, "workspace_path": workspace_path}
+    request = TrainRequest.from_parameters(with_task_config({**settings, **of_step}, task_config))
     cluster = submission.connect_for_jobs(mode=submission_mode)
     own = own_step(cluster)
+    if request.on_cancel != CancelPolicy.keep:
+        warn_without_exit_handler(cluster, own)
     identity = own.identity(run_id, "train", trial.index if trial is not None else -1)
     return TrainStep(
         cluster,
@@ -103,4 +131,6 @@ def train_step_of(
         namespace or request.namespace or cluster.default_namespace,
         latest_export_lookup(identity, request.export_uri) if request.export_uri else None,
         own.workflow if tie_to_run else None,
+        job_retries,
+        own.retries,
     )

@@ -22,20 +22,11 @@ from trainwright.pipeline_runs.cache_check import cacheable_steps
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
-from trainwright.pipeline_runs.source import MOST_PARALLEL, MOST_RETRIES
+from trainwright.pipeline_runs.source import MOST_PARALLEL
 
 PIPELINE_HELP = "A shipped pipeline (trainwright pipeline list), MODULE:FUNCTION, FILE.py[:FUNCTION], or a compiled FILE.yaml."
 Image = Annotated[
     str, typer.Option("--image", help="Image of the components, set when the pipeline is compiled. Default: TRAINWRIGHT_IMAGE.")
-]
-Retries = Annotated[
-    int | None,
-    typer.Option(
-        "--retries",
-        help="Retries of every step of a shipped pipeline, set when it is compiled. Default: TRAINWRIGHT_RETRIES, else none.",
-        min=0,
-        max=MOST_RETRIES,
-    ),
 ]
 Parallelism = Annotated[
     int | None,

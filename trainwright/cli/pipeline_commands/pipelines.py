@@ -17,7 +17,6 @@ from trainwright.cli.pipeline_commands.options import (
     PIPELINE_HELP,
     Image,
     Parallelism,
-    Retries,
     interrupt_exits,
     pipeline_errors_exit,
     print_cache_warnings,
@@ -62,12 +61,11 @@ def compile_command(
     pipeline: Annotated[str, typer.Argument(help=PIPELINE_HELP)],
     to: Annotated[str, typer.Option("-O", "--to", help="File for the YAML. Default: standard output.")] = "",
     image: Image = "",
-    retries: Retries = None,
     parallelism: Parallelism = None,
 ) -> None:
     """Compile a pipeline to YAML, for the interface of Kubeflow Pipelines or any client of it."""
     with pipeline_errors_exit(), interrupt_exits():
-        compiled = compile_pipeline(pipeline, CompileSettings(image, retries, parallelism))
+        compiled = compile_pipeline(pipeline, CompileSettings(image, parallelism))
     print_cache_warnings(compiled)
     if not to:
         sys.stdout.write(compiled.text)

@@ -22,7 +22,6 @@ from trainwright.cli.pipeline_commands.options import (
     Param,
     ParamsFile,
     PipelineNamespace,
-    Retries,
     interrupt_exits,
     parameter_values,
     pipeline_errors_exit,
@@ -67,7 +66,6 @@ def run_pipeline(
         float, typer.Option(help="With --wait or --local: maximum seconds; 0: no limit.", min=0, callback=finite_seconds)
     ] = 0,
     image: Image = "",
-    retries: Retries = None,
     parallelism: Parallelism = None,
     output: Annotated[Format | None, typer.Option("-o", "--output", help="Print the run as a document.")] = None,
 ) -> None:
@@ -84,7 +82,7 @@ def run_pipeline(
             server_address(host)
             experiment_name(experiment)
             checked_name(run_name or "default", "run name")
-        compiled = compile_pipeline(pipeline, CompileSettings(image, retries, parallelism))
+        compiled = compile_pipeline(pipeline, CompileSettings(image, parallelism))
         values = parameter_values(compiled, param, params)
         if local:
             code = _run_here(compiled, values, timeout or None, output)

@@ -18,7 +18,6 @@ from trainwright.cli.pipeline_commands.options import (
     Param,
     ParamsFile,
     PipelineNamespace,
-    Retries,
     interrupt_exits,
     parameter_values,
     pipeline_errors_exit,
@@ -74,7 +73,6 @@ def schedule_kfp(
         typer.Option("--delete", help="Delete the schedule; while it has runs in progress, which continue, only disable it."),
     ] = False,
     image: Image = "",
-    retries: Retries = None,
     parallelism: Parallelism = None,
     output: Annotated[Format | None, typer.Option("-o", "--output", help="Print the outcome as a document.")] = None,
 ) -> None:
@@ -96,7 +94,7 @@ def schedule_kfp(
         if expression.seconds_were_added:
             print_lines(f"cron: five fields were given; second 0 was added: {expression.text!r}", error=True)
         experiment_name(experiment)
-        compiled = compile_pipeline(pipeline, CompileSettings(image, retries, parallelism))
+        compiled = compile_pipeline(pipeline, CompileSettings(image, parallelism))
         wanted = Schedule(
             name,
             compiled,

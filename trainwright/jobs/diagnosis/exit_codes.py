@@ -109,10 +109,10 @@ def is_permanent(error: BaseException) -> bool:
 
     Narrower than `not retryable`: a failure of unknown cause is not retryable, but may be transient.
     """
+    if isinstance(error, OutOfMemory | CannotRun):
+        return True
     if isinstance(error, StepFailed) and error.report is not None:
-        return isinstance(error, OutOfMemory | CannotRun) or any(
-            pattern.name in _PERMANENT_PATTERNS for pattern in error.report.log_patterns
-        )
+        return any(pattern.name in _PERMANENT_PATTERNS for pattern in error.report.log_patterns)
     if is_missing_namespace(error) or is_admission_denial(error):
         return True
     return isinstance(error, _PERMANENT_ERRORS) and not getattr(error, "retryable", False)

@@ -29,12 +29,13 @@ from trainwright.jobs.state.run_folder import Kind
 
 @dataclass(frozen=True)
 class PreviousAttempt:
-    """State that a job inherits from the previous attempt: the `preemptions` so far, and in `resumes_from` the comma-separated
-    UIDs of the JobSets from whose checkpoints it resumes, or None.
+    """State that a job inherits from the previous attempt: the `preemptions` and `retries` so far, and in `resumes_from` the
+    comma-separated UIDs of the JobSets from whose checkpoints it resumes, or None.
     """
 
     preemptions: int = 0
     resumes_from: str | None = None
+    retries: int = 0
 
 
 NO_PREVIOUS = PreviousAttempt()
@@ -233,6 +234,8 @@ def _previous_annotations(previous: PreviousAttempt) -> dict[str, str]:
     annotations = {}
     if previous.preemptions:
         annotations[names.PREEMPTIONS_ANNOTATION] = str(previous.preemptions)
+    if previous.retries:
+        annotations[names.RETRIES_ANNOTATION] = str(previous.retries)
     if previous.resumes_from is not None:
         annotations[names.RESUMES_FROM_ANNOTATION] = previous.resumes_from
     return annotations

@@ -24,32 +24,56 @@ def with_task_config(parameters: Mapping[str, Any], config: Any) -> dict[str, An
     `config` has the attributes of `dsl.TaskConfig`: `resources`, `env`, `volumes`, `volume_mounts`, `node_selector`, `tolerations`
     and `affinity`, each None if the task has none; None for a backend without it. Variables from the Secrets `store_secret` and
     `hub_secret` are left out: they are for the step itself, and the job references them where it needs them.
+    `task_settings` among the parameters is what the task has beyond that: its resources (those of `config` are then the waiting
+    pod's), labels, annotations and volumes.
     So are the variables of trackers that the step feeds (`tracking`), and the claim of the workspace if it is mounted for the step
     (`workspace_path`): the job mounts its own folder of it. Raises ValueError for a parameter that cannot be parsed.
     """
-    merged = dict(parameters)
+    settings = parameters.get("task_settings") or {}
+    merged = _with_settings(parameters, settings)
     if config is None:
         return merged
     secrets = {str(parameters.get(name) or "") for name in _SECRETS}
     own_volumes = _volumes_of_step(parameters, config.volumes or [])
     for name, given in (
-        ("resources_per_node", _resources(config.resources)),
+        ("resources_per_node", {} if settings else _resources(config.resources)),
         ("env", _variables(config.env, secrets, _OF_TRACKERS if parameters.get("tracking") else ())),
         ("node_selector", config.node_selector),
         ("affinity", config.affinity),
     ):
         if given:
-            own = parse_structure(parameters.get(name) or {}) or {}
-            merged[name] = _merge(given, normalize_resources(own) if name == "resources_per_node" else own)
+            merged[name] = _with_entries(merged, name, given)
     for name, given, key in (
         ("tolerations", config.tolerations, None),
         ("volumes", [one for one in config.volumes or [] if one.get("name") not in own_volumes], "name"),
         ("volume_mounts", [one for one in config.volume_mounts or [] if one.get("name") not in own_volumes], "mountPath"),
     ):
         if given:
-            own = parse_structure(parameters.get(name) or []) or []
-            merged[name] = [*own, *(entry for entry in given if not _has(own, entry, key))]
+            merged[name] = _with_list(merged, name, given, key)
     return merged
+
+
+def _with_settings(parameters: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with what was set on the task and the backend does not pass on."""
+    merged = {name: value for name, value in parameters.items() if name != "task_settings"}
+    for name, key in (("resources_per_node", "resources"), ("labels", "labels"), ("annotations", "annotations")):
+        given = settings.get(key) or {}
+        if given := _resources(given) if key == "resources" else given:
+            merged[name] = _with_entries(merged, name, given)
+    for name, key in (("volumes", "name"), ("volume_mounts", "mountPath")):
+        if given_list := settings.get(name):
+            merged[name] = _with_list(merged, name, given_list, key)
+    return merged
+
+
+def _with_entries(parameters: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    own = parse_structure(parameters.get(name) or {}) or {}
+    return _merge(given, normalize_resources(own) if name == "resources_per_node" else own)
+
+
+def _with_list(parameters: Mapping[str, Any], name: str, given: list[Any], key: str | None) -> list[Any]:
+    own = parse_structure(parameters.get(name) or []) or []
+    return [*own, *(entry for entry in given if not _has(own, entry, key))]
 
 
 def _resources(resources: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""The attempts of a step: its TrainJobs, one after another. Lists them, counts preemptions, deletes finished ones."""
+"""The attempts of a step: its TrainJobs, one after another. Lists them, counts those that were submitted again, deletes finished ones.
+
+The counts are stored on the TrainJobs: one that is submitted again is annotated, and each new one stores the number before it. Neither
+a client crash nor the deletion of earlier attempts resets a count, and no attempt is counted twice.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
 
+_MAX_TRIES = 10
 log = logging.getLogger(__name__)
 
 
@@ -28,9 +33,24 @@ def attempt_of(trainjob: Obj) -> int:
     return _number(trainjob, names.ATTEMPT_ANNOTATION, 1)
 
 
+def was_preempted(trainjob: Obj) -> bool:
+    """Whether the job is annotated as preempted."""
+    return names.PREEMPTED_ANNOTATION in annotations_of(trainjob)
+
+
+def was_retried(trainjob: Obj) -> bool:
+    """Whether the job is annotated as submitted again after its failure."""
+    return names.RETRIED_ANNOTATION in annotations_of(trainjob)
+
+
+def retries_so_far(trainjob: Obj) -> int:
+    """Return how many attempts of the step were submitted again after a failure, up to and including this one."""
+    return _number(trainjob, names.RETRIES_ANNOTATION, 0) + int(was_retried(trainjob))
+
+
 def preemptions_so_far(trainjob: Obj) -> int:
     """Return how many attempts of the step were preempted, up to and including this one."""
-    return preemptions_before(trainjob) + int(names.PREEMPTED_ANNOTATION in annotations_of(trainjob))
+    return preemptions_before(trainjob) + int(was_preempted(trainjob))
 
 
 def preemptions_before(trainjob: Obj) -> int:
@@ -41,6 +61,27 @@ def preemptions_before(trainjob: Obj) -> int:
 def needs_new_attempt(trainjob: Obj) -> bool:
     """Whether the job failed, is being deleted or was superseded, so that it can be neither awaited nor resumed."""
     return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
+
+
+def write_mark(cluster: Cluster, trainjob: Obj, annotation: str) -> Obj:
+    """Annotate the job with this UID; returns an annotated copy if it no longer exists. Idempotent. Raises ApiError."""
+    for _ in range(_MAX_TRIES):
+        try:
+            current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+            if uid_of(current) != uid_of(trainjob):
+                return with_mark(trainjob, annotation)
+            metadata = {"resourceVersion": current["metadata"]["resourceVersion"], "annotations": {annotation: "true"}}
+            return cluster.patch(TRAINJOB, name_of(trainjob), {"metadata": metadata}, namespace_of(trainjob))
+        except NotFound:
+            return with_mark(trainjob, annotation)
+        except Conflict:  # its status changed in the meantime
+            continue
+    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while {annotation} was being recorded")
+
+
+def with_mark(trainjob: Obj, annotation: str) -> Obj:
+    """Return a copy of the job with the annotation."""
+    return {**trainjob, "metadata": {**trainjob["metadata"], "annotations": {**annotations_of(trainjob), annotation: "true"}}}
 
 
 def delete_previous_attempts(cluster: Cluster, current: Obj, identity: Identity) -> None:

@@ -13,19 +13,18 @@ from dataclasses import dataclass, replace
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, Conflict, Forbidden, NotFound
-from trainwright.api.kinds import JOBSET, TRAINJOB
+from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
 from trainwright.api.suspension import is_queued, suspension_mark
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.remaining_pods import jobset_may_create_pods, named_pods, remaining_pods
 from trainwright.jobs.state.workflow import workflows_of
 
 POD_TERMINATION_SECONDS = 10.0
 """Seconds to wait for the pods of a cancelled job to end: less than the client's own grace period after SIGTERM."""
 _POLL_SECONDS = 0.25
 _MAX_TRIES = 10
-_MAX_NAMED = 5
 
 
 class CancelPolicy(enum.StrEnum):
@@ -77,9 +76,7 @@ class CancelResult:
         """Return which pods are still running or why they could not be checked; else empty."""
         if self.unread:
             return f"its pods could not be checked: {self.unread}"
-        more = len(self.remaining) - _MAX_NAMED
-        named = ", ".join(self.remaining[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-        return f"still running: {named}" if named else ""
+        return f"still running: {named_pods(self.remaining)}" if self.remaining else ""
 
 
 def cancel_owned_job(
@@ -210,27 +207,9 @@ def _wait_for_pods(cluster: Cluster, trainjob: Obj, result: CancelResult, timeou
 
 def _remaining(cluster: Cluster, trainjob: Obj) -> tuple[str, ...]:
     """Return the running pods, or a JobSet that is not suspended yet and may still create pods."""
-    pods = [pod for pod in pods_of(cluster, trainjob) if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
-    if pods:
-        current = _current(cluster, trainjob)
-        is_replaced = current is None and _exists(cluster, trainjob)
-        return () if is_replaced else tuple(f"pod {name_of(pod)}" for pod in pods)
-    try:
-        jobset = cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
-    except NotFound:
-        return ()
-    except ApiError:  # permission to list pods does not imply permission to read JobSets
-        return ()
-    is_running = not jobset["spec"].get("suspend") and not is_deleting(jobset) and _current(cluster, trainjob) is not None
-    return (f"JobSet {name_of(jobset)}",) if is_running else ()
-
-
-def _exists(cluster: Cluster, trainjob: Obj) -> bool:
-    try:
-        cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-    except NotFound:
-        return False
-    return True
+    if pods := remaining_pods(cluster, trainjob):
+        return tuple(f"pod {name_of(pod)}" for pod in pods)
+    return (f"JobSet {name_of(trainjob)}",) if jobset_may_create_pods(cluster, trainjob) else ()
 
 
 def suspend_job(cluster: Cluster, trainjob: Obj, *, superseded: bool = False) -> bool:

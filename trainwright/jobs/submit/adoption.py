@@ -8,15 +8,16 @@ import time
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
-from trainwright.api.errors import NotFound
+from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
 from trainwright.api.suspension import MARKS, early_stop_reason, is_suspended_by_us
 from trainwright.api.waiter_lease import RENEWALS, active_lease_of, release_patch, waiter_lease_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
-from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job, versions_of
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
@@ -81,12 +82,34 @@ def wait_until_unwatched(cluster: Cluster, trainjob: Obj, stop: threading.Event 
     return current
 
 
-def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj) -> Obj:
-    """Resume a job that an earlier cancellation by Trainwright suspended; any other suspension is kept, and so is an early stop."""
-    if not is_suspended_by_us(trainjob) or early_stop_reason(trainjob):
+def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj, stop: threading.Event | None = None) -> Obj:
+    """Resume a job that an earlier cancellation by Trainwright suspended; any other suspension is kept, and so is an early stop.
+
+    Its pods end first, see `wait_until_pods_ended`; if `stop` is set meanwhile, the job stays suspended. Returns the job as it is
+    then. Raises ApiError, Conflict if it changes all the time.
+    """
+    if not _may_resume(trainjob) or not wait_until_pods_ended(cluster, trainjob, stop):
         return trainjob
-    patch = {"spec": {"suspend": False}, "metadata": {"annotations": dict.fromkeys(MARKS)}}
-    return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])
+    return resume_at_once(cluster, trainjob)
+
+
+def resume_at_once(cluster: Cluster, trainjob: Obj) -> Obj:
+    """As `resume_if_suspended_by_us`, for a job whose pods are known to have ended."""
+    for current in versions_of(cluster, trainjob, "resumed"):
+        if not _may_resume(current):  # somebody else has decided about it in the meantime
+            return current
+        version = current["metadata"]["resourceVersion"]
+        patch = {"spec": {"suspend": False}, "metadata": {"resourceVersion": version, "annotations": dict.fromkeys(MARKS)}}
+        try:
+            return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])
+        except Conflict:  # its status changed in the meantime
+            continue
+    return trainjob
+
+
+def _may_resume(trainjob: Obj) -> bool:
+    is_superseded = names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
+    return is_suspended_by_us(trainjob) and not is_superseded and not early_stop_reason(trainjob) and not is_deleting(trainjob)
 
 
 def release_lease(cluster: Cluster, trainjob: Obj) -> Obj:

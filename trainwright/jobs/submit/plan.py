@@ -87,9 +87,9 @@ def can_resume_from_export(request: TrainRequest, runtime: Obj) -> bool:
     return prefers_own_checkpoint(request.resume) and has_resume_point(runtime)
 
 
-def resumes_from_previous(request: TrainRequest, runtime: Obj, *, was_preempted: bool) -> bool:
-    """Whether a new job also resumes from the checkpoints of its preempted predecessor, although `resume` says otherwise."""
-    return was_preempted and not prefers_own_checkpoint(request.resume) and has_resume_point(runtime)
+def resumes_from_previous(request: TrainRequest, runtime: Obj, *, is_continued: bool) -> bool:
+    """Whether a new job also resumes from the checkpoints of a predecessor that it continues, although `resume` says otherwise."""
+    return is_continued and not prefers_own_checkpoint(request.resume) and has_resume_point(runtime)
 
 
 def nodes_of(request: TrainRequest, runtime: Obj) -> int:

@@ -31,6 +31,7 @@ from trainwright.submission.controller_lease import UPSTREAM_LEASE, UPSTREAM_NAM
 from trainwright.submission.served_schema import DEFINITION
 
 WORKLOAD = WORKLOADS[0]
+WORKFLOW = Kind("argoproj.io", "v1alpha1", "Workflow", "workflows")
 LOCAL_QUEUE = Kind(WORKLOAD.group, WORKLOAD.version, "LocalQueue", "localqueues")
 
 
@@ -118,13 +119,18 @@ CALLS = (
     ApiCall("patch", CLAIM, (_VOLUME,), "a claim that was created for a job is not deleted with it"),
     ApiCall("list", STORAGE_CLASS, (_VOLUME,), "a missing StorageClass of a new claim is not detected before submission"),
     *(ApiCall(verb, CONFIG_MAP, (_CODE,), _NO_CODE) for verb in ("create", "get", "patch")),
-    ApiCall("list", POD, ("wait", "logs", "cancel", "report"), "no logs; failure reports do not contain pods"),
+    ApiCall(
+        "list",
+        POD,
+        ("submit", "wait", "logs", "cancel", "report"),
+        "no logs; failure reports do not contain pods; a job that is resumed does not wait for the end of its earlier pods",
+    ),
     ApiCall("get", POD, ("logs",), "log streaming does not resume after a lost connection"),
     ApiCall("get", POD, ("logs", "report"), "no logs, and no last lines in failure reports", subresource="log"),
     ApiCall(
         "get",
         JOBSET,
-        ("wait", "cancel", "report"),
+        ("submit", "wait", "cancel", "report"),
         "failure reports do not contain the JobSet's reason and restarts, and a training of which a part starts counts as started",
     ),
     ApiCall("list", EVENT, ("wait", "report"), "waits and failure reports do not contain events"),
@@ -148,6 +154,15 @@ CREDENTIALS_CALLS = tuple(
     )
 )
 """Granted by `trainwright rbac --credentials` only. Secrets are written, never read."""
+READ_WORKFLOW = ApiCall(
+    "get",
+    WORKFLOW,
+    ("submit in a pipeline",),
+    "a step does not warn of a run without an exit handler",
+    is_granted=False,
+    is_advised=False,
+)
+"""Granted by `trainwright rbac --for kfp` only: the workflow of its own run, which names its exit handler."""
 READ_KEYS = ApiCall(
     "get",
     SECRET,

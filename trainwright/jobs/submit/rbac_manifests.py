@@ -12,9 +12,20 @@ from dataclasses import dataclass
 from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj
 from trainwright.api.yaml_writer import to_yaml
-from trainwright.jobs.submit.rbac import BOTH_MODES_CALLS, CALLS, CREATE_KEYS, CREDENTIALS_CALLS, JOBSET_MODE_CALLS, ApiCall
+from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
+from trainwright.jobs.submit.clean_up_manifests import clean_up_calls, clean_up_manifests
+from trainwright.jobs.submit.rbac import (
+    BOTH_MODES_CALLS,
+    CALLS,
+    CREATE_KEYS,
+    CREDENTIALS_CALLS,
+    JOBSET_MODE_CALLS,
+    READ_WORKFLOW,
+    ApiCall,
+)
 from trainwright.submission.mode import Mode
 
+_CLEAN_UP_COMMENT = "# Only for the CronJob that suspends jobs whose waiting step is gone.\n"
 _VERBS = ("create", "get", "list", "watch", "patch", "delete")
 _MODES = {Mode.trainjob: ("", CALLS), Mode.jobset: ("-jobset", JOBSET_MODE_CALLS), Mode.auto: ("-auto", BOTH_MODES_CALLS)}
 """Suffix of the names, since roles of the modes differ, and the calls to grant."""
@@ -32,13 +43,37 @@ class ServiceAccount:
 
 
 @dataclass(frozen=True)
+class Extras:
+    """What manifests contain on request.
+
+    `mpi_flux` is what jobs of MPI and Flux runtimes need in the modes jobset and auto: to create Secrets. `credentials` is what
+    Airflow's connections on the cluster need: to write Secrets, not to read them. `workflows` lets steps of Kubeflow Pipelines see
+    whether their run has an exit handler. `clean_up_image` is the image of a CronJob that suspends jobs whose waiting step is gone;
+    empty for none.
+    """
+
+    mpi_flux: bool = False
+    credentials: bool = False
+    workflows: bool = False
+    clean_up_image: str = ""
+
+
+NOTHING_MORE = Extras()
+
+
+@dataclass(frozen=True)
 class _Role:
-    """A Role, or a ClusterRole if `namespace` is empty, with the calls that it grants."""
+    """A Role, or a ClusterRole if `namespace` is empty, with the calls that it grants; to `account` alone if there is one."""
 
     name: str
     namespace: str
     calls: tuple[ApiCall, ...]
     comment: str = ""
+    account: ServiceAccount | None = None
+
+    def accounts(self, clients: Sequence[ServiceAccount]) -> Sequence[ServiceAccount]:
+        """Return the accounts that get this role."""
+        return clients if self.account is None else (self.account,)
 
     @property
     def kind(self) -> str:
@@ -65,29 +100,23 @@ def rbac_manifests(
     namespace: str,
     accounts: Sequence[ServiceAccount],
     mode: Mode = Mode.trainjob,
-    *,
-    mpi_flux: bool = False,
-    credentials: bool = False,
+    extras: Extras = NOTHING_MORE,
 ) -> list[Obj]:
-    """Return the roles and bindings with which these accounts can run jobs in a namespace.
+    """Return the roles and bindings with which these accounts can run jobs in a namespace, and the CronJob of `extras`.
 
-    `mode` is trainjob, jobset, or auto for both. `mpi_flux` adds what jobs of MPI and Flux runtimes need in the modes jobset and
-    auto: to create Secrets. `credentials` adds what Airflow's connections on the cluster need: to write Secrets, not to read them.
-    Raises KeyError for another mode.
+    `mode` is trainjob, jobset, or auto for both. Raises KeyError for another mode.
     """
     manifests = []
-    for role in _roles(namespace, mode, mpi_flux, credentials):
-        manifests += [role.manifest(), *(role.binding(account) for account in accounts)]
-    return manifests
+    for role in _roles(namespace, mode, extras):
+        manifests += [role.manifest(), *(role.binding(account) for account in role.accounts(accounts))]
+    return manifests + _clean_up(namespace, mode, extras)
 
 
 def rbac_yaml(
     namespace: str,
     accounts: Sequence[ServiceAccount],
     mode: Mode = Mode.trainjob,
-    *,
-    mpi_flux: bool = False,
-    credentials: bool = False,
+    extras: Extras = NOTHING_MORE,
 ) -> str:
     """Return `rbac_manifests` as YAML documents, with comments on what needs each rule. Raises KeyError for another mode."""
     header = (
@@ -95,8 +124,9 @@ def rbac_yaml(
         "# namespaces, service accounts and modes run it with theirs; none replaces another.\n"
     )
     documents = []
-    for role in _roles(namespace, mode, mpi_flux, credentials):
-        documents += [_commented(role), *(to_yaml(role.binding(account)) for account in accounts)]
+    for role in _roles(namespace, mode, extras):
+        documents += [_commented(role), *(to_yaml(role.binding(account)) for account in role.accounts(accounts))]
+    documents += [to_yaml(manifest) for manifest in _clean_up(namespace, mode, extras)]
     return header + "---\n".join(documents)
 
 
@@ -112,19 +142,29 @@ def role_of(call: ApiCall, namespace: str) -> str:
     return f"a Role in the namespace {call.namespace or namespace}"
 
 
-def _roles(namespace: str, mode: Mode, mpi_flux: bool, credentials: bool) -> Iterator[_Role]:
+def _clean_up(namespace: str, mode: Mode, extras: Extras) -> list[Obj]:
+    return clean_up_manifests(namespace, mode, extras.clean_up_image) if extras.clean_up_image else []
+
+
+def _roles(namespace: str, mode: Mode, extras: Extras) -> Iterator[_Role]:
     """Yield a role for each namespace that the calls are made in, and one for the whole cluster."""
     suffix, calls = _MODES[mode]
     granted = [call for call in calls if call.is_granted]
     name = f"trainwright-steps{suffix}"
     yield _Role(name, namespace, tuple(call for call in granted if call.kind.namespaced and not call.namespace))
     yield _Role(name, "", tuple(call for call in granted if not call.kind.namespaced))
-    if mpi_flux and CREATE_KEYS in calls:
+    if extras.mpi_flux and CREATE_KEYS in calls:
         comment = "# Only for jobs of MPI and Flux runtimes: keys for their pods are created as Secrets, which are not read.\n"
         yield _Role(f"{name}-mpi-flux", namespace, (CREATE_KEYS,), comment)
-    if credentials:
+    if extras.credentials:
         comment = "# Only for credentials of connections: they are written to Secrets of the jobs, which are not read.\n"
         yield _Role(f"{name}-credentials", namespace, CREDENTIALS_CALLS, comment)
+    if extras.workflows:
+        comment = "# Only for steps of Kubeflow Pipelines, which warn of a run without an exit handler. Optional.\n"
+        yield _Role(f"{name}-workflows", namespace, (READ_WORKFLOW,), comment)
+    if extras.clean_up_image:
+        account = ServiceAccount(namespace, CLEAN_UP)
+        yield _Role(f"{CLEAN_UP}{suffix}", namespace, clean_up_calls(mode), _CLEAN_UP_COMMENT, account)
     for elsewhere in sorted({call.namespace for call in granted if call.namespace}):
         # another name, since the namespace may be that of the jobs
         calls_there = tuple(call for call in granted if call.namespace == elsewhere)

@@ -19,12 +19,21 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
-from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted, was_preempted
+from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
 from trainwright.jobs.request.code_package import PackedCode, pack_code
 from trainwright.jobs.request.manifest import DEADLINE, NO_PREVIOUS, PreviousAttempt, has_default_deadline, without_deadline
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.attempts import attempt_of, delete_previous_attempts, needs_new_attempt, preemptions_so_far
+from trainwright.jobs.state.attempts import (
+    attempt_of,
+    delete_previous_attempts,
+    needs_new_attempt,
+    preemptions_so_far,
+    retries_so_far,
+    was_preempted,
+    was_retried,
+)
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.submitter import Relation
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.adoption import (
@@ -90,9 +99,10 @@ def submit_or_adopt(
 ) -> Submitted:
     """Return the TrainJob for this step of this run, created at most once.
 
-    An existing job of the step with the same spec digest is adopted, and resumed if a cancellation suspended it. If it
-    failed, is being deleted or was superseded (see `suspend_job`), the next attempt is submitted, and so it is for a later
-    execution of the step (see `Submitter`), which stops the job of the earlier one first. A retry whose request has changed adopts
+    An existing job of the step with the same spec digest is adopted, and resumed if a cancellation suspended it. No pod of it runs
+    any more when it is resumed, nor of an earlier job when another one is created, see `wait_until_pods_ended`. If it failed,
+    is being deleted or was superseded (see `suspend_job`), the next attempt is submitted, and so it is for a later execution of the
+    step (see `Submitter`), which stops the job of the earlier one first. A retry whose request has changed adopts
     a job that still runs, or replaces it, as `on_changed_request` says. With `previous_jobs` = delete finished jobs are deleted.
     With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without checkpoints. A workspace
     claim is created on request. The runtime is resolved, the objects are built and node capacity is checked before a job is
@@ -147,17 +157,21 @@ class _Submission:
         located, first, existing_jobs, previous = submission_start(connected, self.identity, self.namespace, self.stop)
         client = JobsClient.of(located)
         cluster = RetryingCluster(client, stop=self.stop)
+        stopped = [] if previous is None else [previous]
         for attempt in range(first, MAX_ATTEMPTS + 1):
             name = self.identity.name(attempt)
             existing = next((job for job in existing_jobs if attempt_of(job) == attempt), None)
             if existing is None:
                 plan = self._plan(attempt, self._previous(cluster, previous), self._export())
                 form = self._form(plan, client, cluster)
+                for earlier in stopped:  # its pods write to the same folder
+                    wait_until_pods_ended(cluster, earlier, self.stop)
                 created = self._create(plan, form, client, cluster)
                 if created is not None:
                     return self._submitted(created, attempt, form, client, adopted=False)
                 existing = cluster.get(TRAINJOB, name, self.namespace)  # NotFound: created and deleted in the meantime
             check_owner(existing, self.identity)
+            stopped.append(existing)
             if self._is_of_earlier_execution(existing):
                 supersede(cluster, existing, self.request.on_cancel, "it was submitted by an earlier execution of the step")
                 previous = None
@@ -181,7 +195,8 @@ class _Submission:
             if not is_finished(existing):  # a client killed right after creating the job has not checked
                 resolve_holder_conflict(cluster, existing, self.identity)
                 self._ensure_credentials(cluster)
-            adopted = release_lease(cluster, resume_if_suspended_by_us(cluster, self._noted(cluster, existing)))
+            resumed = resume_if_suspended_by_us(cluster, self._noted(cluster, existing), self.stop)
+            adopted = release_lease(cluster, resumed)
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
 
@@ -253,8 +268,10 @@ class _Submission:
     def _previous(self, cluster: Cluster, previous: Obj | None) -> PreviousAttempt:
         if previous is None:
             return NO_PREVIOUS
-        resumes = resumes_from_previous(self.request, self.runtime, was_preempted=was_preempted(previous))
-        return PreviousAttempt(preemptions_so_far(previous), jobsets_to_resume_from(cluster, previous) if resumes else None)
+        is_continued = was_preempted(previous) or was_retried(previous)
+        resumes = resumes_from_previous(self.request, self.runtime, is_continued=is_continued)
+        resumes_from = jobsets_to_resume_from(cluster, previous) if resumes else None
+        return PreviousAttempt(preemptions_so_far(previous), resumes_from, retries_so_far(previous))
 
     def _export(self) -> str:
         if self.latest_checkpoint is None or not can_resume_from_export(self.request, self.runtime):

@@ -15,6 +15,7 @@ from trainwright.api.phase import phase_of
 from trainwright.api.suspension import MARKS, is_queued
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import versions_of
+from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 
 
 class ResumeOutcome(enum.StrEnum):
@@ -32,13 +33,18 @@ class ResumeOutcome(enum.StrEnum):
 def resume_job(cluster: Cluster, trainjob: Obj) -> ResumeOutcome:
     """Resume the job with this UID. Idempotent; a job in a queue is left to the queue, and a superseded one stays suspended.
 
-    Raises ApiError if the job cannot be changed, Conflict if it changes all the time.
+    Its pods end first, see `wait_until_pods_ended`. Raises ApiError if the job cannot be changed, Conflict if it changes all the time.
     """
+    is_waited_for = False
     for current in versions_of(cluster, trainjob, "resumed"):
         if is_deleting(current):
             return ResumeOutcome.gone
         if (reason := _not_resumed(current)) is not None:
             return reason
+        if not is_waited_for:
+            wait_until_pods_ended(cluster, current)
+            is_waited_for = True
+            continue  # it may have changed
         try:
             cluster.patch(TRAINJOB, name_of(trainjob), _resume_patch(current), namespace_of(trainjob))
         except NotFound:

@@ -23,6 +23,7 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobDeleted,
     TrainJobFailed,
 )
+from trainwright.jobs.diagnosis.job_retry import wait_to_retry
 from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
@@ -55,6 +56,7 @@ def run_to_end(
     *,
     latest_checkpoint: LatestCheckpoint | None = None,
     preemption_budget: int = BUDGET,
+    job_retries: int = 0,
     deadlines: Deadlines = _NO_DEADLINES,
     settings: WaitSettings = _SETTINGS,
     on_event: OnJobEvents = ignore_events,
@@ -74,7 +76,8 @@ def run_to_end(
     done, and whether the job has a lease of this client; `workflow` is that of the pipeline, to which the job is tied;
     `credentials` are those of `submit_or_adopt`, deleted when the job has ended; `on_submitted` is called with each submitted or
     adopted attempt, and must not raise.
-    After a preemption the next attempt is submitted and awaited, up to `preemption_budget` times for the step; the
+    After a preemption the next attempt is submitted and awaited, up to `preemption_budget` times for the step, and after another
+    failure up to `job_retries` times, see `may_retry`; the
     deadlines apply to each attempt separately. Raises Cancelled, TrainJobFailed with a report, Diverged, TrainJobDeadline,
     TrainJobDeleted, StoppedEarly, and the errors of `submit_or_adopt`.
     """
@@ -96,7 +99,7 @@ def run_to_end(
             return _attempt_of(submitted, cluster, deadlines)
 
         options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter)
-        return _run_attempts(submit, submit, preemption_budget, options)
+        return _run_attempts(submit, submit, preemption_budget, options, job_retries)
 
 
 def follow_to_end(
@@ -154,8 +157,10 @@ def _attempt_of(submitted: Submitted, cluster: Cluster, deadlines: Deadlines) ->
     return Attempt(submitted.cluster or cluster, submitted.trainjob, _with_run_deadline(deadlines, submitted.run_deadline))
 
 
-def _run_attempts(first: Callable[[], Attempt], resubmit: Callable[[], Attempt], budget: int, options: _WaitOptions) -> Obj:
-    """Wait for one attempt after another while they are preempted. The budget, stored on the cluster, bounds the loop."""
+def _run_attempts(
+    first: Callable[[], Attempt], resubmit: Callable[[], Attempt], budget: int, options: _WaitOptions, retries: int = 0
+) -> Obj:
+    """Wait for one attempt after another while they are preempted, or fail. The budgets, stored on the cluster, bound the loop."""
     attempt = first()
     while True:
         try:
@@ -164,11 +169,18 @@ def _run_attempts(first: Callable[[], Attempt], resubmit: Callable[[], Attempt],
             if not budget:
                 raise
             if not wait_to_resume(attempt.cluster, error, budget, options.stop):
-                name = name_of(error.trainjob)
-                raise Cancelled(
-                    f"TrainJob {name} was preempted, and the wait to resume it was cancelled; nothing runs"
-                ) from error
+                raise _not_resubmitted(error, "was preempted") from error
+        except TrainJobFailed as error:
+            if not retries:
+                raise
+            if not wait_to_retry(attempt.cluster, error, retries, options.stop):
+                raise _not_resubmitted(error, "failed") from error
         attempt = resubmit()
+
+
+def _not_resubmitted(error: TrainJobFailed, what: str) -> Cancelled:
+    name = name_of(error.trainjob)
+    return Cancelled(f"TrainJob {name} {what}, and the wait to submit it again was cancelled; nothing runs")
 
 
 def _wait_for_attempt(attempt: Attempt, options: _WaitOptions) -> Obj:

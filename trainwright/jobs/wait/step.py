@@ -81,12 +81,13 @@ def run_step(
     observers: Sequence[OnJobEvents] = (),
     credentials: StepCredentials | None = None,
     on_submitted: Callable[[Submitted], None] | None = None,
+    job_retries: int = 0,
 ) -> StepResult:
     """Submit or adopt the TrainJob of this step and wait until it has succeeded.
 
     `on_signal` replaces the request's `on_cancel` when the process receives a signal; `workflow` is that of the pipeline, to which
     the job is tied; `observers` get the job's events after the printer. Pods get the `credentials` as a Secret, where the request
-    names none. `on_submitted` is that of `run_to_end`, and so are the errors.
+    names none. `on_submitted` and `job_retries` are those of `run_to_end`, and so are the errors.
     """
     event_printer = event_printer or EventPrinter(lambda _line: None)
     callbacks: tuple[OnJobEvents, ...] = (event_printer, *observers)
@@ -102,6 +103,7 @@ def run_step(
         namespace,
         latest_checkpoint=latest_checkpoint,
         preemption_budget=request.preemption_budget,
+        job_retries=job_retries,
         workflow=workflow,
         credentials=credentials,
         on_submitted=on_submitted,

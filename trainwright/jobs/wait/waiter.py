@@ -20,7 +20,8 @@ from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, 
 from trainwright.api.suspension import suspension_mark
 from trainwright.api.waiter_lease import RENEWALS, is_active, lease_seconds, renewal_patch, was_abandoned
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
+from trainwright.jobs.state.remaining_pods import have_pods_ended, wait_until_pods_ended
+from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
 
@@ -110,17 +111,25 @@ class Waiter:
     def _renew(self) -> None:
         """Renew the lease. A job that was suspended because this client had been cut off for longer goes on."""
         renewed = _renewed(self._client, self._seen, self._lease_seconds)
+        if not was_abandoned(renewed) or not wait_until_pods_ended(self._client, renewed, self._ended):
+            return
         with self._suspension:
             if not self._was_told:
-                _resume_if_abandoned(self._client, renewed)
+                _resume_abandoned(self._client, renewed)
 
 
-def renew_lease(cluster: Cluster, trainjob: Obj, seconds: int) -> None:
+def renew_lease(cluster: Cluster, trainjob: Obj, seconds: int) -> bool:
     """Renew the lease of a job's waiting client; the job goes on if it was suspended because the lease had expired.
 
-    For clients that wait for many jobs and keep no thread for each. Raises ApiError.
+    Returns False if it does not yet, since its pods still end: call this again soon. For clients that wait for many jobs and keep no
+    thread for each. Raises ApiError.
     """
-    _resume_if_abandoned(cluster, _renewed(cluster, trainjob, seconds))
+    renewed = _renewed(cluster, trainjob, seconds)
+    if was_abandoned(renewed):
+        if not have_pods_ended(cluster, renewed):
+            return False
+        _resume_abandoned(cluster, renewed)
+    return True
 
 
 def _renewed(cluster: Cluster, trainjob: Obj, seconds: int) -> Obj:
@@ -128,10 +137,9 @@ def _renewed(cluster: Cluster, trainjob: Obj, seconds: int) -> Obj:
     return cluster.patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
 
 
-def _resume_if_abandoned(cluster: Cluster, renewed: Obj) -> None:
-    if was_abandoned(renewed):
-        log.warning("event=trainjob_resumed name=%s reason=its lease had expired", name_of(renewed))
-        resume_if_suspended_by_us(cluster, renewed)
+def _resume_abandoned(cluster: Cluster, renewed: Obj) -> None:
+    log.warning("event=trainjob_resumed name=%s reason=its lease had expired", name_of(renewed))
+    resume_at_once(cluster, renewed)
 
 
 def suspension_patch(trainjob: Obj) -> list[dict[str, Any]]:

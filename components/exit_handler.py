@@ -1,0 +1,40 @@
+"""The exit handler of a pipeline that trains: it stops what the run has left running, also after a termination under load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kfp import dsl
+
+from trainwright.components.clean_up_component import clean_up
+
+
+def trainwright_exit_handler(
+    *,
+    run_id: Any = "",
+    on_failure: Any = "suspend",
+    namespace: Any = "",
+    submission_mode: Any = "",
+    name: str = "training",
+) -> dsl.ExitHandler:
+    """Return the exit handler for the steps of a pipeline: `with trainwright_exit_handler(): train(...)`.
+
+    A terminated step has less than a second to suspend its TrainJob. The component `clean_up` runs after every end of the block, and
+    unless the run has succeeded suspends or deletes its unfinished TrainJobs. In a pipeline, the block is at its top level.
+
+    Args:
+        run_id: Id of the run, if the steps have another than that of the pipeline's run.
+        on_failure: suspend, delete or keep: what to do with the jobs.
+        namespace: Namespace of the TrainJobs. Empty: that of the credentials.
+        submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto.
+        name: Name of the block on the run's page.
+    """
+    cleaning = clean_up(
+        run_id=run_id,
+        pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+        on_failure=on_failure,
+        namespace=namespace,
+        submission_mode=submission_mode,
+    )
+    cleaning.set_caching_options(False)
+    return dsl.ExitHandler(cleaning, name=name)

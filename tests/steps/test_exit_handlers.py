@@ -1,0 +1,86 @@
+"""A run whose pipeline does not clean up after a step is warned of, if its workflow may be read, and no other run."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from trainwright.api.errors import Forbidden
+from trainwright.components import clean_up, evaluate
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.state.workflow import Workflow
+from trainwright.steps.exit_handlers import WARNING, is_cleaned_up, warn_without_exit_handler
+from trainwright.steps.own_step import OwnStep
+from trainwright.submission.jobs_client import JobsClient
+
+
+def implementation(component: Any) -> str:
+    """The program of a component as the backend's compiler stores it: JSON in a parameter of the workflow."""
+    return json.dumps({"command": component.component_spec.implementation.container.command})
+
+
+def hook(name: str, container: str) -> dict[str, Any]:
+    arguments = {"parameters": [{"name": "task", "value": "{}"}, {"name": "container", "value": container}]}
+    return {"name": name, "dag": {"tasks": [{"name": "clean-up-driver", "arguments": arguments}, {"name": "clean-up"}]}}
+
+
+def workflow(*hooks: dict[str, Any], at: str = "exit-handler-1") -> dict[str, Any]:
+    """The workflow of a pipeline with a task for each hook, and one that has none."""
+    hooked = [{"name": at, "hooks": {"exit": {"template": one["name"]}}} for one in hooks]
+    root = {"name": "root", "dag": {"tasks": [*hooked, {"name": "train"}]}}
+    parameters = [
+        {"name": "implementations-ours", "value": implementation(clean_up)},
+        {"name": "implementations-other", "value": implementation(evaluate)},
+    ]
+    return {"spec": {"arguments": {"parameters": parameters}, "templates": [*hooks, root, {"name": "impl", "container": {}}]}}
+
+
+OURS = hook("exit-hook-root-clean-up", "{{workflow.parameters.implementations-ours}}")
+OTHER = hook("exit-hook-root-mail", "{{workflow.parameters.implementations-other}}")
+COMMAND = hook("exit-hook-root-command", json.dumps({"command": ["trainwright", "clean", "--run", "r"]}))
+
+
+@pytest.mark.parametrize(
+    ("found", "path", "expected"),
+    [
+        (workflow(OURS), "exit-handler-1/train", True),
+        (workflow(OURS), "exit-handler-1/for-loop-2[3]/train", True),
+        (workflow(OURS), "", True),
+        (workflow(COMMAND), "exit-handler-1/train", True),
+        (workflow(OURS, at="exit-handler-2"), "train", False),
+        (workflow(OTHER), "exit-handler-1/train", False),
+        (workflow(), "train", False),
+        ({"spec": {"workflowTemplateRef": {"name": "t"}}}, "train", None),
+        ({}, "", None),
+    ],
+)
+def test_the_workflow_tells_whether_a_step_is_cleaned_up_after(found: dict[str, Any], path: str, expected: bool | None) -> None:
+    assert is_cleaned_up(found, path) is expected
+
+
+class Server:
+    """A cluster with a workflow, or one that may not be read."""
+
+    def __init__(self, cluster: EmbeddedCluster, found: dict[str, Any] | None):
+        self._cluster, self._found = cluster, found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def get(self, kind: Any, name: str, namespace: str) -> Any:
+        assert (kind.plural, name, namespace) == ("workflows", "flow-1", "team")
+        if self._found is None:
+            raise Forbidden("not you")
+        return self._found
+
+
+@pytest.mark.parametrize(("found", "warns"), [(workflow(), True), (workflow(OURS), False), (None, False)])
+def test_the_log_warns_once(
+    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str], found: dict[str, Any] | None, warns: bool
+) -> None:
+    client = JobsClient.of(Server(cluster, found))  # type: ignore[arg-type]
+    warn_without_exit_handler(client, OwnStep("exit-handler-1/train", workflow=Workflow("flow-1", "team", {})))
+    warn_without_exit_handler(client, OwnStep("train"))
+    assert capsys.readouterr().out == (f"{WARNING}\n" if warns else "")
