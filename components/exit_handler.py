@@ -12,9 +12,10 @@ from trainwright.components.clean_up_component import clean_up
 def trainwright_exit_handler(
     *,
     run_id: Any = "",
-    on_failure: Any = "suspend",
+    on_failure: Any = "",
     namespace: Any = "",
     submission_mode: Any = "",
+    training: Any = None,
     name: str = "training",
 ) -> dsl.ExitHandler:
     """Return the exit handler for the steps of a pipeline: `with trainwright_exit_handler(): train(...)`.
@@ -24,9 +25,10 @@ def trainwright_exit_handler(
 
     Args:
         run_id: Id of the run, if the steps have another than that of the pipeline's run.
-        on_failure: suspend, delete or keep: what to do with the jobs.
+        on_failure: suspend, delete or keep: what to do with the jobs. Empty: suspend.
         namespace: Namespace of the TrainJobs. Empty: that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto.
+        training: Settings of the training by name, as for start_run: its run_id, on_cancel, namespace and submission_mode hold too.
         name: Name of the block on the run's page.
     """
     cleaning = clean_up(
@@ -35,6 +37,7 @@ def trainwright_exit_handler(
         on_failure=on_failure,
         namespace=namespace,
         submission_mode=submission_mode,
+        training=training if training is not None else {},
     )
     cleaning.set_caching_options(False)
     return dsl.ExitHandler(cleaning, name=name)

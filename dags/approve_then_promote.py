@@ -1,7 +1,7 @@
 """The DAG `trainwright_approve_then_promote`: a person decides whether a retrained model becomes the champion.
 
-It runs when a DAG of retraining has published a checkpoint and not decided about it (its parameter `rule` is never), or by hand with
-the URI and digest of any export. Folder of exports and alias are those of the form, else of that run, else of the Variable
+It runs when a DAG of retraining has published a checkpoint and not decided about it (its parameter `promote` is never), or by hand
+with the URI and digest of any export. Folder of exports and alias are those of the form, else of that run, else of the Variable
 `trainwright_retraining`. The task `approve` waits for an answer in Airflow's page of required actions; without one in a week, and
 after a rejection, nothing is promoted.
 """
@@ -12,24 +12,23 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk import DAG, Param, task
+from airflow.sdk import DAG, task
 
-from trainwright.example_dags.form import form
-from trainwright.example_dags.retraining import MODEL, SETTINGS, setting
+from trainwright.example_dags.form import field_param, slim
+from trainwright.example_dags.retraining import MODEL, SETTINGS, alias, setting
 from trainwright.example_dags.variable_settings import optional_fields
+from trainwright.jobs.request.setting import Setting
 from trainwright.operators import PromoteModelOperator
 from trainwright.operators.values.airflow_api import AirflowSkipException
 
 ANSWER_WITHIN = timedelta(days=7)
+FIELDS = (
+    Setting("checkpoint_uri", "text", "", "Export", "Export to promote. Empty: the one that was published."),
+    Setting("checkpoint_digest", "text", "", "Export", "Digest of its manifest."),
+)
 PARAMETERS = {
-    **form(
-        {
-            "checkpoint_uri": Param("", type="string", description="export to promote; empty: the one that was published"),
-            "checkpoint_digest": Param("", type="string", description="digest of its manifest"),
-        },
-        required=(),
-    ),
-    **optional_fields({name: SETTINGS[name] for name in ("export_uri", "alias", "store_conn_id")}),
+    **{field.name: field_param(field) for field in FIELDS},
+    **optional_fields({name: SETTINGS[name] for name in ("export_uri", "store_conn_id", "evaluation")}),
 }
 SUBJECT = "Promote {{ ti.xcom_pull('candidate')['checkpoint'] }} to {{ ti.xcom_pull('candidate')['alias'] }}?"
 BODY = """\
@@ -68,7 +67,8 @@ with DAG(
             raise ValueError("checkpoint_uri: set the export to promote; no asset event has started this run")
         if "promoted" in events[-1].extra:
             raise AirflowSkipException(f"{events[-1].extra['checkpoint']} was decided about by the run that trained it")
-        chosen = {name: known[name] for name in ("export_uri", "alias") if params[name] is not None}
+        is_given = {"export_uri": params["export_uri"] is not None, "alias": "promote_alias" in (params["evaluation"] or {})}
+        chosen = {name: known[name] for name, given in is_given.items() if given}
         return {**known, **events[-1].extra, **chosen}
 
     approve = ApprovalOperator(task_id="approve", subject=SUBJECT, body=BODY, response_timeout=ANSWER_WITHIN)
@@ -81,4 +81,5 @@ with DAG(
         alias="{{ ti.xcom_pull('candidate')['alias'] }}",
         store_conn_id=setting("store_conn_id"),
     )
-    candidate(setting("export_uri"), setting("alias")) >> approve >> promote
+    candidate(setting("export_uri"), alias()) >> approve >> promote
+    slim(dag)

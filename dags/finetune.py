@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from trainwright.example_dags.chain import PARAMETERS, training_chain
-from trainwright.example_dags.form import form, parameter
+from trainwright.example_dags.chain import every_task, promotion, registration, training_chain
+from trainwright.example_dags.form import form, parameters, slim
 
 with DAG(
     "trainwright_finetune",
     description="Fine-tune a language model with a TrainJob and export its checkpoint.",
     schedule=None,
     catchup=False,
-    params=form(PARAMETERS),
+    params=form("FineTuning"),
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
-    training_chain(parameter).in_order()
+    given = parameters("FineTuning")
+    chain = training_chain(given, every=every_task())
+    chain.in_order()
+    chain.evaluation >> [promotion(given), registration(given)]
+    slim(dag)

@@ -1,46 +1,89 @@
-"""Parameters as fields of the form with which Airflow starts a run.
+"""The form with which Airflow starts a run, from the fields that the pipelines have too, in sections.
 
-The form takes a text for required unless its type has `null`, and then a run cannot be started while a single one is empty. A list
-without the type of its entries is a list of texts there, one on each line.
+The form takes a text for required unless its type has `null`, and then a run cannot be started while a single one is empty.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from typing import Any
 
-from airflow.sdk import Param
+from airflow.sdk import DAG, Param
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+from airflow.sdk.definitions.param import ParamsDict
 
-REQUIRED = ("dataset_uri", "model_uri", "export_uri")
-"""What a fine-tuning cannot do without."""
+from trainwright.jobs.request.setting import Setting
+from trainwright.steps.parameter_tables import STEP_PARAMETERS
 
-
+SECTIONS = ("Data", "Model", "Training", "Search", "Export", "Evaluation", "Run", "Connections")
+"""In the order of a person's thoughts."""
+PHASES = ("training", "data", "evaluation")
+"""Structures with all other settings, last in their sections."""
+_NOT_OF_AIRFLOW = ("plan_only",)
+"""Airflow can run a single task of a DAG."""
+_KINDS = {"text": "string", "integer": "integer", "number": "number", "flag": "boolean", "object": "object", "list": "array"}
 _LIST_AS_TEXT = r"^\s*(\[[\s\S]*\]\s*)?$"
 """Refuses at the start of a run what is certainly no JSON list; the step that uses the list parses it."""
+_CONNECTIONS = (
+    Setting(
+        "conn_id",
+        "text",
+        "",
+        "Connections",
+        "Connection to the cluster. Empty: what the environment of the workers names.",
+    ),
+    Setting(
+        "store_conn_id", "text", "", "Connections", "Connection with credentials for an object store. Empty: none is needed."
+    ),
+)
 
 
-def objects(description: str) -> Param:
-    """Return a parameter that is a list of objects, or its JSON text: by default none. `description` shows an example."""
-    schema: dict[str, Any] = {"type": ["array", "string", "null"], "items": {"type": "object"}, "pattern": _LIST_AS_TEXT}
-    return Param([], description=f"JSON list of objects: {description}", **schema)
+def fields_of(name: str) -> list[Setting]:
+    """The fields of a form of `trainwright.steps.requests`, with the connections, by section."""
+    found = [*(field for field in STEP_PARAMETERS[name].values() if field.name not in _NOT_OF_AIRFLOW), *_CONNECTIONS]
+    return sorted(found, key=lambda field: (SECTIONS.index(field.group), field.name in PHASES))
 
 
-def form(parameters: Mapping[str, Param], required: Collection[str] = REQUIRED) -> dict[str, Param]:
-    """Return the parameters, of which the texts that are or may be empty may be left empty, but for the `required` ones."""
-    return {name: param if name in required else _optional(param) for name, param in parameters.items()}
+def form(name: str) -> dict[str, Param]:
+    """The parameters of a DAG, from a form of `trainwright.steps.requests`."""
+    return {field.name: field_param(field) for field in fields_of(name)}
+
+
+def field_param(field: Setting) -> Param:
+    """A field of the form. What has a default may be left empty; a list of objects may be its JSON text."""
+    is_required = field.default is ...
+    schema: dict[str, Any] = {"type": _KINDS[field.kind], "title": title_of(field.name), "section": field.group}
+    if field.kind == "list":
+        schema |= {"type": ["array", "string", "null"], "items": {}, "pattern": _LIST_AS_TEXT}
+    elif field.kind == "text" and not is_required:
+        schema["type"] = ["string", "null"]
+    if field.choices:
+        schema["enum"] = [*field.choices, *([None] if "" in field.choices else [])]
+    if field.kind in ("integer", "number"):
+        schema["minimum"] = 0
+    example = f" Example: {field.example}" if field.example else ""
+    return Param("" if is_required else field.default, description=field.description + example, **schema)
+
+
+def slim(dag: DAG) -> None:
+    """Leave the parameters of a DAG to the DAG, where its tasks find them: else each task is stored with all of them."""
+    for task in dag.tasks:
+        if isinstance(task, MappedOperator):
+            task.partial_kwargs.pop("params", None)
+        else:
+            task.params = ParamsDict()
+
+
+def title_of(name: str) -> str:
+    """The title of a field: `store_conn_id` is `Store conn id`."""
+    words = name.replace("_uri", " URI").replace("_", " ")
+    return words[0].upper() + words[1:]
 
 
 def parameter(name: str) -> str:
-    """Return the template of a parameter: an empty text for one that was left empty in the form."""
+    """The template of a parameter: an empty text for one that was left empty in the form, and JSON for objects and lists."""
     return f"{{{{ '' if params.{name} is none else params.{name} }}}}"
 
 
-def _optional(param: Param) -> Param:
-    kinds = param.schema.get("type", "string")
-    kinds = [kinds] if isinstance(kinds, str) else list(kinds)
-    if "string" not in kinds or "null" in kinds or "" not in (param.value, *param.schema.get("enum", ())):
-        return param
-    schema = {**param.schema, "type": [*kinds, "null"]}
-    if "enum" in schema:
-        schema["enum"] = [*schema["enum"], None]
-    return Param(param.value, description=param.description, **schema)
+def parameters(name: str) -> dict[str, str]:
+    """The templates of all fields of a form."""
+    return {field.name: parameter(field.name) for field in fields_of(name)}

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Asset, task
 
+from trainwright.example_dags.form import slim
 from trainwright.example_dags.retraining import RETRAINING, retraining, setting
 from trainwright.operators.values.airflow_api import AirflowFailException
 
@@ -44,3 +45,4 @@ with DAG(
     tags=["trainwright"],
 ) as dag:
     retraining(lambda: find_dataset(setting("dataset_uri")))
+    slim(dag)

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from airflow.sdk import Asset, Param, task
+from airflow.sdk import Asset, task
 
 from trainwright.example_dags import variable_settings
-from trainwright.example_dags.chain import PARAMETERS, RETRIES, training_chain
+from trainwright.example_dags.chain import RESULTS, every_task, training_chain
+from trainwright.example_dags.form import form
 from trainwright.example_dags.variable_settings import log_sources, optional_fields
 from trainwright.operators import (
     EvaluateOperator,
@@ -25,32 +26,12 @@ from trainwright.operators.values.airflow_api import AirflowSkipException
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 MODEL = Asset(name="trainwright_retrained_model", uri="trainwright://retrained-model")
-RETENTION = "keep=1"
-"""Retention of run folders in the workspace: the last run is kept for inspection, or to resume from its checkpoints."""
-SETTINGS = {
-    **PARAMETERS,
-    "retention": Param(RETENTION, type="string", description="folders of earlier runs to keep: always, or keep=N"),
-    "always_train": Param(False, type="boolean", description="train even if the dataset and the base model are unchanged"),
-    "warm_start": Param(False, type="boolean", description="start from the champion's weights instead of the base model"),
-    "rule": Param(
-        "better",
-        type="string",
-        enum=["better", "always", "never"],
-        description="when to promote: if better than the champion, always without comparison, or never (a person decides)",
-    ),
-    "metric": Param("loss", type="string", description="figure of the evaluations to compare"),
-    "greater_is_better": Param(False, type="boolean", description="whether a greater metric is better"),
-    "margin": Param(0.0, type="number", minimum=0, description="by how much it must be better"),
-    "alias": Param("champion", type="string", description="name of what is in use"),
-    "keep_exports": Param(0, type="integer", minimum=0, description="last exports to keep, besides promoted ones; 0: all"),
-}
+DEFAULTS = {"retention": "keep=5", "keep_exports": 0}
+"""Settings of `evaluation` that hold unless the form or the Variable has others: the run folders that are kept in the workspace, to
+inspect or resume them, and the exports that are kept besides promoted ones (0: all)."""
+SETTINGS = {name: param for name, param in form("Retraining").items() if name != "roll_back"}
 """Settings of a retraining with their defaults."""
-RETRAINING = {
-    **optional_fields(SETTINGS),
-    "roll_back": Param(
-        False, type="boolean", description="only let the alias name again what it named before, and train nothing"
-    ),
-}
+RETRAINING = {**optional_fields(SETTINGS), "roll_back": form("Retraining")["roll_back"]}
 """Parameters of the DAGs."""
 NONE_FAILED = "none_failed_min_one_success"
 """Trigger rule after tasks that a run may skip; with all of them, the task itself is skipped."""
@@ -61,21 +42,29 @@ def setting(name: str) -> str:
     return variable_settings.setting(name, SETTINGS[name].value)
 
 
+def alias() -> str:
+    """The template of the alias, which is known before the first task has sorted the settings."""
+    return variable_settings.entry("evaluation", "promote_alias", "champion")
+
+
 def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
     """Create the tasks in the current DAG. `find_dataset` creates a task that returns the dataset's URI, instead of the setting."""
     source = find_dataset() if find_dataset is not None else None
-    given = {"resume": "{{ ti.xcom_pull('start-from') }}"}
+    given: dict[str, Any] = {name: setting(name) for name in SETTINGS}
     if source is not None:
         given["dataset_uri"] = f"{{{{ ti.xcom_pull('{source.operator.task_id}') }}}}"
-    chain = training_chain(lambda name: given.get(name) or setting(name))
-    every: dict[str, Any] = {"retries": RETRIES} if RETRIES else {}
-    exports = {"export_uri": setting("export_uri"), "alias": setting("alias"), "store_conn_id": setting("store_conn_id"), **every}
-    roll_back = RollBackModelOperator(task_id="roll-back", reason="parameter roll_back", **exports)
+    every = every_task()
+    chain = training_chain({**given, "defaults": DEFAULTS}, every=every)
+    chain.training.resume = RESULTS.of("read-champion", "start_from")
+    exports = {"export_uri": given["export_uri"], "store_conn_id": given["store_conn_id"], **every}
+    roll_back = RollBackModelOperator(task_id="roll-back", reason="parameter roll_back", alias=alias(), **exports)
     champion = ReadChampionOperator(
         task_id="read-champion",
         dataset_digest="{{ ti.xcom_pull('initialize-dataset')['digest'] }}",
         model_digest="{{ ti.xcom_pull('initialize-model')['digest'] }}",
-        always_train=setting("always_train"),
+        always_train=given["always_train"],
+        warm_start=given["warm_start"],
+        alias=alias(),
         **exports,
     )
     present = EvaluateOperator(
@@ -85,7 +74,7 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
             "checkpoint_uri": "{{ ti.xcom_pull('read-champion')['uri'] }}",
             "checkpoint_digest": "{{ ti.xcom_pull('read-champion')['digest'] }}",
             "dataset_digest": "{{ ti.xcom_pull('initialize-dataset')['digest'] }}",
-            "retention": "always",
+            "more": "{{ dict(ti.xcom_pull('start-run')['evaluation'], retention='always') | tojson }}",
         },
         **every,
     )
@@ -97,38 +86,28 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
         evaluation="{{ ti.xcom_pull('evaluate') }}",
         champion_evaluation="{{ ti.xcom_pull('evaluate-champion') }}",
         champion_digest="{{ ti.xcom_pull('read-champion')['digest'] }}",
-        rule=setting("rule"),
-        metric=setting("metric"),
-        greater_is_better=setting("greater_is_better"),
-        margin=setting("margin"),
+        rule=given["promote"],
+        more=RESULTS.more("promotion"),
         **exports,
     )
     tidy = RetireRunOperator(
         task_id="tidy",
         trigger_rule=NONE_FAILED,
-        retention=setting("retention"),
+        retention="{{ ti.xcom_pull('start-run')['evaluation']['retention'] }}",
         **{name: getattr(chain.evaluation, name) for name in WorkspaceOperator.template_fields},
         **every,
     )
     begin = source.operator if source is not None else chain.start
     choice, decision, announced = (
         roll_back_or_train(begin.task_id),
-        decide(setting("rule")),
-        publish(setting("export_uri"), setting("alias")),
+        decide(given["promote"]),
+        publish(given["export_uri"], alias()),
     )
-    start_from_weights = start_from(setting("warm_start"), setting("resume"))
-    kept = keep_exports(setting("export_uri"), setting("keep_exports"), setting("store_conn_id"))
+    kept = keep_exports(given["export_uri"], "{{ ti.xcom_pull('start-run')['own']['keep_exports'] }}", given["store_conn_id"])
     choice >> [roll_back, begin]
     if source is not None:
         begin >> chain.start
-    (
-        chain.start
-        >> [chain.dataset, chain.model]
-        >> champion
-        >> new_data(setting("always_train"))
-        >> start_from_weights
-        >> chain.training
-    )
+    chain.start >> [chain.dataset, chain.model] >> champion >> new_data(given["always_train"]) >> chain.training
     chain.training >> chain.export >> chain.evaluation >> decision >> [present, promote, announced]
     present >> promote >> announced >> kept
     [chain.start, announced] >> tidy
@@ -166,19 +145,6 @@ def new_data(always_train: Any, *, ti: Any = None, inlet_events: Any = None) -> 
         ti.xcom_push("reason", reason)
         raise AirflowSkipException(reason)
     return str(dataset)
-
-
-@task(task_id="start-from")
-def start_from(warm_start: Any, resume: str, *, ti: Any = None) -> str:
-    """The setting `resume` of the training: the champion's weights with `warm_start`, unless it has another base model."""
-    from trainwright.operators.values.rendered_values import parse_flag
-
-    champion = ti.xcom_pull(task_ids="read-champion")
-    if not parse_flag("warm_start", warm_start) or not champion["uri"] or resume != "auto":
-        return resume
-    if champion["model_digest"] not in ("", ti.xcom_pull(task_ids="initialize-model")["digest"]):
-        return resume
-    return f"weights:{champion['uri']}"
 
 
 @task.branch(task_id="decide")

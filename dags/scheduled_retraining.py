@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
+from trainwright.example_dags.form import slim
 from trainwright.example_dags.retraining import RETRAINING, retraining
 
 with DAG(
@@ -21,3 +22,4 @@ with DAG(
     tags=["trainwright"],
 ) as dag:
     retraining()
+    slim(dag)

@@ -32,6 +32,12 @@ def setting(name: str, default: Any) -> str:
     return f"{{{{ [params.{name}, var.json.get('{VARIABLE}', {{}}).get({name!r}), {default!r}] | reject('none') | first }}}}"
 
 
+def entry(name: str, key: str, default: Any) -> str:
+    """The template of one entry of a setting that is an object."""
+    value = setting(name, {}).removeprefix("{{").removesuffix("}}").strip()
+    return f"{{{{ ({value}).get({key!r}, {default!r}) }}}}"
+
+
 def log_sources(params: Mapping[str, Any], known: Collection[str]) -> None:
     """Log which settings the form and the Variable give. `known` are the names that the Variable may have.
 

@@ -41,6 +41,10 @@ STEPS = (
     requests.PlanTrials,
     requests.PickTrial,
     requests.StartRun,
+    requests.FineTuning,
+    requests.Retraining,
+    requests.Sweep,
+    requests.FullPipeline,
 )
 BEGIN, END = "# Written by `make edges` from {model}.", "# End of what `make edges` writes."
 _WIDTH, _TEXT = 133, 90
@@ -170,7 +174,15 @@ def _airflow_entry(setting: Setting) -> str:
     )
 
 
+def _pipeline_entry(setting: Setting) -> str:
+    """KFP's form sorts parameters by name and knows no sections."""
+    example = f" Example: {setting.example}" if setting.example else ""
+    text = f"{setting.name}: {setting.group}: {setting.description}{example}"
+    return textwrap.fill(text, _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
+
+
 KFP = Edge(_kfp_parameter, _kfp_entry, lambda setting: f'        "{setting.name}": {setting.name},')
+PIPELINE = KFP._replace(entry=_pipeline_entry)
 AIRFLOW = Edge(_airflow_parameter, _airflow_entry, lambda setting: f"        self.{setting.name} = {setting.name}")
 
 
@@ -182,9 +194,12 @@ class Target(NamedTuple):
     edge: Edge
     model: type[BaseModel]
     takes: Callable[[Setting], bool] = lambda setting: True
+    more: tuple[Setting, ...] = ()
 
     def settings(self) -> list[Setting]:
-        return [setting for setting in table_of(self.model) if self.takes(setting)]
+        """In their order, but those without a default first."""
+        found = [*(setting for setting in table_of(self.model) if self.takes(setting)), *self.more]
+        return sorted(found, key=lambda setting: setting.default is not ...)
 
 
 def _of_wait(setting: Setting) -> bool:
@@ -205,7 +220,30 @@ def _of_sensor(setting: Setting) -> bool:
     return setting.group in ("deadlines", "logs")
 
 
+_SECRETS = (
+    Setting(
+        "store_secret",
+        "text",
+        "trainwright-store",
+        "Credentials",
+        "Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It need not exist.",
+    ),
+    Setting(
+        "hub_secret", "text", "trainwright-hub", "Credentials", "Secret with the key HF_TOKEN, for every step. It need not exist."
+    ),
+)
+_TRACKING = Setting(
+    "tracking_secret",
+    "text",
+    "trainwright-tracking",
+    "Credentials",
+    "Secret with MLFLOW_TRACKING_URI, WANDB_API_KEY ..., for the steps that track and register. It need not exist.",
+)
 TARGETS = (
+    Target("pipelines/finetune/pipeline.py", "finetune", PIPELINE, requests.FineTuning, more=_SECRETS),
+    Target("pipelines/retrain/pipeline.py", "retrain", PIPELINE, requests.Retraining, more=_SECRETS),
+    Target("pipelines/sweep/pipeline.py", "sweep", PIPELINE, requests.Sweep, more=_SECRETS),
+    Target("pipelines/full_pipeline/pipeline.py", "full_pipeline", PIPELINE, requests.FullPipeline, more=(*_SECRETS, _TRACKING)),
     Target("components/train/component.py", "train", KFP, TrainRequest),
     Target("components/submit_train_job/component.py", "submit_train_job", KFP, TrainRequest, _of_submission),
     Target("components/wait_train_job/component.py", "wait_train_job", KFP, TrainRequest, _of_wait),
@@ -286,11 +324,12 @@ def _described(docstring: list[str], target: Target, settings: list[Setting]) ->
     """The lines of a docstring with the entries of the settings, where the first of them was."""
     indent = len(target.edge.entry(settings[0])) - len(target.edge.entry(settings[0]).lstrip())
     names, rest, place = {setting.name for setting in settings}, list[str](), None
-    inside = False
+    inside, is_over = False, False
     for line in docstring:
+        is_over = is_over or line.strip() == "Returns:"
         found = re.match(rf" {{{indent}}}(?::param )?(\w+): ", line)
         if found or len(line) - len(line.lstrip()) <= indent:
-            inside = found is not None and found[1] in names
+            inside = found is not None and found[1] in names and not is_over
         if not inside:
             rest.append(line)
         elif place is None:

@@ -22,9 +22,9 @@ TITLES = {
 BEGINNING = """\
 # Parameters of a training step
 
-The component `train`, `TrainJobOperator`, `trainwright submit` and `trainwright.jobs.TrainRequest` have the same parameters. So do the
-pipeline `finetune` and the DAGs, which set the workspace folder, digests and run id of each run themselves. `make edges` writes this
-page from `TrainRequest`.
+The component `train`, `TrainJobOperator`, `trainwright submit` and `trainwright.jobs.TrainRequest` have the same parameters. The
+pipelines and DAGs take them by name in `training`, but for the workspace, digests and URIs, which they set. `make edges`
+writes this page from `TrainRequest`.
 
 Optional numbers are 0 where a parameter requires a value (KFP). Objects and lists may be given as JSON text (Airflow templates, the
 command line). On the command line, underscores become dashes; objects are given as repeated `KEY=VALUE` or as JSON, lists of words as

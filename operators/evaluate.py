@@ -33,6 +33,7 @@ class EvaluateOperator(WorkspaceOperator):
     :param few_shot: Examples in each prompt of a task; -1: as the task says.
     :param task_limit: Maximum number of examples of each task; 0: all.
     :param retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
+    :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param image: Image of the job's main container.
     :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials
@@ -76,6 +77,7 @@ class EvaluateOperator(WorkspaceOperator):
 
     template_fields = (
         *step_fields("EvaluateExport"),
+        "more",
         "trial_index",
         *EVALUATION_SETTINGS,
         *WorkspaceOperator.template_fields,
@@ -120,6 +122,7 @@ class EvaluateOperator(WorkspaceOperator):
         waiter_lease_seconds: int | str | timedelta = 1800,
         hub_secret: str = "",
         # End of what `make edges` writes.
+        more: dict[str, Any] | str | None = None,
         **kwargs: Any,
     ):
         super().__init__(workspace=workspace, **kwargs)
@@ -157,19 +160,20 @@ class EvaluateOperator(WorkspaceOperator):
         self.task_limit = task_limit
         self.retention = retention
         # End of what `make edges` writes.
+        self.more = more
         self.trial_index = trial_index
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
-        from trainwright.steps.evaluate import CURVE, evaluate_export, figures_of
-        from trainwright.steps.requests import EvaluateExport, StepRun
+        from trainwright.steps.evaluate import CURVE, evaluate_export, evaluation_asked, figures_of
+        from trainwright.steps.requests import StepRun
 
         self.check_places(checkpoint_uri=self.checkpoint_uri)
-        request = EvaluateExport.from_parameters(vars(self))
+        settings = {name: getattr(self, name) for name in EVALUATION_SETTINGS}
+        request, of_job = evaluation_asked(vars(self), settings, self.more)
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity = task_identity(context, self.run_id)
-        settings = {name: getattr(self, name) for name in EVALUATION_SETTINGS}
         with self.steps(context) as steps:
             result = evaluate_export(
                 cluster,
@@ -180,9 +184,9 @@ class EvaluateOperator(WorkspaceOperator):
                 submitter=identity.submitter,
                 namespace=self.namespace or cluster.default_namespace,
                 trial_index=int(self.trial_index),
-                settings={name: value for name, value in settings.items() if value is not None},
+                settings=of_job,
                 event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
-                on_signal=cancellation.on_signal(context, self.on_cancel),
+                on_signal=cancellation.on_signal(context, str(of_job.get("on_cancel") or self.on_cancel)),
                 credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
                 with_curve=self.runs_in_worker,
             )

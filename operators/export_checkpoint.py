@@ -28,6 +28,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param supersede: Whether to publish also if the run has another export of this step with other files.
     :param best_metric: Logged metric that chooses the run's best export, which best.json names.
     :param greater_is_better: Whether a greater best_metric is better.
+    :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param beside: TrainJob that is still training, as TrainJobOperator(wait_for_completion=False) returns it: its newest complete
         checkpoint is exported again and again, until it has ended and the last one is exported.
@@ -48,6 +49,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
 
     template_fields = (
         *step_fields("ExportCheckpoint"),
+        "more",
         "trial_index",
         "beside",
         "every_seconds",
@@ -68,6 +70,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         best_metric: str = "eval_loss",
         greater_is_better: bool | str = False,
         # End of what `make edges` writes.
+        more: dict[str, Any] | str | None = None,
         trial_index: int | str = -1,
         beside: str = "",
         every_seconds: float | str | timedelta = 600,
@@ -83,6 +86,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         self.best_metric = best_metric
         self.greater_is_better = greater_is_better
         # End of what `make edges` writes.
+        self.more = more
         self.trial_index, self.beside, self.every_seconds = trial_index, beside, every_seconds
 
     @fail_fast()
@@ -97,7 +101,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         if (trial := int(self.trial_index)) >= 0:
             run = run._replace(map_index=trial)
         self._run_folder = self.folder or run_folder(run.run_id, run.map_index)
-        request = ExportCheckpoint.from_parameters({**vars(self), "trainjob": self.trainjob or self.beside})
+        request = ExportCheckpoint.from_parameters({**vars(self), "trainjob": self.trainjob or self.beside}, self.more)
         with self.steps(context) as steps:
             if not self.beside:
                 return self._done(context, steps(request, run))

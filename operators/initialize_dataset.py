@@ -23,6 +23,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
     :param subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
     :param split: Split to train on. Empty: train.
+    :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -37,7 +38,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :return: source, revision, digest, train_rows, test_rows.
     """
 
-    template_fields = (*step_fields("InitializeDataset"), *WorkspaceOperator.template_fields)
+    template_fields = (*step_fields("InitializeDataset"), "more", *WorkspaceOperator.template_fields)
 
     def __init__(
         self,
@@ -51,6 +52,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         subset: str = "",
         split: str = "",
         # End of what `make edges` writes.
+        more: dict[str, Any] | str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -63,6 +65,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.subset = subset
         self.split = split
         # End of what `make edges` writes.
+        self.more = more
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
@@ -70,4 +73,4 @@ class InitializeDatasetOperator(WorkspaceOperator):
 
         self.check_places(dataset_uri=self.dataset_uri)
         with self.steps(context) as steps:
-            return steps(InitializeDataset.from_parameters(vars(self)), self.step_run(context))
+            return steps(InitializeDataset.from_parameters(vars(self), self.more), self.step_run(context))

@@ -28,6 +28,7 @@ class PreprocessDatasetOperator(WorkspaceOperator):
     :param deduplicate: Whether to drop rows that equal an earlier one.
     :param deduplicate_by: Columns that are compared. Empty: all.
     :param ray_address: Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in this step.
+    :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -42,7 +43,7 @@ class PreprocessDatasetOperator(WorkspaceOperator):
     :return: data_uri (the folder, where this step sees it), digest, rows_in, rows_out, dropped.
     """
 
-    template_fields = (*step_fields("PreprocessDataset"), *WorkspaceOperator.template_fields)
+    template_fields = (*step_fields("PreprocessDataset"), "more", *WorkspaceOperator.template_fields)
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class PreprocessDatasetOperator(WorkspaceOperator):
         deduplicate_by: list[Any] | str | None = None,
         ray_address: str = "",
         # End of what `make edges` writes.
+        more: dict[str, Any] | str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -74,6 +76,7 @@ class PreprocessDatasetOperator(WorkspaceOperator):
         self.deduplicate_by = deduplicate_by
         self.ray_address = ray_address
         # End of what `make edges` writes.
+        self.more = more
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
@@ -81,4 +84,4 @@ class PreprocessDatasetOperator(WorkspaceOperator):
 
         self.check_places(data_uri=self.data_uri)
         with self.steps(context) as steps:
-            return steps(PreprocessDataset.from_parameters(vars(self)), self.step_run(context))
+            return steps(PreprocessDataset.from_parameters(vars(self), self.more), self.step_run(context))

@@ -34,11 +34,12 @@ class PromoteModelOperator(BaseOperator):
     :param greater_is_better: Whether a greater metric is better.
     :param margin: By how much it must be better.
     :param alias: champion, challenger, or another name.
+    :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :return: promoted, reason, champion_uri (what the alias names now), previous_uri (what it named before; empty if nothing).
     """
 
-    template_fields = (*step_fields("PromoteModel"), "store_conn_id")
+    template_fields = (*step_fields("PromoteModel"), "more", "store_conn_id")
     template_fields_renderers = {"evaluation": "json", "champion_evaluation": "json"}
 
     def __init__(
@@ -57,6 +58,7 @@ class PromoteModelOperator(BaseOperator):
         margin: float | str = 0.0,
         alias: str = "champion",
         # End of what `make edges` writes.
+        more: dict[str, Any] | str | None = None,
         store_conn_id: str | None = None,
         **kwargs: Any,
     ):
@@ -74,6 +76,7 @@ class PromoteModelOperator(BaseOperator):
         self.margin = margin
         self.alias = alias
         # End of what `make edges` writes.
+        self.more = more
         self.store_conn_id = store_conn_id
 
     @fail_fast()
@@ -84,7 +87,7 @@ class PromoteModelOperator(BaseOperator):
         from trainwright.steps.requests import PromoteModel
 
         check_places((self.store_conn_id,), export_uri=self.export_uri, checkpoint_uri=self.checkpoint_uri)
-        request = PromoteModel.from_parameters(vars(self))
+        request = PromoteModel.from_parameters(vars(self), self.more)
         with credentials(self.store_conn_id, None):
             verdict = promote(request)
         decision = "promoted" if verdict.promoted else "kept"

@@ -23,6 +23,7 @@ class ReadChampionOperator(BaseOperator):
     :param dataset_digest: Digest of the prepared dataset, compared with that of the champion's.
     :param model_digest: Digest of the prepared base model. Empty: not compared.
     :param always_train: Whether it counts as outdated in any case.
+    :param warm_start: Whether a training is to start from its weights, if it has the same base model.
     :param alias: champion, challenger, or another name.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :return: state (none without a champion, outdated if it was trained on other data, else current), uri and digest of the export,
@@ -39,6 +40,7 @@ class ReadChampionOperator(BaseOperator):
         dataset_digest: str = "",
         model_digest: str = "",
         always_train: bool | str = False,
+        warm_start: bool | str = False,
         alias: str = "champion",
         # End of what `make edges` writes.
         store_conn_id: str | None = None,
@@ -50,6 +52,7 @@ class ReadChampionOperator(BaseOperator):
         self.dataset_digest = dataset_digest
         self.model_digest = model_digest
         self.always_train = always_train
+        self.warm_start = warm_start
         self.alias = alias
         # End of what `make edges` writes.
         self.store_conn_id = store_conn_id
@@ -64,6 +67,6 @@ class ReadChampionOperator(BaseOperator):
         check_places((self.store_conn_id,), export_uri=self.export_uri)
         request = ReadChampion.from_parameters(vars(self))
         with credentials(self.store_conn_id, None):
-            champion, state = read_champion_for(request)
+            champion, state, start_from = read_champion_for(request)
         self.log.info("%s: %s (%s)", self.alias, champion.uri or "none", state)
-        return {"state": state, **asdict(champion)}
+        return {"state": state, "start_from": start_from, **asdict(champion)}

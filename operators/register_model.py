@@ -32,6 +32,7 @@ class RegisterModelOperator(BaseOperator):
     :param log_run: Whether to log the training metrics as a run. MLflow only.
     :param base_model: org/name of the fine-tuned model, for the model card.
     :param datasets: org/name of datasets, for the model card.
+    :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace_path: where the workspace is mounted in the worker, if it is: MLflow without MLFLOW_TRACKING_URI keeps its
         models in tracking/mlflow.db in it.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
@@ -39,7 +40,7 @@ class RegisterModelOperator(BaseOperator):
     :return: uri (where the registry has it), version, existed (whether an earlier registration was complete).
     """
 
-    template_fields = (*step_fields("RegisterModel"), "workspace_path", "store_conn_id", "hub_conn_id")
+    template_fields = (*step_fields("RegisterModel"), "more", "workspace_path", "store_conn_id", "hub_conn_id")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class RegisterModelOperator(BaseOperator):
         base_model: str = "",
         datasets: list[Any] | str | None = None,
         # End of what `make edges` writes.
+        more: dict[str, Any] | str | None = None,
         workspace_path: str = "",
         store_conn_id: str | None = None,
         hub_conn_id: str | None = None,
@@ -74,6 +76,7 @@ class RegisterModelOperator(BaseOperator):
         self.base_model = base_model
         self.datasets = datasets
         # End of what `make edges` writes.
+        self.more = more
         self.workspace_path, self.store_conn_id, self.hub_conn_id = workspace_path, store_conn_id, hub_conn_id
 
     @fail_fast()
@@ -89,7 +92,7 @@ class RegisterModelOperator(BaseOperator):
             registry=self.registry,
             workspace_path=self.workspace_path,
         )
-        request = RegisterModel.from_parameters(vars(self))
+        request = RegisterModel.from_parameters(vars(self), self.more)
         with credentials(self.store_conn_id, self.hub_conn_id):
             registration = register_run_export(
                 request,

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.settings import step_fields
 from trainwright.operators.values.task_identity import run_of_group, task_identity
 
@@ -17,15 +18,34 @@ if TYPE_CHECKING:
 
 
 class StartRunOperator(BaseOperator):
-    """Set the id of a run and create its workspace if necessary, before any task uses it.
+    """Set the id of a run, check the settings of all its tasks, and create its workspace if necessary, before any task uses it.
 
-    :param workspace: pvc://CLAIM[/FOLDER], the name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.
-    :param num_nodes: Number of nodes that share a new claim.
+    `training`, `data` and `evaluation` take any setting of those tasks by its name; the entries of the result with these names are
+    for the parameter `more` of the operators. The settings of the run as a whole are among those of the training: run_id, namespace,
+    submission_mode, workspace_path, runs_on, job and hub_conn_id.
+
+    :param workspace: Claim that the steps of a run share: its name, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it.
+        With several nodes it must be ReadWriteMany.
+    :param num_nodes: Number of nodes. 0: the runtime's, usually 1.
+    :param resources_per_node: Resources of each node. Empty: the runtime's; a GPU must be asked for.
+    :param queue_name: Kueue LocalQueue that the jobs wait in. Empty: they start at once.
+    :param method: lora, or full to train all weights. Empty: the trainer's default (sft: lora).
+    :param runtime: Training runtime. Empty: trl-sft for supervised fine-tuning.
+    :param epochs: Passes over the training rows. 0: the trainer's default (sft: 1).
+    :param learning_rate: Learning rate. 0: the trainer's default (sft: 2e-4).
+    :param batch_size: Rows per step and process. 0: the trainer's default (sft: 8).
+    :param max_length: Tokens of a row; longer ones are cut. 0: the trainer's default (sft: 1024).
+    :param training: Any other setting of the training and its run by name, see docs/reference/parameters.md.
+    :param data: Any other setting of the preparation of data by name.
+    :param evaluation: Any other setting of export, evaluation, promotion and registration by name.
+    :param defaults: Settings of export and evaluation that hold unless `evaluation` has others.
+    :param preprocesses: Whether a step preprocesses the data, whose settings `data` may have.
     :param workspace_path: where the claim is mounted in the workers; empty if it is not.
     :param run_id: id of the run; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the claim; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
-    :return: run_id, claim, workspace (for the other operators), path (of the workspace in the workers, empty if they do not mount it).
+    :return: run_id, claim, workspace (for the other operators), path (of the workspace in the workers, empty if they do not mount it),
+        run (the settings of the run as a whole), and training, data, preprocessing, export, evaluation, promotion and registration.
     """
 
     template_fields = (*step_fields("StartRun"), "workspace_path", "run_id", "namespace", "conn_id")
@@ -35,7 +55,20 @@ class StartRunOperator(BaseOperator):
         *,
         # Written by `make edges` from StartRun.
         workspace: str,
-        num_nodes: int | str = 1,
+        num_nodes: int | str = 0,
+        resources_per_node: dict[str, Any] | str | None = None,
+        queue_name: str = "",
+        method: str = "",
+        runtime: str = "",
+        epochs: float | str = 0.0,
+        learning_rate: float | str = 0.0,
+        batch_size: int | str = 0,
+        max_length: int | str = 0,
+        training: dict[str, Any] | str | None = None,
+        data: dict[str, Any] | str | None = None,
+        evaluation: dict[str, Any] | str | None = None,
+        defaults: dict[str, Any] | str | None = None,
+        preprocesses: bool | str = False,
         # End of what `make edges` writes.
         workspace_path: str = "",
         run_id: str = "",
@@ -47,24 +80,58 @@ class StartRunOperator(BaseOperator):
         # Written by `make edges` from StartRun.
         self.workspace = workspace
         self.num_nodes = num_nodes
+        self.resources_per_node = resources_per_node
+        self.queue_name = queue_name
+        self.method = method
+        self.runtime = runtime
+        self.epochs = epochs
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_length = max_length
+        self.training = training
+        self.data = data
+        self.evaluation = evaluation
+        self.defaults = defaults
+        self.preprocesses = preprocesses
         # End of what `make edges` writes.
         self.workspace_path, self.run_id, self.namespace, self.conn_id = workspace_path, run_id, namespace, conn_id
+        self.training = _with_source(training)
+        reject_literal_secrets({"training": self.training, "evaluation": evaluation})
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places
+        from trainwright.steps.phases import JOB_RETRIES, phases_of
         from trainwright.steps.requests import StartRun
         from trainwright.steps.start import start_run
 
-        check_places((self.conn_id,), workspace=self.workspace, workspace_path=self.workspace_path)
+        request = StartRun.from_parameters(vars(self))
+        given = {"run_id": self.run_id, "workspace_path": self.workspace_path, "namespace": self.namespace}
+        phases = phases_of(request, given)
+        if JOB_RETRIES in phases.training:
+            raise ValueError(f"training.{JOB_RETRIES}: for Kubeflow Pipelines; set retries of the task instead")
+        run = phases.run
+        check_places((self.conn_id,), workspace=request.workspace, workspace_path=run["workspace_path"])
         cluster = TrainwrightHook(self.conn_id).get_conn()
-        identity = task_identity(context, self.run_id or run_of_group(context))
+        identity = task_identity(context, run["run_id"] or run_of_group(context))
         started = start_run(
             cluster,
-            **StartRun.from_parameters(vars(self)).model_dump(),
+            request.workspace,
             owner=identity.owner,
             run_id=identity.run,
-            namespace=self.namespace or cluster.default_namespace,
-            workspace_path=str(self.workspace_path),
+            namespace=run["namespace"] or cluster.default_namespace,
+            workspace_path=run["workspace_path"],
+            num_nodes=int(phases.training.get("num_nodes") or 1),
         )
-        return asdict(started)
+        return {**asdict(started), **phases.as_dict()}
+
+
+def _with_source(training: Any) -> Any:
+    """The settings with the source of a function of the DAG in its place, which can be a result of a task."""
+    if not isinstance(training, dict) or not callable(training.get("func")):
+        return training
+    from trainwright.jobs.request.function_source import source_of
+
+    found = source_of(training["func"])
+    assert found is not None
+    return {**training, "func": found.source}

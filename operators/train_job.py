@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
+from trainwright.jobs.request.settings_table import TABLE
 from trainwright.operators import cancellation
 from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.errors import fail_fast
@@ -117,6 +118,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param dataset_secret: Secret whose keys become environment variables of the dataset initializer.
     :param model_secret: Secret whose keys become environment variables of the model initializer.
     :param resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
+    :param more: Further settings by name, as StartRunOperator returns them for the training.
     :param run_id: id of the run, which names its folder, its exports and its TrainJobs; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the TrainJob; defaults to the manifest's, else the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
@@ -201,6 +203,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         model_secret: str = "",
         resume_secret: str = "",
         # End of what `make edges` writes.
+        more: dict[str, Any] | str | None = None,
         run_id: str = "",
         namespace: str = "",
         submission_mode: str = "",
@@ -276,6 +279,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.model_secret = model_secret
         self.resume_secret = resume_secret
         # End of what `make edges` writes.
+        self.more = more
         reject_literal_secrets({name: getattr(self, name) for name in SETTINGS})
         self.run_id, self.namespace, self.submission_mode, self.conn_id = run_id, namespace, submission_mode, conn_id
         self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
@@ -296,6 +300,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs.wait.stop_event import stop_on_signals
         from trainwright.operators.values.allowed_places import check_places
 
+        self._take_more()
         begin_links(self)
         check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **{name: getattr(self, name) for name in PLACES})
         check_tracking(self)
@@ -324,6 +329,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     @fail_fast()
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
+        self._take_more()
         try:
             with tracked(self, context, event.get("uid") or "", event.get("metrics")) as self._tracker:
                 result = super().execute_complete(context, event)
@@ -333,6 +339,20 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             raise
         self._forget_credentials(context, event)
         return result
+
+    @fail_fast()
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        self._take_more()
+        return super().resume_execution(next_method, next_kwargs, context)
+
+    def _take_more(self) -> None:
+        """Make settings of what `more` has. Raises ValueError for one that is unknown, or given twice."""
+        from trainwright.jobs.request.more_settings import with_more
+
+        defaults = {name: setting.default for name, setting in TABLE.items()}
+        for name, value in with_more({name: getattr(self, name) for name in SETTINGS}, self.more, defaults).items():
+            setattr(self, name, value)
+        self.more = None
 
     def _forget_credentials(self, context: Context, event: dict[str, Any]) -> None:
         from trainwright.jobs.submit.step_credentials import delete_credentials
@@ -349,6 +369,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """
         from trainwright.operators.jobs.dry_run import preview_task
 
+        self._take_more()
         print(preview_task(self), end="")
 
     def _submit_and_defer(self, context: Context, cluster: Cluster, stop: StopEvent, until: float | None) -> Any:

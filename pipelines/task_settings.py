@@ -1,16 +1,13 @@
-"""What the shipped pipelines have in common: how a run begins, and what is set on tasks besides their parameters, which is
-the claim, credentials, and no caching.
-"""
+"""What the shipped pipelines set on tasks besides their parameters: the claim, credentials, and no caching."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
-from kfp import dsl, kubernetes
+from kfp import kubernetes
 
-from trainwright.components import start_run
 from trainwright.jobs.request.store_variables import all_store_variables
 
 MOUNT = "/workspace"
@@ -33,22 +30,6 @@ _TRACKING = {
         "WANDB_PROJECT",
     )
 }
-
-
-class Run(NamedTuple):
-    """The first task of a run, and its outputs: the id, the name of the claim, the workspace for jobs, and its path in the steps."""
-
-    task: Any
-    id: Any
-    claim: Any
-    workspace: Any
-    path: Any
-
-
-def begin(*, run_id: Any = "", **given: Any) -> Run:
-    """Start a run, which has the id of the pipeline's run unless another is given. The other arguments are those of `start_run`."""
-    task = start_run(run_id=run_id, pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **given)
-    return Run(task, *(task.outputs[name] for name in ("run_id", "claim", "workspace", "workspace_path")))
 
 
 def set_up(tasks: Iterable[Any]) -> None:

@@ -160,18 +160,21 @@ def _as_uri(text: str) -> str:
 
 def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> Parameters:
     offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"} if model.startswith("file://") else {}
+    training = {
+        "run_id": folder.name,
+        "workspace_path": str(folder.workspace.absolute()),
+        "settings": json.loads(request.settings),
+        "num_proc_per_node": 1,
+        "env": {**offline, "TOKENIZERS_PARALLELISM": "false"},
+    }
     return Parameters(
-        run_id=folder.name,
         dataset_uri=request.dataset,
         model_uri=model,
         export_uri=_export_uri(folder, request),
         workspace=claim,
-        workspace_path=str(folder.workspace.absolute()),
         num_nodes=request.nodes,
-        settings=json.loads(request.settings),
-        num_proc_per_node=1,
-        env={**offline, "TOKENIZERS_PARALLELISM": "false"},
-        sample_row=SAMPLE_ROW if request.dataset == bundled_dataset() else 0,
+        training=training,
+        evaluation={"sample_row": SAMPLE_ROW if request.dataset == bundled_dataset() else 0},
     )
 
 

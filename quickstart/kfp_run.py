@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 from trainwright.quickstart.orchestrator import Orchestrator, Parameters
@@ -31,19 +32,7 @@ def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> 
     local.init(runner=runner, pipeline_root=str(folder.pipeline_root), raise_on_error=True)
     with contextlib.redirect_stdout(view):
         try:
-            pipeline(
-                run_id=parameters.run_id,
-                dataset_uri=parameters.dataset_uri,
-                model_uri=parameters.model_uri,
-                export_uri=parameters.export_uri,
-                workspace=parameters.workspace,
-                workspace_path=parameters.workspace_path,
-                num_nodes=parameters.num_nodes,
-                num_proc_per_node=parameters.num_proc_per_node,
-                settings=parameters.settings,
-                env=parameters.env,
-                sample_row=parameters.sample_row,
-            )
+            pipeline(**asdict(parameters))
         except RuntimeError as error:  # raised by kfp for a failed task
             log.info("pipeline failed error=%s", error)
             return False

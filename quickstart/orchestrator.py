@@ -15,17 +15,13 @@ from trainwright.quickstart.steps_view import Line, StepsView
 class Parameters:
     """The parameters of the run, the same for the pipeline and the DAG."""
 
-    run_id: str
     dataset_uri: str
     model_uri: str
     export_uri: str
     workspace: str
-    workspace_path: str
     num_nodes: int
-    settings: dict[str, Any]
-    num_proc_per_node: int
-    env: dict[str, str]
-    sample_row: int
+    training: dict[str, Any]
+    evaluation: dict[str, Any]
 
 
 @dataclass(frozen=True)

@@ -91,17 +91,19 @@ def _run_scenarios(
     for scenario in SCENARIOS:
         dataset.write_text("".join(rows if scenario == "new-rows" else rows[:-NEW_ROWS]), "utf-8")
         parameters = {
-            "run_id": f"{folder.name}-{scenario}",
             "dataset_uri": str(StorageUri.from_path(dataset)),
             "model_uri": str(StorageUri.from_path(model)),
             "export_uri": str(StorageUri.from_path(folder / "export")),
             "workspace": folder.name,
-            "workspace_path": str(workspace),
-            "settings": settings,
             "warm_start": scenario == "new-rows",
             "num_nodes": 2,
-            "num_proc_per_node": 1,
-            "env": {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+            "training": {
+                "run_id": f"{folder.name}-{scenario}",
+                "workspace_path": str(workspace),
+                "settings": settings,
+                "num_proc_per_node": 1,
+                "env": {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+            },
         }
         console.print(f"[bold]{scenario}[/bold]")
         result = _run(folder, scenario, parameters)

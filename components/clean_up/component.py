@@ -10,9 +10,10 @@ def clean_up(
     status: dsl.PipelineTaskFinalStatus,
     run_id: str = "",
     pipeline_run_id: str = "",
-    on_failure: str = "suspend",
+    on_failure: str = "",
     namespace: str = "",
     submission_mode: str = "",
+    training: dict = {},
 ) -> list:
     """Suspend or delete every unfinished TrainJob of a run, unless the run has succeeded.
 
@@ -23,9 +24,11 @@ def clean_up(
         status: Set by Kubeflow Pipelines.
         run_id: Id of the run, as for the other components. Empty: pipeline_run_id.
         pipeline_run_id: dsl.PIPELINE_JOB_ID_PLACEHOLDER.
-        on_failure: suspend, delete or keep: what to do with the jobs.
+        on_failure: suspend, delete or keep: what to do with the jobs. Empty: suspend.
         namespace: Namespace of the TrainJobs. Empty: that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
+        training: Settings of the training by name, as for start_run: its run_id, on_cancel, namespace and submission_mode hold where
+            the parameters are not set.
 
     Returns:
         The jobs, each with name, namespace, submitter, phase, and what was done with it.
@@ -40,7 +43,9 @@ def clean_up(
     from trainwright.submission import connect_for_jobs
 
     with explained_end():
-        policy = CancelPolicy(on_failure)
+        policy = CancelPolicy(on_failure or training.get("on_cancel") or "suspend")
+        run_id, namespace = run_id or training.get("run_id") or "", namespace or training.get("namespace") or ""
+        submission_mode = submission_mode or training.get("submission_mode") or ""
         if status.state == "SUCCEEDED" or policy is CancelPolicy.keep:
             write_line(f"the run has ended {status.state}: nothing to clean up")
             return []

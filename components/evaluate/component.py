@@ -48,6 +48,7 @@ def evaluate(
     waiter_lease_seconds: int = 600,
     hub_secret: str = "",
     # End of what `make edges` writes.
+    more: dict = {},
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
@@ -99,6 +100,7 @@ def evaluate(
         waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
             or a later step of its run; at least 30. 0: never.
         hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
+        more: Further parameters by name, as start_run returns them for this step.
         namespace: Namespace of the job. Empty: that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
@@ -113,11 +115,11 @@ def evaluate(
     from pathlib import Path
 
     from trainwright.jobs import EventPrinter
-    from trainwright.steps.evaluate import evaluate_export, figures_of
+    from trainwright.steps.evaluate import evaluate_export, evaluation_asked, figures_of
     from trainwright.steps.exit_handlers import warn_without_exit_handler
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
-    from trainwright.steps.requests import EvaluateExport, StepRun
+    from trainwright.steps.requests import StepRun
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.workspace_steps import HereSteps
     from trainwright.submission import connect_for_jobs
@@ -162,17 +164,18 @@ def evaluate(
     with explained_end():
         cluster = connect_for_jobs(mode=submission_mode)
         own = own_step(cluster)
-        if on_cancel != "keep":
+        asked, of_job = evaluation_asked(parameters, settings, more)
+        if of_job.get("on_cancel") != "keep":
             warn_without_exit_handler(cluster, own)
         result = evaluate_export(
             cluster,
-            EvaluateExport.from_parameters(parameters),
+            asked,
             StepRun("kfp", run_id),
             workspace=workspace,
             steps=HereSteps(Path(workspace_path)),
             namespace=namespace or cluster.default_namespace,
             trial_index=trial_index,
-            settings=settings,
+            settings=of_job,
             event_printer=EventPrinter(write_line),
             submitter=own.submitter(),
             workflow=own.workflow if tie_to_run else None,

@@ -21,6 +21,7 @@ def export_checkpoint(
     best_metric: str = "eval_loss",
     greater_is_better: bool = False,
     # End of what `make edges` writes.
+    more: dict = {},
     workspace_path: str = "/workspace",
     trial_index: int = -1,
     by_value: bool = False,
@@ -41,6 +42,7 @@ def export_checkpoint(
         model: The manifest. The weights are at the returned URI, not in this artifact, unless by_value.
         card: What is known of the export: metrics, losses, and where it comes from, as Markdown.
         workspace_path: Where the workspace is mounted in this step.
+        more: Further parameters by name, as start_run returns them for this step.
         trial_index: Number of the trial of a sweep, as pick_trial returns it; -1 outside of sweeps.
         by_value: Whether the artifact `model` is a copy of the exported files, which the launcher uploads once more, not only
             their manifest.
@@ -70,7 +72,7 @@ def export_checkpoint(
         # End of what `make edges` writes.
     }
     with explained_end():
-        asked = ExportCheckpoint.from_parameters(parameters)
+        asked = ExportCheckpoint.from_parameters(parameters, more)
         exported = do_step(Path(workspace_path), asked, StepRun("kfp", run_id, trial_index), write_line)
         uri, digest, step = exported["uri"], exported["digest"], exported["step"]
         Path(card.path).write_text(describe_export(uri, digest), "utf-8")

@@ -19,6 +19,7 @@ def initialize_dataset(
     subset: str = "",
     split: str = "",
     # End of what `make edges` writes.
+    more: dict = {},
     workspace_path: str = "/workspace",
     run_id: str = "",
     by_value: bool = False,
@@ -39,6 +40,7 @@ def initialize_dataset(
         split: Split to train on. Empty: train.
         dataset: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
+        more: Further parameters by name, as start_run returns them for this step.
         run_id: Id of the run, whose record in the workspace lists the dataset as used.
         by_value: Whether the artifact `dataset` is a copy of the prepared files, which the launcher uploads, not only their receipt.
 
@@ -67,7 +69,7 @@ def initialize_dataset(
         # End of what `make edges` writes.
     }
     with explained_end():
-        result = do_step(Path(workspace_path), InitializeDataset.from_parameters(parameters), StepRun("kfp", run_id))
+        result = do_step(Path(workspace_path), InitializeDataset.from_parameters(parameters, more), StepRun("kfp", run_id))
         if by_value:
             copy_prepared(Path(workspace_path), "dataset", result["digest"], Path(dataset.path))
         else:

@@ -22,6 +22,7 @@ def preprocess_dataset(
     deduplicate_by: list = [],
     ray_address: str = "",
     # End of what `make edges` writes.
+    more: dict = {},
     workspace_path: str = "/workspace",
     run_id: str = "",
 ) -> NamedTuple("Outputs", [("data_uri", str), ("digest", str), ("rows_in", int), ("rows_out", int), ("dropped", dict)]):
@@ -43,6 +44,7 @@ def preprocess_dataset(
         ray_address: Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in this step.
         dataset: The receipt: files with sizes and digests, operations, and counts of rows.
         workspace_path: Where the workspace is mounted in this step.
+        more: Further parameters by name, as start_run returns them for this step.
         run_id: Id of the run, whose record in the workspace lists the result as used.
 
     Returns:
@@ -74,7 +76,7 @@ def preprocess_dataset(
         # End of what `make edges` writes.
     }
     with explained_end():
-        asked = PreprocessDataset.from_parameters(parameters)
+        asked = PreprocessDataset.from_parameters(parameters, more)
         done = do_step(Path(workspace_path), asked, StepRun("kfp", run_id), write_line)
     Path(dataset.path).write_text(receipt_text(StorageUri.parse(done["data_uri"]).path), "utf-8")
     dataset.metadata.update({"source": data_uri, **{name: done[name] for name in ("digest", "rows_in", "rows_out")}})

@@ -23,6 +23,7 @@ def promote_model(
     margin: float = 0.0,
     alias: str = "champion",
     # End of what `make edges` writes.
+    more: dict = {},
 ) -> NamedTuple("Outputs", [("promoted", bool), ("reason", str), ("champion_uri", str), ("previous_uri", str)]):
     """Let an alias name an export if its evaluation is better than that of the export which it names now.
 
@@ -42,6 +43,7 @@ def promote_model(
         greater_is_better: Whether a greater metric is better.
         margin: By how much it must be better.
         alias: champion, challenger, or another name.
+        more: Further parameters by name, as start_run returns them for this step.
         summary: What was decided and why, as Markdown.
 
     Returns:
@@ -73,7 +75,7 @@ def promote_model(
         # End of what `make edges` writes.
     }
     with explained_end():
-        verdict = promote(PromoteModel.from_parameters(parameters))
+        verdict = promote(PromoteModel.from_parameters(parameters, more))
     decision = f"{'promoted' if verdict.promoted else 'kept'}: {verdict.reason}"
     write_line(f"{decision}; {alias}: {verdict.champion}")
     rows = [("candidate", code(checkpoint_uri)), (escaped(alias), code(verdict.champion)), ("before", code(verdict.previous))]

@@ -9,13 +9,16 @@ from trainwright.components.step import step
 def read_champion(
     uri: dsl.OutputPath(str),
     digest: dsl.OutputPath(str),
+    start_from: dsl.OutputPath(str),
     # Written by `make edges` from ReadChampion.
     export_uri: str,
     dataset_digest: str = "",
     model_digest: str = "",
     always_train: bool = False,
+    warm_start: bool = False,
     alias: str = "champion",
     # End of what `make edges` writes.
+    evaluation: dict = {},
     run_id: str = "",
 ) -> str:
     """Say whether a training on other data or another base model could replace the export that an alias names.
@@ -25,9 +28,12 @@ def read_champion(
         dataset_digest: Digest of the prepared dataset, compared with that of the champion's.
         model_digest: Digest of the prepared base model. Empty: not compared.
         always_train: Whether it counts as outdated in any case.
+        warm_start: Whether a training is to start from its weights, if it has the same base model.
         alias: champion, challenger, or another name.
         uri: Export that the alias names; empty if none.
         digest: Digest of its manifest.
+        start_from: `resume` of a training: weights:URI with warm_start, else auto.
+        evaluation: Settings of the evaluation by name, as for start_run: its promote_alias holds instead of alias.
         run_id: Id of the run, which prevents cached results.
 
     Returns:
@@ -46,12 +52,15 @@ def read_champion(
         "dataset_digest": dataset_digest,
         "model_digest": model_digest,
         "always_train": always_train,
+        "warm_start": warm_start,
         "alias": alias,
         # End of what `make edges` writes.
     }
     with explained_end():
-        champion, state = read_champion_for(ReadChampion.from_parameters(parameters))
+        alias = evaluation.get("promote_alias") or alias
+        champion, state, begins = read_champion_for(ReadChampion.from_parameters({**parameters, "alias": alias}))
         write_line(f"{alias}: {champion.uri or 'none'}{', trained on these data already' if state == 'current' else ''}")
     Path(uri).write_text(champion.uri, "utf-8")
     Path(digest).write_text(champion.digest, "utf-8")
+    Path(start_from).write_text(begins, "utf-8")
     return state

@@ -22,6 +22,7 @@ def register_model(
     base_model: str = "",
     datasets: list = [],
     # End of what `make edges` writes.
+    more: dict = {},
     workspace_path: str = "",
 ) -> NamedTuple("Outputs", [("uri", str), ("version", str), ("existed", bool)]):
     """Register an export. A registration that was interrupted is completed; a second one returns the first.
@@ -41,6 +42,7 @@ def register_model(
         base_model: org/name of the fine-tuned model, for the model card.
         datasets: org/name of datasets, for the model card.
         model: What was registered; the weights are not in this artifact.
+        more: Further parameters by name, as start_run returns them for this step.
         workspace_path: Where the workspace is mounted in this step, if it is: MLflow without MLFLOW_TRACKING_URI keeps its models in
             tracking/mlflow.db in it.
 
@@ -71,7 +73,7 @@ def register_model(
     }
     with explained_end():
         registration = register_run_export(
-            RegisterModel.from_parameters(parameters),
+            RegisterModel.from_parameters(parameters, more),
             folder=Path(workspace_path) / "tracking" if workspace_path else None,
             on_line=write_line,
         )

@@ -11,6 +11,7 @@ def roll_back_model(
     expected_digest: str = "",
     reason: str = "",
     # End of what `make edges` writes.
+    evaluation: dict = {},
     run_id: str = "",
 ) -> str:
     """Let an alias name again the export that it named before, if that is still there and whole.
@@ -20,6 +21,7 @@ def roll_back_model(
         alias: champion, challenger, or another name.
         expected_digest: Digest of the manifest that the alias must name now. Empty: whatever it names.
         reason: Recorded with the change.
+        evaluation: Settings of the evaluation by name, as for start_run: its promote_alias holds instead of alias.
         run_id: Id of the run: it prevents cached results, and a retry of the step from rolling back once more.
 
     Returns:
@@ -38,7 +40,8 @@ def roll_back_model(
         # End of what `make edges` writes.
     }
     with explained_end():
-        asked = RollBackModel.from_parameters(parameters)
+        alias = evaluation.get("promote_alias") or alias
+        asked = RollBackModel.from_parameters({**parameters, "alias": alias})
         record = roll_back_once(**asked.model_dump(), step=f"kfp/{run_id}/roll-back" if run_id else "")
         write_line(f"{alias}: {record.current.uri}")
     return record.current.uri

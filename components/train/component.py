@@ -72,6 +72,7 @@ def train(
     resume_secret: str = "",
     # End of what `make edges` writes.
     job_retries: int = 0,
+    more: dict = {},
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
@@ -165,6 +166,7 @@ def train(
         resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
         job_retries: Maximum automatic resubmissions of a failed job, for the whole step: from its checkpoint, and not after a failure
             that would only repeat, nor at run_timeout_seconds. The server retries no failed step, see docs/pipelines.md.
+        more: Further parameters by name, as start_run returns them for this step.
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
@@ -262,6 +264,7 @@ def train(
         job = train_step_of(
             run_id,
             parameters,
+            more=more,
             namespace=namespace,
             submission_mode=submission_mode,
             tie_to_run=tie_to_run,

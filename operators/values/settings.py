@@ -18,6 +18,7 @@ NOT_TEMPLATED = ("func",)
 """A function is not text; everything else is rendered."""
 TEMPLATED = tuple(name for name in SETTINGS if name not in NOT_TEMPLATED)
 OWN_TEMPLATED = (
+    "more",
     "namespace",
     "run_id",
     "submission_mode",

@@ -5,220 +5,116 @@ Each tool runs on its embedded default unless an address is given, and is instal
 
 from kfp import dsl
 
-from trainwright.components import (
-    evaluate,
-    export_checkpoint,
-    initialize_dataset,
-    initialize_model,
-    preprocess_dataset,
-    promote_model,
-    pull_dvc_data,
-    register_model,
-    train,
-    trainwright_exit_handler,
-)
-from trainwright.pipelines.task_settings import (
-    MOUNT,
-    add_credentials,
-    add_tracking,
-    begin,
-    mount_workspace,
-    set_up,
-)
+from trainwright.components import preprocess_dataset, pull_dvc_data, trainwright_exit_handler
+from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, register_in, train_on
+from trainwright.pipelines.task_settings import add_credentials, add_tracking, mount_workspace, set_up
+
+DEFAULTS = {"tasks": ["held_out"], "retention": "keep=5"}
+"""Settings of the evaluation that hold unless the form has others."""
 
 
 @dsl.pipeline(
     name="full-pipeline", description="From versioned data to a registered model: DVC, Ray Data, TrainJob, trackers, lm-eval."
 )
 def full_pipeline(
+    # Written by `make edges` from FullPipeline.
     model_uri: str,
     export_uri: str,
     workspace: str,
+    num_nodes: int = 0,
+    resources_per_node: dict = {},
+    queue_name: str = "",
+    method: str = "",
+    training: dict = {},
+    data: dict = {},
+    evaluation: dict = {},
     source: str = "",
     dvc_repo: str = "",
     dvc_path: str = "",
     dvc_rev: str = "",
-    run_id: str = "",
-    workspace_path: str = MOUNT,
-    namespace: str = "",
-    submission_mode: str = "",
+    promote: str = "better",
+    tracking: list = ["mlflow", "wandb", "tensorboard"],
+    registry: str = "mlflow://trainwright",
     store_secret: str = "trainwright-store",
     hub_secret: str = "trainwright-hub",
     tracking_secret: str = "trainwright-tracking",
-    columns: dict = {},
-    transform: str = "",
-    deduplicate_by: list = [],
-    min_chars: int = 0,
-    max_chars: int = 0,
-    ray_address: str = "",
-    layout: str = "",
-    test_fraction: float = 0.1,
-    runtime: str = "",
-    settings: dict = {},
-    image: str = "",
-    env: dict = {},
-    num_nodes: int = 0,
-    num_proc_per_node: int = 0,
-    resources_per_node: dict = {},
-    queue_name: str = "",
-    run_timeout_seconds: int = 604800,
-    job_retries: int = 0,
-    on_cancel: str = "suspend",
-    tracking: list = ["mlflow", "wandb", "tensorboard"],
-    evaluation_runtime: str = "causal-lm-evaluation",
-    evaluation_image: str = "",
-    evaluation_resources: dict = {},
-    evaluation_tasks: list = ["held_out"],
-    task_limit: int = 0,
-    retention: str = "keep=5",
-    promote: str = "better",
-    promote_metric: str = "loss",
-    greater_is_better: bool = False,
-    registry: str = "mlflow://trainwright",
-    registry_alias: str = "",
+    # End of what `make edges` writes.
 ) -> None:
     """Version the data, preprocess them, fine-tune `model_uri`, export, evaluate on tasks, promote and register.
 
-    Parameters not described here are those of `finetune`.
+    Every setting without a parameter goes by its name into `training`, `data` or `evaluation`; the first step checks them.
+    `data` has the settings of the preprocessing too. Without a server, MLflow keeps its models in the workspace.
 
     Args:
-        source: Data without dvc_repo: a path, file://, s3://, https:// or another address that `dvc import-url` takes. A DVC
-            repository in the workspace makes a version of it.
-        dvc_repo: Git repository with DVC: its address, or a path.
-        dvc_path: File or folder in dvc_repo.
-        dvc_rev: Branch, tag or commit of dvc_repo. Empty: the default branch.
-        workspace: An existing PersistentVolumeClaim, by name or as pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create
-            it in the first step. With several nodes it must be ReadWriteMany.
-        run_id: Id of the run; reusing it resumes the run. Empty: each run gets its own.
-        workspace_path: Path of the claim in the steps. Change it only for the local runner, which mounts nothing.
-        store_secret: Optional Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step.
-        hub_secret: Optional Secret with the key HF_TOKEN, for every step.
-        tracking_secret: Optional Secret with MLFLOW_TRACKING_URI, MLFLOW_TRACKING_TOKEN, WANDB_API_KEY ..., for the steps that
-            track and register.
-        columns: Column of the source for each column to keep, as {"prompt": "frage"}. Empty: all as they are.
-        transform: Source of a function of a row, which returns the row, or None to drop it.
-        deduplicate_by: Columns in which equal rows are duplicates. Empty: all.
-        min_chars: Minimum length of all texts of a row together.
-        max_chars: Maximum length of all texts of a row together; 0 has none.
-        ray_address: Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in the step.
-        layout: Layout of the dataset: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.
-        test_fraction: Fraction of the rows to hold out, if the source has no split.
-        tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address. Without one they
-            write to tracking/ in the workspace.
-        evaluation_runtime: Runtime of the evaluation.
-        evaluation_image: Image of the evaluation. Empty: the runtime's.
-        evaluation_resources: Resources of the evaluation's node.
-        evaluation_tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches.
-        task_limit: Maximum number of examples of each task; 0: all.
-        retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
-        promote: Promote the export to champion of export_uri: better (than the champion) or always. Empty: no.
-        promote_metric: Figure of the evaluation by which it is compared, such as loss or held_out/exact_match.
-        greater_is_better: Whether a greater figure is better.
-        registry: Register the export: mlflow://model, hf://org/name[@branch] or model-registry://host/model. Empty: no. MLflow
-            without a server keeps its models in the workspace.
-        registry_alias: Tag (Hub) or alias (MLflow) that is moved to the registered version.
+        model_uri: Model: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path. Example: hf://Qwen/Qwen3-0.6B
+        export_uri: Export: Folder of exported checkpoints; each run has its own below it. Example: s3://models/support
+        workspace: Run: Claim that the steps of a run share: its name, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it.
+            With several nodes it must be ReadWriteMany. Example: pvc://training?size=50Gi
+        num_nodes: Training: Number of nodes. 0: the runtime's, usually 1. Example: 2
+        resources_per_node: Training: Resources of each node. Empty: the runtime's; a GPU must be asked for. Example:
+            {"nvidia.com/gpu": 1, "memory": "32Gi"}
+        queue_name: Run: Kueue LocalQueue that the jobs wait in. Empty: they start at once. Example: gpu-queue
+        method: Training: lora, or full to train all weights. Empty: the trainer's default (sft: lora).
+        training: Training: Any other setting of the training and its run by name, see docs/reference/parameters.md. Example:
+            {"image": "registry.example.com/trainer:1.4", "settings": {"save_steps": 100}}
+        data: Data: Any other setting of the preparation of data by name. Example: {"layout": "messages", "test_fraction": 0.05}
+        evaluation: Evaluation: Any other setting of export, evaluation, promotion and registration by name. Example: {"max_rows":
+            500, "promote_margin": 0.01}
+        source: Data: Data without dvc_repo: a path, file://, s3://, https://; DVC keeps a version of them. Example:
+            s3://data/support
+        dvc_repo: Data: Git repository with DVC: its address, or a path. Example: https://github.com/org/data
+        dvc_path: Data: File or folder in dvc_repo. Example: support/train.jsonl
+        dvc_rev: Data: Branch, tag or commit of dvc_repo. Empty: the default branch. Example: v3
+        promote: Evaluation: Promote the export to champion: if it is better than the present one, or always. Empty: no.
+        tracking: Training: Where metrics go: mlflow, wandb, tensorboard, each also with an address; else they write to tracking/ in
+            the workspace.
+        registry: Evaluation: Register the export: mlflow://model, hf://org/name[@branch] or model-registry://host/model. Empty: no.
+        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It
+            need not exist.
+        hub_secret: Credentials: Secret with the key HF_TOKEN, for every step. It need not exist.
+        tracking_secret: Credentials: Secret with MLFLOW_TRACKING_URI, WANDB_API_KEY ..., for the steps that track and register. It
+            need not exist.
     """
-    with trainwright_exit_handler(
-        run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="full-pipeline"
-    ):
-        run = begin(
-            workspace=workspace,
-            run_id=run_id,
-            workspace_path=workspace_path,
-            num_nodes=num_nodes,
-            namespace=namespace,
-            submission_mode=submission_mode,
-        )
-        pulled = pull_dvc_data(source=source, repo=dvc_repo, path=dvc_path, rev=dvc_rev, workspace_path=run.path, run_id=run.id)
-        preprocessed = preprocess_dataset(
-            data_uri=pulled.outputs["data_uri"],
-            workspace_path=run.path,
-            columns=columns,
-            transform=transform,
-            deduplicate_by=deduplicate_by,
-            min_chars=min_chars,
-            max_chars=max_chars,
-            ray_address=ray_address,
-            run_id=run.id,
-        )
-        dataset = initialize_dataset(
-            dataset_uri=preprocessed.outputs["data_uri"],
-            workspace_path=run.path,
-            layout=layout,
-            test_fraction=test_fraction,
-            run_id=run.id,
-        )
-        model = initialize_model(model_uri=model_uri, workspace_path=run.path, run_id=run.id)
-        training = train(
-            run_id=run.id,
-            workspace=run.workspace,
-            workspace_path=run.path,
-            tracking=tracking,
-            dataset_uri=preprocessed.outputs["data_uri"],
-            model_uri=model_uri,
-            dataset_digest=dataset.outputs["digest"],
-            model_digest=model.outputs["Output"],
-            export_uri=export_uri,
-            store_secret=store_secret,
-            hub_secret=hub_secret,
-            namespace=namespace,
-            submission_mode=submission_mode,
-            runtime=runtime,
-            settings=settings,
-            image=image,
-            env=env,
-            num_nodes=num_nodes,
-            num_proc_per_node=num_proc_per_node,
-            resources_per_node=resources_per_node,
-            queue_name=queue_name,
-            run_timeout_seconds=run_timeout_seconds,
-            job_retries=job_retries,
-            on_cancel=on_cancel,
-        )
-        exported = export_checkpoint(
-            run_id=run.id, trainjob=training.outputs["trainjob"], export_uri=export_uri, workspace_path=run.path
-        )
-        evaluation = evaluate(
-            run_id=run.id,
-            checkpoint_uri=exported.outputs["uri"],
-            checkpoint_digest=exported.outputs["digest"],
-            workspace=run.workspace,
-            workspace_path=run.path,
-            runtime=evaluation_runtime,
-            tasks=evaluation_tasks,
-            task_limit=task_limit,
-            retention=retention,
-            image=evaluation_image,
-            resources_per_node=evaluation_resources,
-            hub_secret=hub_secret,
-            env=env,
-            queue_name=queue_name,
-            on_cancel=on_cancel,
-            namespace=namespace,
-            submission_mode=submission_mode,
-        )
+    form = {
+        # Written by `make edges` from FullPipeline.
+        "model_uri": model_uri,
+        "export_uri": export_uri,
+        "workspace": workspace,
+        "num_nodes": num_nodes,
+        "resources_per_node": resources_per_node,
+        "queue_name": queue_name,
+        "method": method,
+        "training": training,
+        "data": data,
+        "evaluation": evaluation,
+        "source": source,
+        "dvc_repo": dvc_repo,
+        "dvc_path": dvc_path,
+        "dvc_rev": dvc_rev,
+        "promote": promote,
+        "tracking": tracking,
+        "registry": registry,
+        "store_secret": store_secret,
+        "hub_secret": hub_secret,
+        "tracking_secret": tracking_secret,
+        # End of what `make edges` writes.
+    }
+    with trainwright_exit_handler(training=training, name="full-pipeline"):
+        run = Run(form, defaults=DEFAULTS, preprocesses=True)
+        where = {"workspace_path": run.path, "run_id": run.id}
+        pulled = pull_dvc_data(source=source, repo=dvc_repo, path=dvc_path, rev=dvc_rev, **where)
+        preprocessed = preprocess_dataset(data_uri=pulled.outputs["data_uri"], more=run.more("preprocessing"), **where)
+        inputs = prepare(run, preprocessed.outputs["data_uri"], model_uri)
+        trained = train_on(run, inputs, form, workspace_path=run.path, tracking=tracking)
+        exported = export(run, trained.outputs["trainjob"], form)
+        evaluated = evaluate_in(run, exported, form)
         with dsl.If(promote != "", name="promote"):
-            promotion = promote_model(
-                export_uri=export_uri,
-                checkpoint_uri=exported.outputs["uri"],
-                checkpoint_digest=exported.outputs["digest"],
-                evaluation=evaluation.outputs["evaluation"],
-                rule=promote,
-                metric=promote_metric,
-                greater_is_better=greater_is_better,
-            )
+            promotion = promote_in(run, exported, evaluated, form)
         with dsl.If(registry != "", name="register"):
-            registration = register_model(
-                checkpoint_uri=exported.outputs["uri"],
-                checkpoint_digest=exported.outputs["digest"],
-                registry=registry,
-                alias=registry_alias,
-                workspace_path=run.path,
-            )
-            registration.after(evaluation)
-        with_files = (pulled, preprocessed, dataset, model, training, exported, evaluation, registration)
+            registration = register_in(run, exported, evaluated, form, workspace_path=run.path)
+        with_files = (pulled, preprocessed, inputs.dataset, inputs.model, trained, exported, evaluated, registration)
         mount_workspace(with_files, run.claim)
         steps = (*with_files, promotion)
         add_credentials(steps, store_secret, hub_secret)
-        add_tracking((training, registration), tracking_secret)
+        add_tracking((trained, registration), tracking_secret)
         set_up((run.task, *steps))

@@ -5,198 +5,129 @@ Champion and candidate are measured on the same held-out rows. With `roll_back`,
 
 from kfp import dsl
 
-from trainwright.components import (
-    evaluate,
-    export_checkpoint,
-    initialize_dataset,
-    initialize_model,
-    promote_model,
-    read_champion,
-    roll_back_model,
-    train,
-    trainwright_exit_handler,
-)
-from trainwright.pipelines.task_settings import MOUNT, add_credentials, begin, mount_workspace, set_up
+from trainwright.components import read_champion, roll_back_model, trainwright_exit_handler
+from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, train_on
+from trainwright.pipelines.task_settings import add_credentials, mount_workspace, set_up
+
+DEFAULTS = {"retention": "keep=5"}
+"""Settings of the evaluation that hold unless the form has others."""
 
 
 @dsl.pipeline(name="retrain", description="Train again when the data have changed, and promote what is better than the champion.")
 def retrain(
-    dataset_uri: str,
+    # Written by `make edges` from Retraining.
     model_uri: str,
     export_uri: str,
+    dataset_uri: str,
     workspace: str,
-    workspace_path: str = MOUNT,
-    namespace: str = "",
-    submission_mode: str = "",
-    store_secret: str = "trainwright-store",
-    hub_secret: str = "trainwright-hub",
-    layout: str = "",
-    columns: dict = {},
-    subset: str = "",
-    split: str = "",
-    test_fraction: float = 0.1,
-    max_rows: int = 0,
-    runtime: str = "",
-    settings: dict = {},
-    image: str = "",
-    env: dict = {},
     num_nodes: int = 0,
-    num_proc_per_node: int = 0,
     resources_per_node: dict = {},
     queue_name: str = "",
-    run_timeout_seconds: int = 604800,
-    job_retries: int = 0,
-    on_cancel: str = "suspend",
-    evaluation_runtime: str = "causal-lm-evaluation",
-    evaluation_image: str = "",
-    evaluation_resources: dict = {},
-    max_evaluation_rows: int = 0,
-    evaluation_tasks: list = [],
-    rule: str = "better",
-    metric: str = "loss",
-    greater_is_better: bool = False,
-    margin: float = 0.0,
-    alias: str = "champion",
+    method: str = "",
+    runtime: str = "",
+    epochs: float = 0.0,
+    learning_rate: float = 0.0,
+    training: dict = {},
+    data: dict = {},
+    evaluation: dict = {},
+    promote: str = "better",
     always_train: bool = False,
+    warm_start: bool = False,
     roll_back: bool = False,
-    retention: str = "keep=5",
+    store_secret: str = "trainwright-store",
+    hub_secret: str = "trainwright-hub",
+    # End of what `make edges` writes.
 ) -> None:
     """Fine-tune `model_uri` on `dataset_uri` if the data differ from those of the champion, and promote the result if it is better.
 
-    Every run has its own id, so the pipeline can be a recurring run. Parameters not described here are those of `finetune`.
+    Every setting without a parameter goes by its name into `training`, `data` or `evaluation`; the first step checks them.
+    Every run has its own id, so that the pipeline can be a recurring run. promote_alias of `evaluation` names the alias.
 
     Args:
-        workspace: An existing PersistentVolumeClaim, by name or as pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create
-            it in the first step. With several nodes it must be ReadWriteMany.
-        workspace_path: Path of the claim in the steps. Change it only for the local runner, which mounts nothing.
-        store_secret: Optional Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step.
-        hub_secret: Optional Secret with the key HF_TOKEN, for every step.
-        layout: Layout of the dataset: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.
-        columns: Column of the dataset for each column to read, as {"prompt": "frage", "completion": "antwort"}.
-        subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
-        split: Split of the dataset to train on. Empty: train.
-        test_fraction: Fraction of the rows to hold out, if the source has no split.
-        max_rows: Maximum rows of the dataset; 0 takes all.
-        evaluation_runtime: Runtime of the evaluations.
-        evaluation_image: Image of the evaluations. Empty: the runtime's.
-        evaluation_resources: Resources of the evaluation's node.
-        max_evaluation_rows: Maximum rows to evaluate; 0 evaluates all held-out rows.
-        evaluation_tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches.
-        rule: better than the champion, or always to promote without comparison.
-        metric: Figure of the evaluations to compare.
-        greater_is_better: Whether a greater metric is better.
-        margin: By how much it must be better.
-        alias: Name of what is in use.
-        always_train: Train also if the champion was trained on these data.
-        roll_back: Let the alias name again what it named before, and do nothing else.
-        retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
+        model_uri: Model: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path. Example: hf://Qwen/Qwen3-0.6B
+        export_uri: Export: Folder of exported checkpoints; each run has its own below it. Example: s3://models/support
+        dataset_uri: Data: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path. Example: s3://data/support.jsonl
+        workspace: Run: Claim that the steps of a run share: its name, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it.
+            With several nodes it must be ReadWriteMany. Example: pvc://training?size=50Gi
+        num_nodes: Training: Number of nodes. 0: the runtime's, usually 1. Example: 2
+        resources_per_node: Training: Resources of each node. Empty: the runtime's; a GPU must be asked for. Example:
+            {"nvidia.com/gpu": 1, "memory": "32Gi"}
+        queue_name: Run: Kueue LocalQueue that the jobs wait in. Empty: they start at once. Example: gpu-queue
+        method: Training: lora, or full to train all weights. Empty: the trainer's default (sft: lora).
+        runtime: Training: Training runtime. Empty: trl-sft for supervised fine-tuning. Example: torch-distributed
+        epochs: Training: Passes over the training rows. 0: the trainer's default (sft: 1). Example: 3
+        learning_rate: Training: Learning rate. 0: the trainer's default (sft: 2e-4). Example: 0.0001
+        training: Training: Any other setting of the training and its run by name, see docs/reference/parameters.md. Example:
+            {"image": "registry.example.com/trainer:1.4", "settings": {"save_steps": 100}}
+        data: Data: Any other setting of the preparation of data by name. Example: {"layout": "messages", "test_fraction": 0.05}
+        evaluation: Evaluation: Any other setting of export, evaluation, promotion and registration by name. Example: {"max_rows":
+            500, "promote_margin": 0.01}
+        promote: Evaluation: When to promote: if better than the champion, always, or never, so that a person decides.
+        always_train: Run: Whether to train even if the data and the base model are those of the champion.
+        warm_start: Training: Whether to start from the champion's weights instead of the base model.
+        roll_back: Run: Only let the alias name again what it named before, and train nothing.
+        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It
+            need not exist.
+        hub_secret: Credentials: Secret with the key HF_TOKEN, for every step. It need not exist.
     """
-    run_id = dsl.PIPELINE_JOB_ID_PLACEHOLDER
-    with trainwright_exit_handler(on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="retraining"):
+    form = {
+        # Written by `make edges` from Retraining.
+        "model_uri": model_uri,
+        "export_uri": export_uri,
+        "dataset_uri": dataset_uri,
+        "workspace": workspace,
+        "num_nodes": num_nodes,
+        "resources_per_node": resources_per_node,
+        "queue_name": queue_name,
+        "method": method,
+        "runtime": runtime,
+        "epochs": epochs,
+        "learning_rate": learning_rate,
+        "training": training,
+        "data": data,
+        "evaluation": evaluation,
+        "promote": promote,
+        "always_train": always_train,
+        "warm_start": warm_start,
+        "roll_back": roll_back,
+        "store_secret": store_secret,
+        "hub_secret": hub_secret,
+        # End of what `make edges` writes.
+    }
+    exports = {"export_uri": export_uri, "evaluation": evaluation}
+    with trainwright_exit_handler(training=training, name="retraining"):
         with dsl.If(roll_back == True, name="roll-back"):  # noqa: E712  kfp compares at run time
-            rolled_back = roll_back_model(export_uri=export_uri, alias=alias, reason="parameter roll_back", run_id=run_id)
+            rolled_back = roll_back_model(reason="parameter roll_back", run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **exports)
         with dsl.Else(name="go-on"):
-            run = begin(
-                workspace=workspace,
-                workspace_path=workspace_path,
-                num_nodes=num_nodes,
-                namespace=namespace,
-                submission_mode=submission_mode,
-            )
-            dataset = initialize_dataset(
-                dataset_uri=dataset_uri,
-                workspace_path=run.path,
-                layout=layout,
-                columns=columns,
-                subset=subset,
-                split=split,
-                test_fraction=test_fraction,
-                max_rows=max_rows,
-                run_id=run.id,
-            )
-            model = initialize_model(model_uri=model_uri, workspace_path=run.path, run_id=run.id)
+            run = Run(form, defaults=DEFAULTS)
+            inputs = prepare(run, dataset_uri, model_uri)
             champion = read_champion(
-                export_uri=export_uri,
-                dataset_digest=dataset.outputs["digest"],
-                model_digest=model.outputs["Output"],
+                dataset_digest=inputs.dataset.outputs["digest"],
+                model_digest=inputs.model.outputs["Output"],
                 always_train=always_train,
-                alias=alias,
+                warm_start=warm_start,
                 run_id=run.id,
+                **exports,
             )
             with dsl.If(champion.outputs["Output"] != "current", name="train"):
-                training = train(
-                    run_id=run.id,
-                    workspace=run.workspace,
-                    dataset_uri=dataset_uri,
-                    model_uri=model_uri,
-                    dataset_digest=dataset.outputs["digest"],
-                    model_digest=model.outputs["Output"],
-                    export_uri=export_uri,
-                    store_secret=store_secret,
-                    hub_secret=hub_secret,
-                    namespace=namespace,
-                    submission_mode=submission_mode,
-                    runtime=runtime,
-                    settings=settings,
-                    image=image,
-                    env=env,
-                    num_nodes=num_nodes,
-                    num_proc_per_node=num_proc_per_node,
-                    resources_per_node=resources_per_node,
-                    queue_name=queue_name,
-                    run_timeout_seconds=run_timeout_seconds,
-                    job_retries=job_retries,
-                    on_cancel=on_cancel,
-                )
-                exported = export_checkpoint(
-                    run_id=run.id, trainjob=training.outputs["trainjob"], export_uri=export_uri, workspace_path=run.path
-                )
-                measured = {
-                    "run_id": run.id,
-                    "workspace": run.workspace,
-                    "workspace_path": run.path,
-                    "runtime": evaluation_runtime,
-                    "image": evaluation_image,
-                    "resources_per_node": evaluation_resources,
-                    "max_rows": max_evaluation_rows,
-                    "tasks": evaluation_tasks,
-                    "hub_secret": hub_secret,
-                    "env": env,
-                    "queue_name": queue_name,
-                    "on_cancel": on_cancel,
-                    "namespace": namespace,
-                    "submission_mode": submission_mode,
-                }
-                candidate = evaluate(
-                    checkpoint_uri=exported.outputs["uri"],
-                    checkpoint_digest=exported.outputs["digest"],
-                    retention=retention,
-                    **measured,
-                )
-                decided = {
-                    "export_uri": export_uri,
-                    "checkpoint_uri": exported.outputs["uri"],
-                    "checkpoint_digest": exported.outputs["digest"],
-                    "evaluation": candidate.outputs["evaluation"],
-                    "rule": rule,
-                    "metric": metric,
-                    "greater_is_better": greater_is_better,
-                    "margin": margin,
-                    "alias": alias,
-                }
-                with dsl.If(champion.outputs["Output"] == "none", name="first"):
-                    first = promote_model(**decided)
-                with dsl.Else(name="compare"):
-                    present = evaluate(
-                        checkpoint_uri=champion.outputs["uri"],
-                        checkpoint_digest=champion.outputs["digest"],
-                        dataset_digest=dataset.outputs["digest"],
-                        **measured,
-                    )
-                    compared = promote_model(
-                        champion_evaluation=present.outputs["evaluation"], champion_digest=champion.outputs["digest"], **decided
-                    )
-        mount_workspace((dataset, model, exported, candidate, present), run.claim)
-        steps = (rolled_back, dataset, model, champion, training, exported, candidate, present, first, compared)
+                trained = train_on(run, inputs, form, resume=champion.outputs["start_from"])
+                exported = export(run, trained.outputs["trainjob"], form)
+                candidate = evaluate_in(run, exported, form)
+                with dsl.If(promote != "never", name="decide"):
+                    with dsl.If(champion.outputs["Output"] == "none", name="first"):
+                        first = promote_in(run, exported, candidate, form)
+                    with dsl.Else(name="compare"):
+                        present = evaluate_in(run, champion, form, dataset_digest=inputs.dataset.outputs["digest"])
+                        compared = promote_in(
+                            run,
+                            exported,
+                            candidate,
+                            form,
+                            champion_evaluation=present.outputs["evaluation"],
+                            champion_digest=champion.outputs["digest"],
+                        )
+        mount_workspace((inputs.dataset, inputs.model, exported, candidate, present), run.claim)
+        prepared = (inputs.dataset, inputs.model, champion)
+        steps = (rolled_back, *prepared, trained, exported, candidate, present, first, compared)
         add_credentials(steps, store_secret, hub_secret)
         set_up((run.task, *steps))

@@ -5,213 +5,129 @@ A trial whose training fails does not end the sweep.
 
 from kfp import dsl
 
-from trainwright.components import (
-    evaluate,
-    export_checkpoint,
-    initialize_dataset,
-    initialize_model,
-    pick_trial,
-    plan_trials,
-    promote_model,
-    train,
-    trainwright_exit_handler,
-)
-from trainwright.pipelines.task_settings import (
-    MOUNT,
-    PARALLELISM,
-    add_credentials,
-    begin,
-    mount_workspace,
-    set_up,
-)
+from trainwright.components import pick_trial, plan_trials, trainwright_exit_handler
+from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, train_on
+from trainwright.pipelines.task_settings import PARALLELISM, add_credentials, mount_workspace, set_up
+
+DEFAULTS = {"retention": "keep=5"}
+"""Settings of the evaluation that hold unless the form has others."""
 
 
 @dsl.pipeline(name="sweep", description="Fine-tune with different settings, and export what is best.")
 def sweep(
-    dataset_uri: str,
+    # Written by `make edges` from Sweep.
     model_uri: str,
     export_uri: str,
+    dataset_uri: str,
     workspace: str,
-    trials: list = [],
-    space: dict = {},
-    max_trials: int = 0,
-    seed: int = 0,
-    plan_only: bool = False,
-    metric: str = "eval_loss",
-    greater_is_better: bool = False,
-    run_id: str = "",
-    workspace_path: str = MOUNT,
-    namespace: str = "",
-    submission_mode: str = "",
-    store_secret: str = "trainwright-store",
-    hub_secret: str = "trainwright-hub",
-    layout: str = "",
-    columns: dict = {},
-    subset: str = "",
-    split: str = "",
-    test_fraction: float = 0.1,
-    max_rows: int = 0,
-    runtime: str = "",
-    settings: dict = {},
-    image: str = "",
-    env: dict = {},
     num_nodes: int = 0,
-    num_proc_per_node: int = 0,
     resources_per_node: dict = {},
     queue_name: str = "",
-    run_timeout_seconds: int = 604800,
-    job_retries: int = 0,
-    on_cancel: str = "suspend",
-    evaluation_runtime: str = "causal-lm-evaluation",
-    evaluation_image: str = "",
-    evaluation_resources: dict = {},
-    max_evaluation_rows: int = 0,
-    evaluation_tasks: list = [],
-    retention: str = "keep=5",
+    training: dict = {},
+    data: dict = {},
+    evaluation: dict = {},
+    space: dict = {},
+    trials: list = [],
+    max_trials: int = 0,
+    metric: str = "eval_loss",
     promote: str = "",
-    promote_metric: str = "loss",
+    seed: int = 0,
+    greater_is_better: bool = False,
+    plan_only: bool = False,
+    store_secret: str = "trainwright-store",
+    hub_secret: str = "trainwright-hub",
+    # End of what `make edges` writes.
 ) -> None:
     """Fine-tune `model_uri` on `dataset_uri` once for each trial, export the best one, and evaluate it.
 
-    How many trials train at once is set when the pipeline is compiled: TRAINWRIGHT_PARALLELISM, default 2. Parameters not described
-    here are those of `finetune`.
+    Every setting without a parameter goes by its name into `training`, `data` or `evaluation`; the first step checks them.
+    `settings` of `training` are those of all trials. How many trials train at once is set when the pipeline is compiled:
+    TRAINWRIGHT_PARALLELISM, default 2.
 
     Args:
-        workspace: An existing PersistentVolumeClaim, by name or as pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create
-            it in the first step. With several nodes or trials at once it must be ReadWriteMany.
-        trials: Settings of each trial, as [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}].
-        space: Instead of trials: for each setting the list of its values, or a range as {"min": 1e-5, "max": 1e-3, "log": true}.
-        max_trials: Maximum number of trials; 0: all combinations of the values.
-        seed: Of the random choice of trials.
-        plan_only: Only choose the trials; the log of the step plan-trials lists them.
-        metric: Reported value by which the trials are compared; eval_loss is measured on the held-out rows after each epoch.
-        greater_is_better: Whether a greater value is better.
-        run_id: Id of the run; reusing it resumes the run. Empty: each run gets its own.
-        workspace_path: Path of the claim in the steps. Change it only for the local runner, which mounts nothing.
-        store_secret: Optional Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step.
-        hub_secret: Optional Secret with the key HF_TOKEN, for every step.
-        layout: Layout of the dataset: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.
-        columns: Column of the dataset for each column to read, as {"prompt": "frage", "completion": "antwort"}.
-        subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
-        split: Split of the dataset to train on. Empty: train.
-        test_fraction: Fraction of the rows to hold out, if the source has no split.
-        max_rows: Maximum rows of the dataset; 0 takes all.
-        settings: Settings of all trials; those of a trial replace them.
-        run_timeout_seconds: Maximum seconds of the training of one trial, which has failed after that. Default: a week. 0: no limit.
-        evaluation_runtime: Runtime of the evaluation of the best trial.
-        evaluation_image: Image of the evaluation. Empty: the runtime's.
-        evaluation_resources: Resources of the evaluation's node.
-        max_evaluation_rows: Maximum rows to evaluate; 0 evaluates all held-out rows.
-        evaluation_tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches.
-        retention: Folders of earlier runs and trials kept on the workspace: always, or keep=N of the finished ones.
-        promote: Promote the best trial to champion of export_uri: better (than the champion) or always. Empty: no.
-        promote_metric: Figure of the evaluation by which it is compared with the champion.
+        model_uri: Model: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path. Example: hf://Qwen/Qwen3-0.6B
+        export_uri: Export: Folder of exported checkpoints; each run has its own below it. Example: s3://models/support
+        dataset_uri: Data: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path. Example: s3://data/support.jsonl
+        workspace: Run: Claim that the steps of a run share: its name, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it.
+            With several nodes it must be ReadWriteMany. Example: pvc://training?size=50Gi
+        num_nodes: Training: Number of nodes. 0: the runtime's, usually 1. Example: 2
+        resources_per_node: Training: Resources of each node. Empty: the runtime's; a GPU must be asked for. Example:
+            {"nvidia.com/gpu": 1, "memory": "32Gi"}
+        queue_name: Run: Kueue LocalQueue that the jobs wait in. Empty: they start at once. Example: gpu-queue
+        training: Training: Any other setting of the training and its run by name, see docs/reference/parameters.md. Example:
+            {"image": "registry.example.com/trainer:1.4", "settings": {"save_steps": 100}}
+        data: Data: Any other setting of the preparation of data by name. Example: {"layout": "messages", "test_fraction": 0.05}
+        evaluation: Evaluation: Any other setting of export, evaluation, promotion and registration by name. Example: {"max_rows":
+            500, "promote_margin": 0.01}
+        space: Search: For each setting the list of its values, or a range. Example: {"learning_rate": {"min": 1e-5, "max": 1e-3,
+            "log": true}, "lora_rank": [8, 16]}
+        trials: Search: Instead of a space: the settings of each trial. Example: [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]
+        max_trials: Search: Maximum number of trials; 0: all combinations. Required for ranges. Example: 8
+        metric: Search: Reported value by which trials are compared; eval_loss is measured on held-out rows.
+        promote: Evaluation: Promote the export to champion: if it is better than the present one, or always. Empty: no.
+        seed: Search: Seed of the random choice of trials.
+        greater_is_better: Search: Whether a greater metric is better.
+        plan_only: Search: Only choose the trials; the log of the step plan-trials lists them.
+        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It
+            need not exist.
+        hub_secret: Credentials: Secret with the key HF_TOKEN, for every step. It need not exist.
     """
-    with trainwright_exit_handler(
-        run_id=run_id, on_failure=on_cancel, namespace=namespace, submission_mode=submission_mode, name="sweeping"
-    ):
-        run = begin(
-            workspace=workspace,
-            run_id=run_id,
-            workspace_path=workspace_path,
-            num_nodes=num_nodes,
-            namespace=namespace,
-            submission_mode=submission_mode,
-        )
-        dataset = initialize_dataset(
-            dataset_uri=dataset_uri,
-            workspace_path=run.path,
-            layout=layout,
-            columns=columns,
-            subset=subset,
-            split=split,
-            test_fraction=test_fraction,
-            max_rows=max_rows,
-            run_id=run.id,
-        )
-        model = initialize_model(model_uri=model_uri, workspace_path=run.path, run_id=run.id)
+    form = {
+        # Written by `make edges` from Sweep.
+        "model_uri": model_uri,
+        "export_uri": export_uri,
+        "dataset_uri": dataset_uri,
+        "workspace": workspace,
+        "num_nodes": num_nodes,
+        "resources_per_node": resources_per_node,
+        "queue_name": queue_name,
+        "training": training,
+        "data": data,
+        "evaluation": evaluation,
+        "space": space,
+        "trials": trials,
+        "max_trials": max_trials,
+        "metric": metric,
+        "promote": promote,
+        "seed": seed,
+        "greater_is_better": greater_is_better,
+        "plan_only": plan_only,
+        "store_secret": store_secret,
+        "hub_secret": hub_secret,
+        # End of what `make edges` writes.
+    }
+    with trainwright_exit_handler(training=training, name="sweeping"):
+        run = Run(form, defaults=DEFAULTS)
+        inputs = prepare(run, dataset_uri, model_uri)
         plan = plan_trials(
             run_id=run.id,
-            settings=settings,
+            settings=run.more("settings"),
             trials=trials,
             space=space,
             max_trials=max_trials,
             seed=seed,
             metric=metric,
             workspace_path=run.path,
-            dataset_digest=dataset.outputs["digest"],
-            model_digest=model.outputs["Output"],
+            dataset_digest=inputs.dataset.outputs["digest"],
+            model_digest=inputs.model.outputs["Output"],
         )
         # Inside of a condition kfp's local runner gives the trainings what other steps returned; directly in a loop it does not.
         with dsl.If(plan_only == False, name="go-on"):  # noqa: E712  kfp compares at run time
             with dsl.ParallelFor(items=plan.outputs["trials"], name="trials", parallelism=PARALLELISM) as trial:
-                training = train(
-                    run_id=run.id,
-                    trial=trial,
-                    workspace=run.workspace,
-                    dataset_uri=dataset_uri,
-                    model_uri=model_uri,
-                    dataset_digest=dataset.outputs["digest"],
-                    model_digest=model.outputs["Output"],
-                    store_secret=store_secret,
-                    hub_secret=hub_secret,
-                    namespace=namespace,
-                    submission_mode=submission_mode,
-                    runtime=runtime,
-                    image=image,
-                    env=env,
-                    num_nodes=num_nodes,
-                    num_proc_per_node=num_proc_per_node,
-                    resources_per_node=resources_per_node,
-                    queue_name=queue_name,
-                    run_timeout_seconds=run_timeout_seconds,
-                    job_retries=job_retries,
-                    on_cancel=on_cancel,
-                )
+                trained = train_on(run, inputs, form, exports=False, trial=trial)
             best = pick_trial(
                 run_id=run.id,
-                outcomes=dsl.Collected(training.outputs["outcome"]),
+                outcomes=dsl.Collected(trained.outputs["outcome"]),
                 metric=metric,
                 greater_is_better=greater_is_better,
                 workspace_path=run.path,
             )
-            exported = export_checkpoint(
-                run_id=run.id,
-                trainjob=best.outputs["trainjob"],
-                trial_index=best.outputs["index"],
-                export_uri=export_uri,
-                workspace_path=run.path,
-            )
-            evaluation = evaluate(
-                run_id=run.id,
-                trial_index=best.outputs["index"],
-                checkpoint_uri=exported.outputs["uri"],
-                checkpoint_digest=exported.outputs["digest"],
-                workspace=run.workspace,
-                workspace_path=run.path,
-                runtime=evaluation_runtime,
-                image=evaluation_image,
-                resources_per_node=evaluation_resources,
-                max_rows=max_evaluation_rows,
-                tasks=evaluation_tasks,
-                retention=retention,
-                hub_secret=hub_secret,
-                env=env,
-                queue_name=queue_name,
-                on_cancel=on_cancel,
-                namespace=namespace,
-                submission_mode=submission_mode,
-            )
+            index = {"trial_index": best.outputs["index"]}
+            exported = export(run, best.outputs["trainjob"], form, **index)
+            evaluated = evaluate_in(run, exported, form, **index)
             with dsl.If(promote != "", name="promote"):
-                promotion = promote_model(
-                    export_uri=export_uri,
-                    checkpoint_uri=exported.outputs["uri"],
-                    checkpoint_digest=exported.outputs["digest"],
-                    evaluation=evaluation.outputs["evaluation"],
-                    rule=promote,
-                    metric=promote_metric,
-                )
-        mount_workspace((dataset, model, plan, best, exported, evaluation), run.claim)
-        steps = (dataset, model, plan, training, best, exported, evaluation, promotion)
+                promotion = promote_in(run, exported, evaluated, form)
+        mount_workspace((inputs.dataset, inputs.model, plan, best, exported, evaluated), run.claim)
+        steps = (inputs.dataset, inputs.model, plan, trained, best, exported, evaluated, promotion)
         add_credentials(steps, store_secret, hub_secret)
         set_up((run.task, *steps))

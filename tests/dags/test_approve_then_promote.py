@@ -71,15 +71,17 @@ def test_the_question_shows_what_is_decided_about(module: Any) -> None:
     [
         ({}, {}, ("s3://models/support", "production")),
         ({}, OF_RUN, ("s3://models/of-the-run", "of-the-run")),
-        ({"alias": "staging"}, {}, ("s3://models/support", "staging")),
-        ({"alias": "staging", "export_uri": "s3://mine"}, OF_RUN, ("s3://mine", "staging")),
-        ({"alias": "champion"}, {}, ("s3://models/support", "champion")),
+        ({"evaluation": {"promote_alias": "staging"}}, {}, ("s3://models/support", "staging")),
+        ({"evaluation": {"promote_alias": "staging"}, "export_uri": "s3://mine"}, OF_RUN, ("s3://mine", "staging")),
+        ({"evaluation": {}}, {}, ("s3://models/support", "champion")),
     ],
 )
 def test_export_uri_and_alias_are_those_of_the_form_else_of_the_run_else_of_the_variable(
-    module: Any, chosen: dict[str, str], of_run: dict[str, str], expected: tuple[str, str]
+    module: Any, chosen: dict[str, Any], of_run: dict[str, str], expected: tuple[str, str]
 ) -> None:
-    variable = SimpleNamespace(json={"trainwright_retraining": {"export_uri": "s3://models/support", "alias": "production"}})
+    variable = SimpleNamespace(
+        json={"trainwright_retraining": {"export_uri": "s3://models/support", "evaluation": {"promote_alias": "production"}}}
+    )
     params = {name: param.value for name, param in module.PARAMETERS.items()} | chosen
     rendered = [
         Environment().from_string(text).render(params=params, var=variable) for text in module.dag.get_task("candidate").op_args

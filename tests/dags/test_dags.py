@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,17 +14,28 @@ from airflow.sdk.exceptions import ParamValidationError
 from jinja2 import StrictUndefined
 from support.example_dags import DAG_IDS
 
+from trainwright.jobs.request.setting_values import parse_structure
+from trainwright.steps.requests.forms import MOST_FIELDS
+
 pytestmark = pytest.mark.medium
 RETRAINING = ("retrain_on_new_data", "scheduled_retraining")
 DATA, BASE = (f"sha256:{digit * 64}" for digit in "12")
+RUN = {"namespace": "", "submission_mode": "", "runs_on": "auto", "job": {}, "hub_conn_id": ""}
 FIGURES = {"loss": 1.0, "perplexity": 3.0}
 RETURNED: dict[str, Any] = {
-    "start-run": {"run_id": "r", "claim": "c", "workspace": "pvc://c", "path": "/mnt"},
+    "start-run": {"run_id": "r", "claim": "c", "workspace": "pvc://c", "path": "/mnt", "run": RUN}
+    | {
+        "training": {"image": "train:1", "settings": {"epochs": 2}},
+        "data": {"layout": "alpaca"},
+        "preprocessing": {},
+        "export": {},
+    }
+    | {"evaluation": {"retention": "keep=5"}, "promotion": {"margin": 0.1}, "registration": {}, "own": {"keep_exports": 3}},
     "initialize-dataset": {"source": "s", "revision": "", "digest": DATA, "train_rows": 9, "test_rows": 1},
     "initialize-model": {"source": "s", "revision": "", "digest": BASE},
     "find-dataset": "s3://b/data",
-    "read-champion": {"state": "outdated", "uri": "s3://b/e/o/checkpoint-5", "digest": "sha256:o"},
-    "start-from": "weights:s3://b/e/o/checkpoint-5",
+    "read-champion": {"state": "outdated", "uri": "s3://b/e/o/checkpoint-5", "digest": "sha256:o"}
+    | {"start_from": "weights:s3://b/e/o/checkpoint-5"},
     "train": {"trainjob": "job", "namespace": "default", "metrics": {}, "results": None, "folder": "runs/r"},
     "export-checkpoint": {"uri": "s3://b/e/r/checkpoint-9", "digest": "sha256:x", "step": 9, "bytes": 1},
     "evaluate": {"before": FIGURES, "after": FIGURES, "rows": 1, "held_out": True, "dataset_digest": DATA, "evaluation": {}},
@@ -53,16 +65,23 @@ def test_every_dag_of_the_folder_loads_without_errors_and_cycles() -> None:
 
 @pytest.mark.parametrize("module", DAG_IDS)
 def test_its_parameters_are_valid_and_explain_themselves(module: str) -> None:
-    from trainwright.example_dags.chain import TRAINING
-
     dag = dag_of(module)
     assert dag.dag_id == DAG_IDS[module]
     assert dag.tags == {"trainwright"}
-    dag.params.validate()
-    unexplained = {name for name in dag.params if not dag.params.get_param(name).description} - set(TRAINING)
-    assert unexplained <= {"alias", "namespace", "sample_row", "max_evaluation_rows", "test_fraction", "max_rows"} | {
-        name for name in unexplained if name.startswith("evaluation_")
-    }
+    assert len(dag.params) <= MOST_FIELDS
+    for name in dag.params:
+        param = dag.params.get_param(name)
+        assert str(param.description)
+        assert param.schema["section"]
+        assert param.schema["title"]
+
+
+@pytest.mark.parametrize("module", DAG_IDS)
+def test_it_is_stored_with_few_bytes(module: str) -> None:
+    """Every parameter once: Airflow stores those of the DAG with each of its tasks."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    assert len(json.dumps(DagSerialization.to_dict(dag_of(module)))) < 40_000
 
 
 class Before:
@@ -77,7 +96,9 @@ class Before:
         return RETURNED[task_ids]
 
 
-@pytest.mark.parametrize("variable", [None, {"export_uri": "s3://b/e", "num_nodes": 4, "warm_start": True, "env": {"A": "b"}}])
+@pytest.mark.parametrize(
+    "variable", [None, {"export_uri": "s3://b/e", "num_nodes": 4, "warm_start": True, "training": {"env": {"A": "b"}}}]
+)
 @pytest.mark.parametrize("module", DAG_IDS)
 def test_every_template_renders(module: str, variable: dict[str, Any] | None) -> None:
     dag = dag_of(module)
@@ -100,12 +121,15 @@ def test_every_template_renders(module: str, variable: dict[str, Any] | None) ->
         train, evaluate = rendered["train"], rendered["evaluate"]
         assert (train.run_id, train.workspace, train.dataset_digest) == ("r", "pvc://c", DATA)
         assert (evaluate.checkpoint_uri, evaluate.workspace_path) == ("s3://b/e/r/checkpoint-9", "/mnt")
-        assert train.request().resume == train.resume
+        assert parse_structure(train.more) == RETURNED["start-run"]["training"]
+        assert parse_structure(rendered["initialize-dataset"].more) == {"layout": "alpaca"}
     if module in RETRAINING:
         assert rendered["promote"].export_uri == (variable or {}).get("export_uri", "")
-    if variable is not None and "start-from" in rendered:
-        assert (rendered["train"].num_nodes, rendered["train"].env) == (4, {"A": "b"})
-        assert tuple(rendered["start-from"].op_args) == (True, "auto")
+        assert rendered["train"].resume == "weights:s3://b/e/o/checkpoint-5"
+        assert parse_structure(rendered["evaluate-champion"].more) == {"retention": "always"}
+        start, champion = rendered["start-run"], rendered["read-champion"]
+        expected = (4, {"env": {"A": "b"}}, True) if variable is not None else (0, {}, False)
+        assert (start.num_nodes, start.training, champion.warm_start) == expected
 
 
 def test_the_finetune_dag_chains_the_six_steps() -> None:
@@ -113,42 +137,16 @@ def test_the_finetune_dag_chains_the_six_steps() -> None:
     order = [task.task_id for task in dag.topological_sort()]
     assert order[0] == "start-run"
     assert set(order[1:3]) == {"initialize-dataset", "initialize-model"}
-    assert order[3:] == ["train", "export-checkpoint", "evaluate"]
+    assert order[3:6] == ["train", "export-checkpoint", "evaluate"]
     assert dag.get_task("train").upstream_task_ids == {"initialize-dataset", "initialize-model"}
 
 
 def test_its_parameters_are_those_of_the_quickstart() -> None:
     from dataclasses import fields
 
-    from trainwright.example_dags.finetune import PARAMETERS
     from trainwright.quickstart.orchestrator import Parameters
 
-    assert {field.name for field in fields(Parameters)} <= set(PARAMETERS)
-
-
-@pytest.mark.parametrize("module", ["finetune", *RETRAINING])
-def test_every_setting_of_its_steps_is_a_parameter(module: str) -> None:
-    from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
-    from trainwright.jobs.request.train_request import TrainRequest
-
-    dag = dag_of(module)
-    given_by_the_chain = {"dataset_digest", "model_digest", "func"}  # a function belongs into the text of a DAG
-    settings = set(TrainRequest.model_fields) - given_by_the_chain
-    assert settings <= set(dag.params)
-    training, evaluation = dag.get_task("train"), dag.get_task("evaluate")
-    decided = {"finetune": {"workspace"}, "scheduled_retraining": {"workspace", "resume"}}
-    for name in settings - decided.get(module, {"workspace", "resume", "dataset_uri"}):
-        assert f"params.{name}" in str(getattr(training, name)), name
-    for name in set(EVALUATION_SETTINGS) - {"image", "resources_per_node"}:
-        assert f"params.{name}" in str(getattr(evaluation, name)), name
-
-
-def test_defaults_of_the_parameters_are_those_of_the_request() -> None:
-    from trainwright.example_dags.chain import TRAINING
-    from trainwright.jobs.request.train_request import TrainRequest
-
-    rendered = {name: param.value for name, param in TRAINING.items()}
-    assert TrainRequest.from_parameters(rendered) == TrainRequest()
+    assert {field.name for field in fields(Parameters)} <= set(dag_of("finetune").params)
 
 
 def test_the_sweep_trains_its_trials_beside_each_other_and_exports_the_best() -> None:
@@ -180,21 +178,6 @@ def test_how_many_trials_train_at_once_is_read_from_the_environment() -> None:
     assert done.stdout.splitlines()[-1] == "7"
 
 
-@pytest.mark.parametrize(("module", "pipeline"), [("sweep", "sweep"), ("full_pipeline", "full_pipeline")])
-def test_a_dag_has_the_parameters_of_its_pipeline_with_the_same_defaults(module: str, pipeline: str) -> None:
-    kfp = pytest.importorskip("kfp")
-    assert kfp
-    from trainwright import pipelines
-
-    inputs = getattr(pipelines, pipeline).component_spec.inputs
-    params = dag_of(module).params
-    of_kfp = {"workspace_path", "submission_mode", "store_secret", "hub_secret", "tracking_secret", "plan_only", "workspace"}
-    assert set(inputs) - of_kfp <= set(params)
-    for name in set(inputs) - of_kfp:
-        if inputs[name].optional:
-            assert (params[name] or None) == (inputs[name].default or None), name
-
-
 def test_the_full_pipeline_chains_a_tool_for_each_part() -> None:
     from trainwright.example_dags.form import parameter
 
@@ -216,14 +199,14 @@ def test_a_run_can_be_started_from_the_form_with_what_it_needs(module: str) -> N
         name for name in texts if "null" not in dag.params.get_param(name).schema.get("type", "string") and not dag.params[name]
     }
     needed = {
-        "finetune": {"dataset_uri", "model_uri", "export_uri"},
-        "sweep": {"dataset_uri", "model_uri", "export_uri"},
-        "full_pipeline": {"model_uri", "export_uri"},
+        "finetune": {"dataset_uri", "model_uri", "export_uri", "workspace"},
+        "sweep": {"dataset_uri", "model_uri", "export_uri", "workspace"},
+        "full_pipeline": {"model_uri", "export_uri", "workspace"},
     }
     assert required == needed.get(module, set())
 
 
-@pytest.mark.parametrize("module", ["finetune", "sweep", "full_pipeline", "scheduled_retraining"])
+@pytest.mark.parametrize("module", ["finetune", "scheduled_retraining"])
 def test_what_was_left_empty_in_the_form_is_an_empty_text(module: str) -> None:
     dag = dag_of(module)
     left = {name for name in dag.params if "null" in (dag.params.get_param(name).schema.get("type") or ())}
@@ -231,45 +214,16 @@ def test_what_was_left_empty_in_the_form_is_an_empty_text(module: str) -> None:
     start = copy.copy(dag.get_task("start-run"))
     context = {"params": params, "var": SimpleNamespace(json={}), "ti": None}
     start.render_template_fields(context, dag.get_template_env())
-    assert (start.workspace_path, start.run_id, start.conn_id, start.num_nodes) == ("", "", "", 0)
+    assert (start.runtime, start.queue_name, start.conn_id, start.num_nodes) == ("", "", "", 0)
 
 
-OBJECTS = {"tolerations", "volumes", "volume_mounts", "runtime_patches", "trials"}
-
-
-@pytest.mark.parametrize("module", DAG_IDS)
-def test_lists_of_objects_may_be_json_text(module: str) -> None:
+@pytest.mark.parametrize(("module", "name"), [("sweep", "trials"), ("full_pipeline", "tracking")])
+def test_lists_may_be_json_text(module: str, name: str) -> None:
     """The form has one line for each text of a list, unless the type of the entries says otherwise."""
-    dag = dag_of(module)
-    for name in OBJECTS & set(dag.params):
-        param = dag.params.get_param(name)
-        assert param.schema["items"] == {"type": "object"}
-        assert "JSON list of objects: " in param.description
-        for value in ([{"a": 1}], '[{"a": 1}]', "", None, []):
-            assert copy.copy(param).resolve(value) == value
-        for value in ("a", ["a"], '{"a": 1}', "[1"):
-            with pytest.raises(ParamValidationError):
-                copy.copy(param).resolve(value)
-    others = {name for name in dag.params if "array" in str(dag.params.get_param(name).schema.get("type"))} - OBJECTS
-    assert others <= {
-        *("command", "args", "packages_to_install", "pip_index_urls", "evaluation_tasks", "deduplicate_by", "tracking")
-    }
-
-
-@pytest.mark.parametrize("text", ['[{"key": "gpu", "operator": "Exists"}]', [{"key": "gpu", "operator": "Exists"}]])
-def test_json_text_of_a_parameter_reaches_the_request(text: Any) -> None:
-    dag = dag_of("finetune")
-    assert rendered_training(dag, tolerations=text).request().tolerations == [{"key": "gpu", "operator": "Exists"}]
-
-
-@pytest.mark.parametrize("name", ["tolerations", "volumes", "volume_mounts", "runtime_patches"])
-def test_error_in_json_text_names_the_parameter(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"{name}\n.*neither JSON nor YAML: line 1, column 9: not JSON: "):
-        rendered_training(dag_of("finetune"), **{name: '[{"a": 1'}).request()
-
-
-def rendered_training(dag: Any, **params: Any) -> Any:
-    train = copy.copy(dag.get_task("train"))
-    context = {"params": {**{name: dag.params[name] for name in dag.params}, **params}, "ti": Before(train)}
-    train.render_template_fields(context, dag.get_template_env())
-    return train
+    param = dag_of(module).params.get_param(name)
+    assert "Example: [" in param.description or param.value
+    for value in ([{"a": 1}], '[{"a": 1}]', "", None, []):
+        assert copy.copy(param).resolve(value) == value
+    for value in ("a", '{"a": 1}', "[1"):
+        with pytest.raises(ParamValidationError):
+            copy.copy(param).resolve(value)

@@ -42,17 +42,17 @@ def rendered(name: str, params: dict[str, Any], variable: dict[str, Any] | None)
         ("dataset_uri", {}, {"dataset_uri": None}, ""),
         ("dataset_uri", {}, {}, ""),
         ("dataset_uri", {}, None, ""),
-        ("rule", {"rule": "better"}, {"rule": "always"}, "better"),
-        ("rule", {}, {"rule": "always"}, "always"),
-        ("rule", {}, None, "better"),
+        ("promote", {"promote": "better"}, {"promote": "always"}, "better"),
+        ("promote", {}, {"promote": "always"}, "always"),
+        ("promote", {}, None, "better"),
         ("always_train", {"always_train": "false"}, {"always_train": True}, "false"),
         ("always_train", {"always_train": False}, {"always_train": True}, False),
         ("num_nodes", {"num_nodes": 0}, {"num_nodes": 4}, 0),
         ("num_nodes", {}, {"num_nodes": 4}, 4),
-        ("env", {"env": {}}, {"env": {"A": "b"}}, {}),
-        ("env", {}, {"env": {"A": "b"}}, {"A": "b"}),
+        ("training", {"training": {}}, {"training": {"logs": "all"}}, {}),
+        ("training", {}, {"training": {"logs": "all"}}, {"logs": "all"}),
         ("warm_start", {}, {"warm_start": True}, True),
-        ("margin", {}, None, 0.0),
+        ("learning_rate", {}, None, 0.0),
     ],
 )
 def test_setting_is_that_of_the_form_else_of_the_variable_else_the_default(
@@ -70,8 +70,8 @@ def test_form_sends_no_setting_that_nobody_has_chosen() -> None:
         assert "as the Variable trainwright_retraining says" in str(field.description)
         if default.value not in ("", [], {}):
             assert "says, else " in str(field.description)
-    assert str(RETRAINING["rule"].description).endswith("; empty: as the Variable trainwright_retraining says, else better")
-    assert RETRAINING["rule"].schema["enum"] == [None, "better", "always", "never"]
+    assert str(RETRAINING["promote"].description).endswith("; empty: as the Variable trainwright_retraining says, else better")
+    assert RETRAINING["promote"].schema["enum"] == [None, "better", "always", "never"]
 
 
 @pytest.mark.parametrize("given", ["true", "false", True, False, None])
@@ -85,19 +85,19 @@ def test_flag_in_the_form_is_true_false_or_empty(given: Any) -> None:
 
 
 def test_first_task_logs_which_settings_apply(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    variable(monkeypatch, '{"rule": "always", "num_nodes": 2}')
+    variable(monkeypatch, '{"promote": "always", "num_nodes": 2}')
     with caplog.at_level("INFO"):
-        retraining.roll_back_or_train.function("start-run", params={"roll_back": False, "rule": "better", "metric": None})
-    assert "settings of the run: rule" in caplog.text
+        retraining.roll_back_or_train.function("start-run", params={"roll_back": False, "promote": "better", "runtime": None})
+    assert "settings of the run: promote" in caplog.text
     assert "settings of the Variable trainwright_retraining: num_nodes" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"rules": "always"}', "the setting 'rules' is unknown; did you mean rule?"),
+        ('{"promot": "always"}', "the setting 'promot' is unknown; did you mean promote?"),
         ("[1]", "is no JSON object but a list"),
-        ('{"rule": ', "is not JSON: "),
+        ('{"promote": ', "is not JSON: "),
     ],
 )
 def test_variable_that_would_be_ignored_fails_without_retries(monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
@@ -162,24 +162,6 @@ def test_the_dataset_of_the_last_good_run_is_skipped_with_the_reason() -> None:
 def test_the_dataset_of_the_champion_is_skipped_whoever_trained_it() -> None:
     skipped, _ = gate([], champion={**OUTDATED, "state": "current"})
     assert str(skipped) == f"the champion {OUTDATED['uri']} was trained on the same dataset, {DIGEST}"
-
-
-@pytest.mark.parametrize(
-    ("warm_start", "resume", "champion", "expected"),
-    [
-        (False, "auto", OUTDATED, "auto"),
-        (True, "auto", OUTDATED, f"weights:{OUTDATED['uri']}"),
-        ("true", "auto", {**OUTDATED, "model_digest": ""}, f"weights:{OUTDATED['uri']}"),
-        (True, "auto", NO_CHAMPION, "auto"),
-        (True, "auto", {**OUTDATED, "model_digest": "sha256:other"}, "auto"),
-        (True, "never", OUTDATED, "never"),
-    ],
-)
-def test_a_warm_start_is_from_the_champion_if_there_is_one_of_this_base_model(
-    warm_start: Any, resume: str, champion: dict[str, str], expected: str
-) -> None:
-    instance = Instance(read_champion=champion, initialize_model={"digest": BASE})
-    assert retraining.start_from.function(warm_start, resume, ti=instance) == expected
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def test_one_run_at_a_time_trains_compares_and_promotes(dag: Any) -> None:
     assert not dag.catchup
     assert before(dag, "read-champion") == {"initialize-dataset", "initialize-model"}
     assert before(dag, "new-data") == {"read-champion"}
-    assert before(dag, "train") == {"start-from"}
+    assert before(dag, "train") == {"new-data"}
     assert before(dag, "decide") == {"evaluate"}
     assert before(dag, "evaluate-champion") == {"decide"}
     assert before(dag, "promote") == {"decide", "evaluate-champion"}
@@ -53,7 +53,7 @@ def test_a_roll_back_skips_all_else(dag: Any) -> None:
 def test_the_champion_is_measured_as_the_candidate_is_on_the_same_rows(dag: Any) -> None:
     candidate, champion = dag.get_task("evaluate"), dag.get_task("evaluate-champion")
     different = {name for name in candidate.template_fields if getattr(candidate, name) != getattr(champion, name)}
-    assert different == {"checkpoint_uri", "checkpoint_digest", "dataset_digest", "retention"}
+    assert different == {"checkpoint_uri", "checkpoint_digest", "dataset_digest", "more"}
     assert "initialize-dataset" in champion.dataset_digest
     assert candidate.dataset_digest == ""  # that of its training, which is the same
 

@@ -96,7 +96,12 @@ class Pages:
 
     def fill_places(self) -> None:
         """Fill in what every fine-tuning needs."""
-        for name, value in (("dataset_uri", "hf://org/data"), ("model_uri", "hf://org/model"), ("export_uri", "file:///exports")):
+        for name, value in (
+            ("dataset_uri", "hf://org/data"),
+            ("model_uri", "hf://org/model"),
+            ("export_uri", "file:///exports"),
+            ("workspace", "training"),
+        ):
             self.fill(f"element_{name}", value)
 
     def fill(self, identifier: str, text: str) -> None:
@@ -153,30 +158,30 @@ def pages(scene: Scene, tmp_path: Path) -> Iterator[Pages]:
 def test_a_run_is_started_from_the_form_with_what_it_needs(scene: Scene, pages: Pages) -> None:
     pages.open("dags/trainwright_finetune")
     pages.click("Trigger")
-    pages.wait_for("dataset_uri", "workspace_path")
+    pages.wait_for("Dataset URI", "Any other setting of the training")
     pages.fill_places()
     pages.picture("trigger-form")
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_finetune/dagRuns")["dag_runs"], 30, "a run")
-    assert (runs[0]["conf"]["dataset_uri"], runs[0]["conf"]["workspace"]) == ("hf://org/data", "workspace")
+    assert (runs[0]["conf"]["dataset_uri"], runs[0]["conf"]["workspace"]) == ("hf://org/data", "training")
 
 
 def test_form_of_a_retraining_sends_only_what_was_chosen(scene: Scene, pages: Pages) -> None:
     """Airflow sends all fields. Those of settings are empty, so that the Variable applies unless a person has chosen."""
     pages.open("dags/trainwright_retraining")
     pages.click("Trigger")
-    pages.wait_for("warm_start", "as the Variable trainwright_retraining says, else better")
-    pages.choose("better", "element_rule")
-    pages.fill("element_force", "false")
-    pages.fill("element_margin", "0")
+    pages.wait_for("Warm start", "as the Variable trainwright_retraining says, else better")
+    pages.choose("better", "element_promote")
+    pages.fill("element_always_train", "false")
+    pages.fill("element_num_nodes", "0")
     pages.picture("retraining-form")
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_retraining/dagRuns")["dag_runs"], 30, "a run")
     (conf,) = [run["conf"] for run in runs if run["conf"]]
     assert {name: value for name, value in conf.items() if value is not None} == {
-        "rule": "better",
+        "promote": "better",
         "always_train": "false",
-        "margin": 0,
+        "num_nodes": 0,
         "roll_back": False,
     }
 
@@ -184,13 +189,12 @@ def test_form_of_a_retraining_sends_only_what_was_chosen(scene: Scene, pages: Pa
 def test_list_of_objects_is_filled_in_as_json(scene: Scene, pages: Pages) -> None:
     pages.open("dags/trainwright_sweep")
     pages.click("Trigger")
-    pages.wait_for("trials", "JSON list of objects: the settings of each trial")
+    pages.wait_for("Trials", "the settings of each trial")
     pages.fill_places()
     pages.replace("element_trials", '[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]')
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_sweep/dagRuns")["dag_runs"], 30, "a run")
     assert runs[0]["conf"]["trials"] == [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]
-    assert runs[0]["conf"]["tolerations"] == []
 
 
 def test_the_links_of_a_deferred_task(scene: Scene, pages: Pages) -> None:

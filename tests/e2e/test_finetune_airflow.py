@@ -42,6 +42,8 @@ def test_the_dag_ends_with_the_same_table(finished: str, runs: Path) -> None:
         "train",
         "export-checkpoint",
         "evaluate",
+        "whether-to-promote",
+        "whether-to-register",
     }
     assert verify_export(result["checkpoint"], digest=result["digest"]).step == 20
     assert "held-out loss" in finished

@@ -48,19 +48,22 @@ class Claim:
         self.other_model = self._model("other-model")
         (self.other_model / "generation_config.json").write_text('{"max_new_tokens": 5}', "utf-8")
 
-    def start(self, run: str, number: int, **parameters: Any) -> subprocess.Popen[str]:
+    def start(self, run: str, number: int, settings: dict[str, Any] = SETTINGS, **parameters: Any) -> subprocess.Popen[str]:
         """A whole run in a process of its own; `number` tells tries apart."""
-        given = {
+        training = {
             "run_id": run,
+            "workspace_path": str(self.workspace),
+            "num_proc_per_node": 1,
+            "settings": settings,
+            "env": {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+        }
+        given = {
             "dataset_uri": str(StorageUri.from_path(self.questions)),
             "model_uri": str(StorageUri.from_path(self.model)),
             "export_uri": str(StorageUri.from_path(self.folder / "export")),
             "workspace": "pvc://shared?size=1Gi",
-            "workspace_path": str(self.workspace),
             "num_nodes": 1,
-            "num_proc_per_node": 1,
-            "settings": SETTINGS,
-            "env": {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"},
+            "training": training,
             **parameters,
         }
         place = self.folder / f"{self.orchestrator}-{run or 'unnamed'}-{number}"
@@ -112,7 +115,7 @@ def claim(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claim]:
 def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
     other_data = {
         "dataset_uri": str(StorageUri.from_path(claim.texts)),
-        "test_fraction": 0.0,
+        "data": {"test_fraction": 0.0},
         "settings": {**SETTINGS, "steps": 7, "seed": 1, "save_steps": 7},
     }
     together = [claim.start("first", 1), claim.start("second", 1, **other_data), claim.start("", 1)]

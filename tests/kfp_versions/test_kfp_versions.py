@@ -91,10 +91,10 @@ def test_a_whole_pipeline_runs(kfp: KfpEnvironment, runs: Runs, tmp_path: Path) 
     told = {
         **runs.inputs(claim).uris,
         "export_uri": export_uri,
-        "workspace_path": str(runs.claim(claim)),
         "workspace": f"pvc://{claim}",
         "runtime": "fast",
-        "evaluation_runtime": "fast-evaluation",
+        "training": {"workspace_path": str(runs.claim(claim))},
+        "evaluation": {"runtime": "fast-evaluation"},
     }
     before = {name_of(job) for job in runs.cluster.list(TRAINJOB, "default").items}
     kfp.run_locally("retrain", told, tmp_path, kubeconfig=runs.folder / "home/kubeconfig")

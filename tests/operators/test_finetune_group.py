@@ -33,22 +33,22 @@ def test_the_tasks_are_in_the_group_and_take_each_others_results() -> None:
     assert len(dag.tasks) == 12
 
 
-def test_settings_go_where_they_belong() -> None:
-    dag = dag_with(
-        layout="alpaca",
-        settings={"max_steps": 5},
-        image="train:1",
-        evaluation_image="evaluate:1",
-        max_evaluation_rows=7,
-        runs_on="cluster",
-        conn_id="cluster",
-        retries=2,
-    )
-    train, evaluate = dag.get_task("finetune.train"), dag.get_task("finetune.evaluate")
-    assert (train.settings, train.image, train.conn_id, train.retries) == ({"max_steps": 5}, "train:1", "cluster", 2)
-    assert (evaluate.image, evaluate.max_rows, evaluate.runs_on, evaluate.retries) == ("evaluate:1", 7, "cluster", 2)
-    assert dag.get_task("finetune.initialize-dataset").layout == "alpaca"
-    assert dag.get_task("finetune.start-run").workspace == "pvc://training"
+def test_the_first_task_gets_all_settings_and_every_task_what_is_for_all() -> None:
+    given = {"epochs": 3, "training": {"image": "train:1"}, "data": {"layout": "alpaca"}, "evaluation": {"max_rows": 7}}
+    dag = dag_with(**given, conn_id="cluster", retries=2)
+    start, train = dag.get_task("finetune.start-run"), dag.get_task("finetune.train")
+    assert {name: getattr(start, name) for name in given} == given
+    assert (start.workspace, start.conn_id, train.conn_id, train.retries) == ("pvc://training", "cluster", "cluster", 2)
+    assert train.more == "{{ ti.xcom_pull('finetune.start-run')['training'] | tojson }}"
+    assert dag.get_task("finetune.evaluate").more == "{{ ti.xcom_pull('finetune.start-run')['evaluation'] | tojson }}"
+
+
+def test_a_function_of_the_dag_is_sent_as_its_source() -> None:
+    def fit(steps: int) -> int:
+        return steps
+
+    start = dag_with(training={"func": fit, "func_args": {"steps": 3}}).get_task("finetune.start-run")
+    assert start.training["func"].startswith("def fit(steps: int)")
 
 
 @pytest.mark.parametrize("name", FOUR)

@@ -161,12 +161,11 @@ def read(root: str, **more: Any) -> dict[str, str]:
 
 
 def test_the_champion_is_current_until_there_are_other_data(root: str, export: Callable[..., Export]) -> None:
-    assert read(root, dataset_digest="sha256:d") == dict.fromkeys(("uri", "digest", "dataset_digest", "model_digest"), "") | {
-        "state": "none"
-    }
+    nothing = dict.fromkeys(("uri", "digest", "dataset_digest", "model_digest"), "")
+    assert read(root, dataset_digest="sha256:d", warm_start=True) == {**nothing, "state": "none", "start_from": "auto"}
     uri, digest = export("first", dataset="sha256:d", model="sha256:m")
     promote(root, (uri, digest), figures(2.0))
-    known = {"uri": uri, "digest": digest, "dataset_digest": "sha256:d", "model_digest": "sha256:m"}
+    known = {"uri": uri, "digest": digest, "dataset_digest": "sha256:d", "model_digest": "sha256:m", "start_from": "auto"}
     assert read(root, dataset_digest="sha256:d") == {"state": "current", **known}
     assert read(root, dataset_digest="sha256:d", model_digest="sha256:m")["state"] == "current"
     for other in (
@@ -176,6 +175,8 @@ def test_the_champion_is_current_until_there_are_other_data(root: str, export: C
     ):
         assert read(root, **other) == {"state": "outdated", **known}
     assert read(root, alias="challenger")["state"] == "none"
+    for base, expected in (("", f"weights:{uri}"), ("sha256:m", f"weights:{uri}"), ("sha256:new", "auto")):
+        assert read(root, model_digest=base, warm_start="true")["start_from"] == expected
 
 
 def test_a_champion_that_is_gone_or_not_allowed_is_no_reason_to_retry(

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.steps.parameter_tables import STEP_PARAMETERS
+from trainwright.steps.requests.forms import MOST_FIELDS
 
 pytestmark = pytest.mark.medium
-GIVEN_BY_THE_CHAIN = {"dataset_digest", "model_digest"}
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +49,19 @@ def parameter_of(reference: dict[str, Any]) -> str:
     return str(reference["componentInputParameter"]).removeprefix("pipelinechannel--")
 
 
-def test_every_setting_of_a_training_step_is_a_parameter_and_reaches_it(compiled: Any) -> None:
+def test_each_step_gets_its_settings_from_the_first_one(compiled: Any) -> None:
     pipeline, _ = compiled
-    expected = set(TrainRequest.model_fields) - GIVEN_BY_THE_CHAIN
-    assert expected <= set(parameters(pipeline))
-    for name in expected - {"workspace"}:
-        assert parameter_of(task(pipeline, "train")[name]) == name
+    assert len(parameters(pipeline)) <= MOST_FIELDS
+    phases = {"train": "training", "initialize-dataset": "data", "export-checkpoint": "export", "evaluate": "evaluation"}
+    for name, phase in {**phases, "promote-model": "promotion", "register-model": "registration"}.items():
+        more = task(pipeline, name)["more"]
+        if name in phases:
+            assert more["taskOutputParameter"] == {"outputParameterKey": phase, "producerTask": "start-run"}
+        else:  # inside of a condition
+            assert parameter_of(more) == f"start-run-{phase}"
+    for name in STEP_PARAMETERS["StartRun"]:
+        if name in parameters(pipeline):
+            assert parameter_of(task(pipeline, "start-run")[name]) == name
 
 
 def test_only_data_store_and_workspace_must_be_given(compiled: Any) -> None:
@@ -69,16 +76,6 @@ def test_a_run_without_a_name_is_named_after_the_pipelines_run(compiled: Any) ->
     for name in ("initialize-dataset", "initialize-model", "train", "export-checkpoint", "evaluate"):
         reference = task(pipeline, name)["run_id"]["taskOutputParameter"]
         assert reference == {"outputParameterKey": "run_id", "producerTask": "start-run"}
-
-
-def test_evaluation_has_the_placement_of_the_training(compiled: Any) -> None:
-    from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
-
-    pipeline, _ = compiled
-    given = task(pipeline, "evaluate")
-    for name in EVALUATION_SETTINGS:
-        other = {"image": "evaluation_image", "resources_per_node": "evaluation_resources"}.get(name, name)
-        assert parameter_of(given[name]) == other
 
 
 def test_every_step_has_the_secrets_and_those_with_files_the_claim(compiled: Any) -> None:
@@ -100,7 +97,4 @@ def test_whatever_becomes_of_a_run_its_jobs_are_cleaned_up(compiled: Any) -> Non
     assert root["clean-up"]["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"
     assert root["clean-up"]["dependentTasks"] == [group]
     given = task(pipeline, "clean-up")
-    assert {name: parameter_of(given[name]) for name in ("run_id", "on_failure")} == {
-        "run_id": "run_id",
-        "on_failure": "on_cancel",
-    }
+    assert parameter_of(given["training"]) == "training"

@@ -70,13 +70,15 @@ def test_the_whole_chain_from_versioned_data_to_a_registered_model(tmp_path: Pat
             "model_uri": str(StorageUri.from_path(ensure_base_model(tmp_path / "models", preset="tiny"))),
             "export_uri": export_uri,
             "workspace": "pvc://w",
-            "workspace_path": str(workspace),
-            "run_id": "chain",
-            "transform": TRANSFORM,
-            "settings": {"steps": 6, "logging_steps": 2, "save_steps": 6, "cpu": True, "method": "full"},
-            "task_limit": 2,
-            "env": {"TRAINWRIGHT_TOOLS": os.environ["TRAINWRIGHT_TOOLS"]},
-            "test_fraction": 0.2,
+            "method": "full",
+            "training": {
+                "run_id": "chain",
+                "workspace_path": str(workspace),
+                "settings": {"steps": 6, "logging_steps": 2, "save_steps": 6, "cpu": True},
+                "env": {"TRAINWRIGHT_TOOLS": os.environ["TRAINWRIGHT_TOOLS"]},
+            },
+            "data": {"transform": TRANSFORM, "test_fraction": 0.2},
+            "evaluation": {"task_limit": 2},
         }
         code, printed = run(runs, "full_pipeline", "root", given)
         assert code == 0, printed[-8000:]

@@ -57,9 +57,9 @@ class Retraining:
             "model_uri": self.model,
             "export_uri": self.export_uri,
             "workspace": "pvc://w",
-            "workspace_path": str(self.workspace),
             "runtime": "fast",
-            "evaluation_runtime": "comparison",
+            "training": {"workspace_path": str(self.workspace)},
+            "evaluation": {"runtime": "comparison"},
             **parameters,
         }
         code, printed = run_pipeline(self.runs, "retrain", f"root-{self.count}", given)

@@ -63,12 +63,10 @@ def test_the_best_trial_is_exported_and_a_hopeless_one_is_stopped_and_skipped(tm
             **runs.inputs("base").uris,
             "export_uri": str(StorageUri.from_path(tmp_path / "exports")),
             "workspace": "pvc://w",
-            "runtime": "reporting",
-            "evaluation_runtime": "fast-evaluation",
-            "run_id": "first",
+            "evaluation": {"runtime": "fast-evaluation"},
+            "training": {"run_id": "first", "runtime": "reporting"},
             "trials": TRIALS,
-            "min_trials": 2,
-            "start_step": 1,
+            "early_stop": {"min_trials": 2, "start_step": 1},
         }
         environ = {"KUBECONFIG": str(tmp_path / "home/kubeconfig"), "TRAINWRIGHT_PARALLELISM": "2"}
         with running_airflow(tmp_path / "airflow", Path(sweep.__file__).parent, environ) as airflow:

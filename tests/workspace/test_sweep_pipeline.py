@@ -48,9 +48,8 @@ class Sweeping:
             **self.inputs.uris,
             "export_uri": self.export_uri,
             "workspace": "pvc://w",
-            "runtime": "reporting",
-            "evaluation_runtime": "fast-evaluation",
-            "run_id": run_id,
+            "training": {"run_id": run_id, "runtime": "reporting"},
+            "evaluation": {"runtime": "fast-evaluation"},
             **parameters,
         }
         return run_pipeline(self.runs, "sweep", root, given)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias
+from trainwright.jobs.request.resume import AUTO
 from trainwright.steps.requests import ReadChampion
 
 State = Literal["none", "outdated", "current"]
@@ -35,10 +36,21 @@ class Champion:
         return "outdated" if always_train or self.is_outdated(dataset_digest, model_digest) else "current"
 
 
-def read_champion_for(request: ReadChampion) -> tuple[Champion, State]:
-    """Return the champion, and its state with regard to the data and base model that are asked about. Raises as `read_champion`."""
+class Found(NamedTuple):
+    """What an alias names, its state with regard to what is asked about, and `resume` of a training that would replace it."""
+
+    champion: Champion
+    state: State
+    start_from: str
+
+
+def read_champion_for(request: ReadChampion) -> Found:
+    """Return what the alias names, and what that means for a training. Raises as `read_champion`."""
     champion = read_champion(request.export_uri, request.alias)
-    return champion, champion.state(request.dataset_digest, request.model_digest, always_train=request.always_train)
+    state = champion.state(request.dataset_digest, request.model_digest, always_train=request.always_train)
+    has_same_base = not request.model_digest or champion.model_digest in ("", request.model_digest)
+    is_warm = request.warm_start and bool(champion.uri) and has_same_base
+    return Found(champion, state, f"weights:{champion.uri}" if is_warm else AUTO)
 
 
 def read_champion(export_uri: str, alias: str = CHAMPION) -> Champion:

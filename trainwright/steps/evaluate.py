@@ -15,6 +15,9 @@ from typing import Any
 from trainwright.checkpoints.errors import FigureNotFinite
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+from trainwright.jobs.request.more_settings import with_more
+from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
+from trainwright.jobs.request.settings_table import TABLE
 from trainwright.jobs.state.submitter import NOBODY, Submitter
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
@@ -99,6 +102,18 @@ def evaluate_export(
     if trial_index >= 0:  # the folder that the preparation of the data has recorded is empty
         steps(ended(), run)
     return result
+
+
+def evaluation_asked(
+    parameters: Mapping[str, Any], settings: Mapping[str, Any], more: Any = None
+) -> tuple[EvaluateExport, dict[str, Any]]:
+    """Return what is asked, and the settings of the job, from parameters and `more`, which may have both. Raises ValueError."""
+    of_job = {name: TABLE[name].default for name in EVALUATION_SETTINGS}
+    fields = dict.fromkeys(EvaluateExport.model_fields)
+    found = with_more({}, more, {**of_job, **fields})
+    request = EvaluateExport.from_parameters(parameters, {name: value for name, value in found.items() if name in fields})
+    given = with_more(settings, {name: value for name, value in found.items() if name in of_job}, of_job)
+    return request, {name: value for name, value in given.items() if value is not None}
 
 
 def _arguments(request: EvaluateExport, written: str) -> list[str]:

@@ -14,6 +14,8 @@ from trainwright import submission
 from trainwright.api.objects import uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
+from trainwright.jobs.request.more_settings import with_more
+from trainwright.jobs.request.settings_table import TABLE
 from trainwright.jobs.request.task_config import with_task_config
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.typed_parameters import typed_parameters
@@ -95,6 +97,7 @@ def train_step_of(
     run_id: str,
     settings: Mapping[str, Any],
     *,
+    more: Any = None,
     namespace: str = "",
     submission_mode: str = "",
     tie_to_run: bool = True,
@@ -107,12 +110,14 @@ def train_step_of(
 ) -> TrainStep:
     """Return the training step with the settings that a component was given, checked, and connect to its cluster.
 
-    With `tie_to_run` the job belongs to the workflow of the pipeline. `task_config`, `task_settings`,
-    `tracking` and `workspace_path` are what its task in the pipeline was given, see `with_task_config`. A `trial` of a sweep is a job
-    apart, and its settings replace those of the same names.
+    `more` are settings that came as one structure. With `tie_to_run` the job belongs to the workflow of the pipeline. `task_config`,
+    `task_settings`, `tracking` and `workspace_path` are what its task in the pipeline was given, see `with_task_config`. A `trial` of
+    a sweep is a job apart, and its settings replace those of the same names.
     Raises ValueError, NoCluster, ApiError.
     """
-    settings = typed_parameters(settings)
+    defaults = {"job_retries": 0, **{name: row.default for name, row in TABLE.items()}}
+    settings = typed_parameters(with_more({"job_retries": job_retries, **settings}, more, defaults))
+    job_retries = int(settings.pop("job_retries"))
     if trial is not None:
         settings = {**settings, "settings": {**settings["settings"], **trial.settings}}
     if job_retries < 0:

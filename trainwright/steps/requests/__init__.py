@@ -12,7 +12,8 @@ from trainwright.steps.requests.exports import (
     RestoreForEvaluation,
     RollBackModel,
 )
-from trainwright.steps.requests.runs import RetireFolder, StartRun
+from trainwright.steps.requests.forms import FineTuning, FullPipeline, Retraining, StartRun, Sweep
+from trainwright.steps.requests.runs import RetireFolder
 from trainwright.steps.requests.step_request import StepRequest, StepRun
 from trainwright.steps.requests.sweep import BeginTrials, EndTrials, PickTrial, PlanTrials
 
@@ -23,6 +24,8 @@ __all__ = [
     "EvaluateExport",
     "ExportBeside",
     "ExportCheckpoint",
+    "FineTuning",
+    "FullPipeline",
     "InitializeDataset",
     "InitializeModel",
     "PickTrial",
@@ -34,8 +37,10 @@ __all__ = [
     "RegisterModel",
     "RestoreForEvaluation",
     "RetireFolder",
+    "Retraining",
     "RollBackModel",
     "StartRun",
     "StepRequest",
     "StepRun",
+    "Sweep",
 ]

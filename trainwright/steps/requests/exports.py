@@ -105,6 +105,7 @@ class ReadChampion(StepRequest):
     dataset_digest: str = parameter("Digest of the prepared dataset, compared with that of the champion's.", "")
     model_digest: str = parameter("Digest of the prepared base model. Empty: not compared.", "")
     always_train: bool = parameter("Whether it counts as outdated in any case.", False)
+    warm_start: bool = parameter("Whether a training is to start from its weights, if it has the same base model.", False)
     alias: str = parameter(_ALIAS, "champion")
 
 

@@ -1,24 +1,10 @@
-"""What the steps at the beginning and the end of a run are asked."""
+"""What the step at the end of a run is asked."""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import BeforeValidator
-
-from trainwright.steps.requests.step_request import Count, StepRequest, parameter
-
-
-class StartRun(StepRequest):
-    """Create the workspace of a run if necessary, before any step mounts it."""
-
-    workspace: str = parameter(
-        "pvc://CLAIM[/FOLDER], the name of a claim, or pvc://CLAIM?size=20Gi[&class=&access=&retain=] to create it.",
-        example="pvc://training?size=50Gi",
-    )
-    num_nodes: Annotated[Count, BeforeValidator(lambda value: value or 1)] = parameter(
-        "Number of nodes that share a new claim.", 1
-    )
+from trainwright.steps.requests.step_request import StepRequest, parameter
 
 
 class RetireFolder(StepRequest):

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from trainwright.api.suggest import suggest
+from trainwright.jobs.request.more_settings import with_more
 from trainwright.jobs.request.setting_types import Texts
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.validation_problems import message_of
@@ -52,12 +53,15 @@ class StepRequest(BaseModel):
         return re.sub(r"(?<!^)(?=[A-Z])", "-", cls.__name__).lower()
 
     @classmethod
-    def from_parameters(cls, parameters: Mapping[str, Any]) -> Self:
-        """Create a request from the parameters of a component or an operator, among others. None, and empty text where no text is
-        expected, stand for the default. Raises ValueError naming the parameter.
+    def from_parameters(cls, parameters: Mapping[str, Any], more: Any = None) -> Self:
+        """Create a request from the parameters of a component or an operator, among others, and further ones, see `with_more`.
+
+        None, and empty text where no text is expected, stand for the default. Raises ValueError naming the parameter.
         """
         fields = cls.model_fields
+        defaults = {name: None if field.is_required() else field.get_default() for name, field in fields.items()}
         known = {name: value for name, value in parameters.items() if name in fields and value is not None}
+        known = with_more(known, more, defaults)
         given = {name: value for name, value in known.items() if value != "" or fields[name].annotation is str}
         return cls.checked(given)
 

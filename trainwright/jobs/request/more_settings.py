@@ -1,0 +1,28 @@
+"""Adds settings that came as one structure to those that came as parameters: a pipeline passes what its first step has checked so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainwright.api.suggest import suggest
+from trainwright.jobs.request.setting_values import parse_structure
+
+
+def with_more(parameters: Mapping[str, Any], more: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters with those of `more`, an object or its JSON. `defaults` are those of all that may be in it.
+
+    Raises ValueError for one that is unknown, or that both have, with other values.
+    """
+    added = parse_structure(more) or {}
+    if not isinstance(added, Mapping):
+        raise ValueError("more: expected an object with settings by name")
+    result = dict(parameters)
+    for name, value in added.items():
+        if name not in defaults:
+            raise ValueError(f"more.{str(name)[:80]}: unknown; {suggest(str(name), list(defaults))}")
+        given = parameters.get(name)
+        if given and given not in (defaults[name], value):
+            raise ValueError(f"{name}: given twice, as a parameter and in more; give it once")
+        result[name] = value
+    return result
