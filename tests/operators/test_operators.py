@@ -123,7 +123,7 @@ def test_retries_that_are_edited_in_the_dag_are_no_clear() -> None:
     assert task_identity({**context(), "task": SimpleNamespace(retries=5)}).submitter.relation_to(job) is Relation.retry
 
 
-def test_a_job_of_an_earlier_version_is_taken_as_it_is() -> None:
+def test_job_without_notes_has_an_unknown_relation() -> None:
     assert task_identity(context()).submitter.relation_to({"metadata": {}}) is Relation.unknown
 
 

@@ -227,7 +227,7 @@ class _Exporting:
         """Remove what earlier attempts at this export have stored and the manifest does not reference."""
         if not self.parent.capabilities().conditional_writes:  # another process may be about to publish them
             return
-        used = {f"{name}/{file.stored_at}" for file in manifest.files}
+        used = {f"{name}/{file.key}" for file in manifest.files}
         left = [key for key, _ in self.parent.list_files(name) if key not in used and attempt_time(key)]
         try:
             for_each(left, self.parent.delete, at_once=_AT_ONCE)

@@ -9,7 +9,6 @@ from pathlib import Path
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.export import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.exported import read_export
-from trainwright.checkpoints.find import find_checkpoints
 from trainwright.checkpoints.job_record import recorded_writers
 from trainwright.checkpoints.manifest import OWNER
 from trainwright.checkpoints.pointers import latest_export
@@ -41,8 +40,8 @@ def export_run(
 
     `run_folder` is `runs/NAME` in `workspace`, or the folder of one of the run's trainings in it; of several the one that `trainjob`
     has written to. With `trainjob`, that job must have written to the output. `owner` is who runs it: exports of others are not
-    touched. If the run has no folder, `WORKSPACE/output` of an earlier version is exported. Other parameters are those of
-    `export_checkpoint`. Raises NoCheckpoint, CheckpointError (also for an invalid run folder), StorageError.
+    touched. Other parameters are those of `export_checkpoint`. Raises NoCheckpoint, CheckpointError (also for an invalid run
+    folder), StorageError.
     """
     run_folder = trained_folder(workspace, run_folder, trainjob)
     output = _output(workspace, run_folder)
@@ -115,16 +114,10 @@ def _output(workspace: Path, run_folder: str) -> Path:
         folder = step_path(workspace, run_folder)
     except WorkspaceError as error:
         raise CheckpointError(str(error)) from error
-    output, legacy = folder / OUTPUT, workspace / OUTPUT
+    output = folder / OUTPUT
     with disk_errors(folder):
         if output.is_symlink():
             raise CheckpointError(f"{output} is a link; remove it: checkpoints are exported only from the run's own folder")
-        folder_exists, legacy_exists = folder.is_dir(), legacy.is_dir()
-    if not folder_exists and legacy_exists:
-        log.warning("the run has no folder, exporting the output of an earlier version folder=%s output=%s", folder, legacy)
-        return legacy
-    if legacy_exists and not find_checkpoints(output) and find_checkpoints(legacy):
-        log.warning("checkpoints of an earlier version are neither resumed from nor exported output=%s", legacy)
     return output
 
 

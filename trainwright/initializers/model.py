@@ -39,8 +39,8 @@ def prepare_model(
 ) -> Prepared:
     """Write the model at `uri` to the store shared by all runs of `workspace`. Returns its receipt and its folder.
 
-    An existing result is reused if source, revision and options are the same; this includes `WORKSPACE/model` from an
-    earlier version. Files are read-only. Raises the errors of `initialize_model`.
+    An existing result is reused if source, revision and options are the same. Files are read-only. Raises the errors of
+    `initialize_model`.
     """
     return prepare_in_workspace(_preparation(uri, ignore, start_progress), workspace)
 

@@ -64,7 +64,7 @@ def export(
             options=options,
             start_progress=start_progress,
         )
-    store = {"conditional_writes": exported.capabilities.conditional_writes, "confirmed": exported.manifest.confirmed or "no"}
+    store = {"conditional_writes": exported.capabilities.conditional_writes, "confirmed": exported.manifest.confirmed}
     show({"uri": exported.uri, "existed": exported.existed, **summary(exported.manifest), **store}, output)
 
 

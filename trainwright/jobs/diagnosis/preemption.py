@@ -10,7 +10,7 @@ from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET
-from trainwright.api.objects import Obj, name_of, namespace_of, stored_annotation, uid_of
+from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import Preempted
@@ -74,7 +74,7 @@ def jobsets_to_resume_from(cluster: Cluster, ended: Obj) -> str:
     The next attempt resumes from their checkpoints. A JobSet that cannot be read is omitted, with a warning; its checkpoints are
     then archived.
     """
-    earlier = stored_annotation(ended, names.RESUMES_FROM_ANNOTATION) or ""
+    earlier = annotations_of(ended).get(names.RESUMES_FROM_ANNOTATION) or ""
     try:
         own = uid_of(cluster.get(JOBSET, name_of(ended), namespace_of(ended)))
     except ApiError as error:
