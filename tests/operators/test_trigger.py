@@ -19,6 +19,7 @@ from trainwright.api import names
 from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
+from trainwright.backoff import Backoff
 from trainwright.cluster import NoCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
@@ -711,7 +712,7 @@ def preempted(connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, m
     """Let the newest job fail because its pod was taken away; returns it."""
     from trainwright.jobs.diagnosis import preemption
 
-    monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(0.0, 0.0))
     disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 
     def make() -> dict[str, Any]:

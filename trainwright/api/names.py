@@ -125,7 +125,7 @@ RESUME_EXPORT_VARIABLE = "TRAINWRIGHT_RESUME_EXPORT"
 """The run's export, from which `auto` and `weights:URI` resume if the volume has no checkpoint."""
 RESUME_JOB_VARIABLE = "TRAINWRIGHT_RESUME_JOB"
 """The identity of a job: the UID of its JobSet."""
-RESUMES_FROM_VARIABLE = "TRAINWRIGHT_RESUME_CONTINUES"
+RESUMES_FROM_VARIABLE = "TRAINWRIGHT_RESUMES_FROM"
 """Comma-separated UIDs of preempted attempts, whose checkpoints count as the job's own."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
+from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Diverged, TooManyRestarts, TrainJobDeadline, TrainJobDeleted, deadline_error
 from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
@@ -88,7 +88,7 @@ def _follow(
     stop: threading.Event | None,
     settings: WaitSettings,
 ) -> Obj:
-    poll_seconds = publisher.poll_seconds
+    polls, backoff = 1, Backoff(publisher.poll_seconds, max(publisher.poll_seconds, _MAX_POLL_SECONDS), jitter=0.25)
     while stop is None or not stop.is_set():
         try:
             phase = state.phase = publisher.observe_status(state.trainjob)
@@ -107,9 +107,11 @@ def _follow(
             raise Diverged(state.trainjob, diverged)
         if expired := state.expired_deadline():
             raise deadline_of(cluster, state.trainjob, str(expired), expired.what)
-        change = watch.next_change(min(poll_seconds, max(state.seconds_left(), 0.01), max(publisher.seconds_left(), 0.01)))
+        change = watch.next_change(
+            min(backoff.pause(polls), max(state.seconds_left(), 0.01), max(publisher.seconds_left(), 0.01))
+        )
         if stop is None and not publisher.has_logs:  # no need to react to `stop`; thousands of waits may share a process
-            poll_seconds = min(poll_seconds * random.uniform(1.5, 2.0), _MAX_POLL_SECONDS)
+            polls += 1
         if change is not None:
             _observe_change(cluster, state, change)
         elif watch.is_absent():
