@@ -30,11 +30,12 @@ log = logging.getLogger(__name__)
 class RetryingCluster(DelegatingCluster):
     """Wraps a `Cluster`. `seconds` is the total time to wait for retries; after that, errors are raised.
 
-    Setting `stop` ends retries.
+    Setting `stop` ends retries. Of a cluster that retries already only the requests are used: retries within retries would
+    multiply the time.
     """
 
     def __init__(self, cluster: Cluster, *, seconds: float = RETRY_SECONDS, stop: threading.Event | None = None):
-        super().__init__(cluster)
+        super().__init__(cluster._cluster if isinstance(cluster, RetryingCluster) else cluster)
         self._seconds_left = seconds
         self._stop = stop or threading.Event()
 
