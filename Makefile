@@ -9,12 +9,12 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components edges interfaces image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
-	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
+	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
 	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | edges | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
-INPUTS := NAME MODEL DATASET EXPORT SETTINGS ORCHESTRATOR KEEP
+INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
 unexport $(INPUTS)
 $(foreach input,$(INPUTS),$(eval export TRAINWRIGHT_FINETUNE_$(input) = $$(value $(input))))
 
