@@ -126,7 +126,11 @@ def test_a_failed_step_is_a_failed_run(run: Run, tiny_yaml: str) -> None:
     assert result.exit_code == 10
     document = json.loads(result.stdout)
     assert (document["state"], document["outputs"]) == ("FAILED", {})
-    assert "describe" in document["message"]
+    assert document["message"] == "task describe failed: ValueError: asked to fail"
+    once = {"name": "describe", "state": "FAILED", "message": "ValueError: asked to fail", "pod": ""}
+    assert [{name: failed[name] for name in once} for failed in document["failed_tasks"]] == [once, once]
+    assert document["failed_tasks"][0]["log"][-1] == "ValueError: asked to fail"
+    assert "\x1b" not in result.output
     assert "asked to fail" in result.stderr
 
 
