@@ -53,7 +53,12 @@ def get(
     if output is not ViewFormat.table:
         print_object(jobs[0] if name else {"apiVersion": "v1", "kind": "List", "items": jobs}, output)
         return
-    print_table(("NAMESPACE", "NAME", "PHASE", "PROGRESS", "RUNTIME", "NODES", "CREATED"), map(_row, jobs))
+    where = "any namespace" if all_namespaces else f"the namespace {space}"
+    print_table(
+        ("NAMESPACE", "NAME", "PHASE", "PROGRESS", "RUNTIME", "NODES", "CREATED"),
+        map(_row, jobs),
+        empty=f"no TrainJobs in {where}",
+    )
 
 
 def _row(job: Obj) -> tuple[str, ...]:

@@ -48,7 +48,9 @@ def list_runtimes(
         print_object({"apiVersion": "v1", "kind": "List", "items": runtimes}, output)
         return
     rows = ((name_of(runtime), labels_of(runtime).get(FRAMEWORK_LABEL, ""), ", ".join(_steps(runtime))) for runtime in runtimes)
-    print_table(("NAME", "FRAMEWORK", "STEPS"), rows)
+    print_table(
+        ("NAME", "FRAMEWORK", "STEPS"), rows, empty="no runtimes in the cluster; `trainwright runtimes apply` installs them"
+    )
 
 
 @group.command("show")

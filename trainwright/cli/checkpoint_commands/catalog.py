@@ -51,7 +51,7 @@ def list_exports(
         value = manifest.metrics.get(metric)
         shown = "" if value is None else f"{value:.6g}"
         rows.append((each.name, str(manifest.step), manifest.created, _megabytes(manifest.size), shown, _protection(each)))
-    print_table(("NAME", "STEP", "PUBLISHED", "SIZE", metric.upper(), "PROTECTED"), rows)
+    print_table(("NAME", "STEP", "PUBLISHED", "SIZE", metric.upper(), "PROTECTED"), rows, empty=f"no exports in {run}")
 
 
 @_group.command("diff")
