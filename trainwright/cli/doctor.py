@@ -48,7 +48,7 @@ def doctor(
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
-    output: Annotated[DoctorFormat, typer.Option("-o", "--output")] = DoctorFormat.table,
+    output: Annotated[DoctorFormat, typer.Option("-o", "--output", help="Form of the output.")] = DoctorFormat.table,
 ) -> None:
     """Check what a job needs: permissions, APIs, a controller, runtime, queue, claim, store. Exit code 1 if it could not run."""
     findings: list[Finding] = []

@@ -38,12 +38,12 @@ def register(app: typer.Typer) -> None:
 
 def get(
     name: Annotated[str, typer.Argument(help="Name of a TrainJob; default: all.")] = "",
-    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces")] = False,
+    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="In all namespaces.")] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
-    output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table,
+    output: Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")] = ViewFormat.table,
 ) -> None:
     """Show TrainJobs with their phase and progress."""
     with cluster_errors_exit():

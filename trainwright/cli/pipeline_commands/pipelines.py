@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.cli.errors import BAD_INPUT, FAILURE, fail
+from trainwright.cli.help_pages import CommandsByGroup
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
 from trainwright.cli.pipeline_commands import run
 from trainwright.cli.pipeline_commands.options import (
@@ -27,7 +28,7 @@ from trainwright.pipeline_runs.parameters import ParameterSpec
 from trainwright.pipeline_runs.source import CompileSettings, ListedPipelines, compile_pipeline, shipped_pipelines
 
 _MAX_CELL = 60
-_group = typer.Typer(no_args_is_help=True, help="List, compile and run pipelines of Kubeflow Pipelines.")
+_group = typer.Typer(cls=CommandsByGroup, no_args_is_help=True, help="List, compile and run pipelines of Kubeflow Pipelines.")
 
 
 def register(app: typer.Typer) -> None:
@@ -43,7 +44,7 @@ def list_pipelines(
         str,
         typer.Argument(help=f"{PIPELINE_HELP} Default: all shipped ones, with the beginnings of long texts.", show_default=False),
     ] = "",
-    output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table,
+    output: Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")] = ViewFormat.table,
 ) -> None:
     """List the shipped pipelines, or show one pipeline, with their parameters."""
     with pipeline_errors_exit(), interrupt_exits():
