@@ -13,7 +13,7 @@ from support.client_environments import ROOT, Unavailable
 
 FOLDERS = {"trainwright": "trainwright", "components": "trainwright/components", "pipelines": "trainwright/pipelines"}
 FOLDERS |= {"quickstart": "trainwright/quickstart", "operators": "trainwright/operators", "dags": "trainwright/example_dags"}
-DATA = (".py", ".yaml", ".md", ".typed", ".jsonl", ".txt")
+DATA = (".py", ".yaml", ".md", ".typed", ".json", ".jsonl", ".txt")
 
 
 @pytest.fixture(scope="module")
