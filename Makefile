@@ -109,15 +109,14 @@ edges: .venv/.ready-dev
 interfaces: .venv/.ready-dev
 	$(PY) tests/components/interfaces.py
 
-# The edges too, under the names that they install by.
+# The edges too, which are links in `trainwright/`.
 typecheck: .venv/.ready-dev
-	@$(PY) tests/installed_tree.py build/installed
-	cd build/installed && ../../.venv/bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p trainwright
+	.venv/bin/mypy
 
 lint: typecheck
 	.venv/bin/ruff check $(SOURCES)
 	.venv/bin/ruff format --check $(SOURCES)
-	$(PY) tests/import_contracts.py
+	.venv/bin/lint-imports --no-cache --no-logo
 
 format: .venv/.ready-dev
 	.venv/bin/ruff check --fix-only -q $(SOURCES)
