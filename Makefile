@@ -76,6 +76,7 @@ gpu-check: .venv/.ready-dev
 # Regenerates the pages and manifests that are generated from code.
 docs: .venv/.ready-dev
 	$(PY) docs/readmes.py
+	$(PY) docs/guides_page.py
 	$(PY) docs/chart_files.py
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow > deploy/rbac.yaml
 	.venv/bin/trainwright rbac --for airflow --namespace airflow --credentials > deploy/rbac-airflow.yaml
