@@ -9,12 +9,12 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components edges interfaces image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
-	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
+	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
 	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | edges | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
-INPUTS := NAME MODEL DATASET EXPORT SETTINGS ORCHESTRATOR KEEP
+INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
 unexport $(INPUTS)
 $(foreach input,$(INPUTS),$(eval export TRAINWRIGHT_FINETUNE_$(input) = $$(value $(input))))
 
@@ -76,6 +76,7 @@ gpu-check: .venv/.ready-dev
 # Regenerates the pages and manifests that are generated from code.
 docs: .venv/.ready-dev
 	$(PY) docs/readmes.py
+	$(PY) docs/guides_page.py
 	$(PY) docs/chart_files.py
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow > deploy/rbac.yaml
 	.venv/bin/trainwright rbac --for airflow --namespace airflow --credentials > deploy/rbac-airflow.yaml
@@ -109,15 +110,14 @@ edges: .venv/.ready-dev
 interfaces: .venv/.ready-dev
 	$(PY) tests/components/interfaces.py
 
-# The edges too, under the names that they install by.
+# The edges too, which are links in `trainwright/`.
 typecheck: .venv/.ready-dev
-	@$(PY) tests/installed_tree.py build/installed
-	cd build/installed && ../../.venv/bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p trainwright
+	.venv/bin/mypy
 
 lint: typecheck
 	.venv/bin/ruff check $(SOURCES)
 	.venv/bin/ruff format --check $(SOURCES)
-	$(PY) tests/import_contracts.py
+	.venv/bin/lint-imports --no-cache --no-logo
 
 format: .venv/.ready-dev
 	.venv/bin/ruff check --fix-only -q $(SOURCES)

@@ -1,28 +1,29 @@
 """Kubeflow Pipelines components: start a run, pull, preprocess and prepare data and a model, train (or submit a job and wait for it in
 steps of their own), export the checkpoint, evaluate, promote and register it, and clean up.
 
-Each is a signature, a docstring and a few calls into the library. The folder of a component is installed as NAME_component.
+Each is a signature, a docstring and a few calls into the library. `trainwright.components.NAME` is the component, not the package of
+that name: everything is imported here, so that the names below replace the packages before anybody sees them.
 """
 
-from trainwright.components.clean_up_component import clean_up
-from trainwright.components.evaluate_component import evaluate
+from trainwright.components.clean_up import clean_up
+from trainwright.components.evaluate import evaluate
 from trainwright.components.exit_handler import trainwright_exit_handler
-from trainwright.components.export_checkpoint_component import export_checkpoint
-from trainwright.components.initialize_dataset_component import initialize_dataset
-from trainwright.components.initialize_model_component import initialize_model
-from trainwright.components.pick_trial_component import pick_trial
-from trainwright.components.plan_trials_component import plan_trials
-from trainwright.components.preprocess_dataset_component import preprocess_dataset
-from trainwright.components.promote_model_component import promote_model
-from trainwright.components.pull_dvc_data_component import pull_dvc_data
-from trainwright.components.read_champion_component import read_champion
-from trainwright.components.register_model_component import register_model
-from trainwright.components.roll_back_model_component import roll_back_model
-from trainwright.components.start_run_component import start_run
-from trainwright.components.submit_train_job_component import submit_train_job
-from trainwright.components.train_component import train, train_function
+from trainwright.components.export_checkpoint import export_checkpoint
+from trainwright.components.initialize_dataset import initialize_dataset
+from trainwright.components.initialize_model import initialize_model
+from trainwright.components.pick_trial import pick_trial
+from trainwright.components.plan_trials import plan_trials
+from trainwright.components.preprocess_dataset import preprocess_dataset
+from trainwright.components.promote_model import promote_model
+from trainwright.components.pull_dvc_data import pull_dvc_data
+from trainwright.components.read_champion import read_champion
+from trainwright.components.register_model import register_model
+from trainwright.components.roll_back_model import roll_back_model
+from trainwright.components.start_run import start_run
+from trainwright.components.submit_train_job import submit_train_job
+from trainwright.components.train import train, train_function
 from trainwright.components.training_task import set_step_resources
-from trainwright.components.wait_train_job_component import wait_train_job
+from trainwright.components.wait_train_job import wait_train_job
 
 __all__ = [
     "clean_up",

@@ -6,7 +6,7 @@ from typing import Any
 
 from kfp import dsl
 
-from trainwright.components.clean_up_component import clean_up
+from trainwright.components.clean_up import clean_up
 
 
 def trainwright_exit_handler(

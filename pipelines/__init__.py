@@ -1,8 +1,8 @@
-"""Kubeflow pipelines of the components. The folder of a pipeline is installed as NAME_pipeline."""
+"""Kubeflow pipelines of the components. `trainwright.pipelines.NAME` is the pipeline, not the package of that name."""
 
-from trainwright.pipelines.finetune_pipeline import finetune
-from trainwright.pipelines.full_pipeline_pipeline import full_pipeline
-from trainwright.pipelines.retrain_pipeline import retrain
-from trainwright.pipelines.sweep_pipeline import sweep
+from trainwright.pipelines.finetune import finetune
+from trainwright.pipelines.full_pipeline import full_pipeline
+from trainwright.pipelines.retrain import retrain
+from trainwright.pipelines.sweep import sweep
 
 __all__ = ["finetune", "full_pipeline", "retrain", "sweep"]

@@ -72,10 +72,11 @@ def train_on(run: Run, inputs: Inputs, form: Mapping[str, Any], *, exports: bool
     )
 
 
-def export(run: Run, trainjob: Any, form: Mapping[str, Any], **given: Any) -> Any:
-    """Export the checkpoint that a TrainJob has written."""
+def export(run: Run, inputs: Inputs, trainjob: Any, form: Mapping[str, Any], **given: Any) -> Any:
+    """Export the checkpoint that a TrainJob has written, with edges from what it was trained on."""
     place = {"export_uri": form["export_uri"], "workspace_path": run.path}
-    return export_checkpoint(run_id=run.id, trainjob=trainjob, more=run.more("export"), **place, **given)
+    lineage = {"dataset": inputs.dataset.outputs["dataset"], "base_model": inputs.model.outputs["model"]}
+    return export_checkpoint(run_id=run.id, trainjob=trainjob, more=run.more("export"), **place, **lineage, **given)
 
 
 def evaluate_in(run: Run, checkpoint: Any, form: Mapping[str, Any], **given: Any) -> Any:

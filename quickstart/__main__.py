@@ -40,6 +40,8 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
     add("--dataset", default=given("DATASET"), help="hf://org/name, file:// or a path; default: the bundled dataset")
     add("--export", default=given("EXPORT"), help="URI or folder for the exported checkpoint; default: the run's folder")
     add("--settings", default=given("SETTINGS"), help="training settings as JSON; see the component train")
+    add("--columns", default=given("COLUMNS"), help='column of the dataset for each column to read, as {"prompt": "question"}')
+    add("--layout", default=given("LAYOUT"), help="layout of the dataset: alpaca, prompt-completion, messages, text ...")
     add("--orchestrator", default=given("ORCHESTRATOR", "kfp"))
     add("--nodes", type=int, default=2)
     add("--preset", default="quickstart", choices=("quickstart", "tiny"), help="size of the bundled model")

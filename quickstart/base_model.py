@@ -1,7 +1,7 @@
 """The small language model that the quickstart fine-tunes, built on first use.
 
 It is pretrained only on prose about the town, so it can write about ships and captains but cannot answer questions. This makes
-the effect of fine-tuning visible. It needs no download and takes a minute on two cores.
+the effect of fine-tuning visible. It needs no download and takes one to four minutes on two cores.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +29,8 @@ SEED = 11
 BOS, EOS, PAD = "<s>", "</s>", "<pad>"
 LAYOUT = 1  # incremented when the same inputs produce a different folder
 
+OnStep = Callable[[int, int], None]
+"""Is told of each step of a pretraining: how many are done, of how many."""
 logger = logging.getLogger(__name__)
 
 
@@ -57,16 +59,18 @@ WARM_UP = 0.1  # fraction of the steps with a rising learning rate
 WEIGHT_DECAY = 0.01
 
 
-def ensure_base_model(models: Path, *, seed: int = SEED, steps: int | None = None, preset: str = "quickstart") -> Path:
+def ensure_base_model(
+    models: Path, *, seed: int = SEED, steps: int | None = None, preset: str = "quickstart", on_step: OnStep | None = None
+) -> Path:
     """The folder of the base model, which is built if it does not exist.
 
-    models: parent folder of the models. seed, steps, preset: as for build_base_model.
+    models: parent folder of the models. seed, steps, preset, on_step: as for build_base_model.
     Returns `models/harbour-<preset>-<fingerprint>`, so changing the text or a size results in a new folder.
     """
     out = model_folder(models, seed=seed, steps=steps, preset=preset)
     if not out.is_dir():
         try:
-            build_base_model(out, seed=seed, steps=steps, preset=preset)
+            build_base_model(out, seed=seed, steps=steps, preset=preset, on_step=on_step)
         except FileExistsError:
             logger.info("%s was built concurrently by another process", out)
     return out
@@ -87,11 +91,13 @@ def fingerprint(*, seed: int = SEED, steps: int | None = None, preset: str = "qu
     return digest.hexdigest()[:12]
 
 
-def build_base_model(out: Path, *, seed: int = SEED, steps: int | None = None, preset: str = "quickstart") -> float:
+def build_base_model(
+    out: Path, *, seed: int = SEED, steps: int | None = None, preset: str = "quickstart", on_step: OnStep | None = None
+) -> float:
     """Train a tokenizer and a small Llama on the bundled text and write them as a Hugging Face model folder.
 
     out: the folder to create, atomically. seed: seed of weights and batches. steps: pretraining steps; defaults to the
-    preset's. preset: "quickstart" (about 3.6 million parameters) or "tiny" (for tests).
+    preset's. preset: "quickstart" (about 3.6 million parameters) or "tiny" (for tests). on_step: is told of each step.
     Returns the training loss of the last step, in nats per token.
     Raises FileExistsError if `out` exists, ValueError for an unknown preset.
     """
@@ -103,7 +109,7 @@ def build_base_model(out: Path, *, seed: int = SEED, steps: int | None = None, p
     draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
     try:
         tokenizer = _train_tokenizer(sizes)
-        model, loss = _pretrain(tokenizer, sizes, seed)
+        model, loss = _pretrain(tokenizer, sizes, seed, on_step)
         tokenizer.save_pretrained(draft)
         model.save_pretrained(draft)
         _open_to_readers(draft)
@@ -167,7 +173,7 @@ def _texts() -> Iterator[str]:
         yield from json.loads(line).values()
 
 
-def _pretrain(tokenizer: Any, sizes: Preset, seed: int) -> tuple[Any, float]:
+def _pretrain(tokenizer: Any, sizes: Preset, seed: int, on_step: OnStep | None) -> tuple[Any, float]:
     """Next-token training on random windows of the corpus. Returns the model and the loss of its last step."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -204,6 +210,8 @@ def _pretrain(tokenizer: Any, sizes: Preset, seed: int) -> tuple[Any, float]:
             loss = result.item()
             if step % 20 == 0:
                 logger.info("step %d of %d: loss %.2f", step, sizes.steps, loss)
+            if on_step is not None:
+                on_step(step + 1, sizes.steps)
     return model.eval(), loss
 
 

@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import IO
 
 from rich.console import Console
+from rich.progress import Progress
 
 from trainwright.controlplane.lifecycle import StartFailed
 from trainwright.storage.uri import StorageUri
@@ -20,7 +23,7 @@ _BUILD = """
 import sys
 from pathlib import Path
 from trainwright.quickstart.base_model import ensure_base_model
-ensure_base_model(Path(sys.argv[1]), preset=sys.argv[2])
+ensure_base_model(Path(sys.argv[1]), preset=sys.argv[2], on_step=lambda step, steps: print(step, steps, flush=True))
 """
 # Chosen so that the bundled model improves visibly in about a minute on two cores.
 QUICKSTART_SETTINGS = json.dumps(
@@ -54,12 +57,32 @@ def base_model(models: Path, preset: str, console: Console) -> Path:
 
     folder = model_folder(models, preset=preset)
     if not folder.is_dir():
-        console.print("  building the base model (once, about a minute) ...", highlight=False)
+        console.print("  building the base model (once; one to four minutes on two cores) ...", highlight=False)
         command = [sys.executable, "-P", "-c", _BUILD, str(folder.parent), preset]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, env=_quiet_environment())
-        if done.returncode != 0:
-            raise StartFailed(f"the base model could not be built: {done.stderr.strip()[-2000:]}")
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+            status = _show_steps(command, errors, console)
+            if status != 0:
+                errors.seek(0)
+                raise StartFailed(f"the base model could not be built: {errors.read().strip()[-2000:]}")
     return folder.absolute()
+
+
+def _show_steps(command: list[str], errors: IO[str], console: Console) -> int:
+    """Run a command that prints how many steps it has done, and of how many. Returns its exit status."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_quiet_environment())
+    assert process.stdout is not None
+    with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
+        task = bar.add_task("  base model", total=None)
+        try:
+            for line in process.stdout:
+                done, _, total = line.partition(" ")
+                if done.isdigit():
+                    bar.update(task, completed=int(done), total=int(total))
+            return process.wait()
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
 
 
 def _quiet_environment() -> dict[str, str]:

@@ -17,6 +17,9 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
+from trainwright.api.hub_names import is_bare_name
+from trainwright.api.json_reader import read_json
+from trainwright.api.text_input import Unreadable
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.manifest import LATEST
 from trainwright.controlplane.lifecycle import StartFailed
@@ -50,6 +53,8 @@ class Options:
     export: str = ""
     settings: str = ""
     orchestrator: str = "kfp"
+    columns: str = ""
+    layout: str = ""
     nodes: int = 2
     keep: bool = False
     preset: str = "quickstart"
@@ -121,8 +126,10 @@ def _open_run_folder(options: Options) -> RunFolder:
         dataset=_as_uri(options.dataset) or bundled_dataset(),
         model=_as_uri(options.model),
         export=_as_uri(options.export),
-        settings=options.settings or _default_settings(options),
+        settings=_settings(options),
         nodes=options.nodes,
+        columns=options.columns,
+        layout=options.layout,
     )
     check_name(options.name)
     check_request(request)
@@ -137,11 +144,21 @@ def _open_run_folder(options: Options) -> RunFolder:
         raise RunError(f"{error.filename or options.runs}: {error.strerror}") from error
 
 
-def _default_settings(options: Options) -> str:
-    """Settings tuned for the bundled model and dataset, or generic ones for others."""
-    if not options.model and not options.dataset:
-        return QUICKSTART_SETTINGS
-    return OTHER_SETTINGS
+def _settings(options: Options) -> str:
+    """Settings tuned for the bundled model and dataset, or generic ones for others, changed as SETTINGS says.
+
+    What cannot be changed so is left as it is given; `check_request` says what is wrong with it.
+    """
+    tuned = json.loads(OTHER_SETTINGS if options.model or options.dataset else QUICKSTART_SETTINGS)
+    try:
+        given = read_json(options.settings or "{}")
+    except Unreadable:
+        return options.settings
+    if not isinstance(given, dict):
+        return options.settings
+    if "epochs" in given and "steps" not in given:
+        tuned.pop("steps", None)  # they would come before the epochs
+    return json.dumps({**tuned, **given})
 
 
 def _with_device(settings: str) -> str:
@@ -151,9 +168,12 @@ def _with_device(settings: str) -> str:
 
 
 def _as_uri(text: str) -> str:
-    """Convert a path to a file URI; URIs are returned unchanged."""
+    """Convert a path to a file URI, and `org/name` to one of the hub unless there is such a path; URIs are returned unchanged."""
     try:
-        return text if not text or "://" in text else str(StorageUri.from_path(Path(text).expanduser()))
+        if not text or "://" in text:
+            return text
+        path = Path(text).expanduser()
+        return f"hf://{text}" if is_bare_name(text) and not path.exists() else str(StorageUri.from_path(path))
     except (RuntimeError, ValueError) as error:  # ~nobody
         raise RunError(f"{text}: {error}") from None
 
@@ -174,6 +194,10 @@ def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> 
         workspace=claim,
         num_nodes=request.nodes,
         training=training,
+        data={
+            **({"columns": json.loads(request.columns)} if request.columns else {}),
+            **({"layout": request.layout} if request.layout else {}),
+        },
         evaluation={"sample_row": SAMPLE_ROW if request.dataset == bundled_dataset() else 0},
     )
 
@@ -183,7 +207,6 @@ def _export_uri(folder: RunFolder, request: Request) -> str:
 
 
 def _collect(folder: RunFolder, request: Request, durations: dict[str, float]) -> dict[str, Any]:
-    from trainwright.evaluation.loss_curve import draw_loss_curve
     from trainwright.storage import open_store
 
     run = run_folder(folder.name)
@@ -194,6 +217,17 @@ def _collect(folder: RunFolder, request: Request, durations: dict[str, float]) -
     evaluation = json.loads((evaluated / RESULT).read_bytes())
     history = training_state(evaluated / "checkpoint").get("log_history")
     before, after = evaluation["before"]["loss"], evaluation["after"]["loss"]
-    draw_loss_curve(history if isinstance(history, list) else [], folder.loss_curve, before=before, after=after)
+    curve = _draw(history if isinstance(history, list) else [], folder.loss_curve, before=before, after=after)
     checkpoint = str(export.join(pointer["checkpoint"]))
-    return collect_result(folder.name, evaluation, durations, checkpoint, pointer["manifest"], folder.loss_curve)
+    return collect_result(folder.name, evaluation, durations, checkpoint, pointer["manifest"], curve)
+
+
+def _draw(history: list[dict[str, Any]], out: Path, *, before: float, after: float) -> str:
+    """Draw the loss curve. Returns where it is, or why there is none."""
+    from trainwright.evaluation.loss_curve import NoLoss, draw_loss_curve
+
+    try:
+        draw_loss_curve(history, out, before=before, after=after)
+    except NoLoss:
+        return "none: the training logged no loss; SETTINGS='{\"logging_steps\": 1}' logs that of each step"
+    return str(out)

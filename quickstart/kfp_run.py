@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import re
+import warnings
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,7 +31,10 @@ def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> 
     os.environ["PYTHONSAFEPATH"] = "1"  # kfp starts steps with `python -m`, which would import from the current folder first
     runner = local.SubprocessRunner(use_venv=False)
     local.init(runner=runner, pipeline_root=str(folder.pipeline_root), raise_on_error=True)
-    with contextlib.redirect_stdout(view):
+    with contextlib.redirect_stdout(view), warnings.catch_warnings():
+        warnings.filterwarnings(
+            "ignore", module=r"kfp\.local"
+        )  # of images and resources, which a process on this machine has none of
         try:
             pipeline(**asdict(parameters))
         except RuntimeError as error:  # raised by kfp for a failed task

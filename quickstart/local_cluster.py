@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -43,7 +44,9 @@ def local_cluster(runs: Path, console: Console, *, keep: bool = False) -> Iterat
             yield LocalCluster(home)
         finally:
             if keep:
+                stopping = f"stop it with: .venv/bin/trainwright down --home {shlex.quote(str(home.path))}"
                 console.print(f"The cluster keeps running: export KUBECONFIG={home.kubeconfig}", highlight=False, soft_wrap=True)
+                console.print(f"  {stopping}", highlight=False, soft_wrap=True)
             elif (alone := release_share(users, user)) is not None:
                 _stop_quietly(home, console)
                 os.close(alone)

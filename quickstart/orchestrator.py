@@ -21,6 +21,7 @@ class Parameters:
     workspace: str
     num_nodes: int
     training: dict[str, Any]
+    data: dict[str, Any]
     evaluation: dict[str, Any]
 
 

@@ -14,10 +14,11 @@ from trainwright.api.json_reader import read_json
 from trainwright.api.one_line import one_line
 from trainwright.api.text_input import Unreadable
 from trainwright.checkpoints.manifest import LATEST, MANIFEST
-from trainwright.initializers import InitializerError
+from trainwright.initializers import DatasetOptions, InitializerError
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.source import resolve_revision
 from trainwright.jobs.request.sft import SftSettings
+from trainwright.jobs.request.validation_problems import message_of
 from trainwright.quickstart.run_folder import Request, RunError
 from trainwright.storage import open_store
 from trainwright.storage.errors import StorageError
@@ -31,6 +32,7 @@ _WRITABLE = ("file", *_OBJECTS)
 def check_request(request: Request) -> None:
     """Raise RunError, with the variable of `make finetune` and one line, for what could not succeed."""
     _check_settings(request.settings)
+    _check_data(request)
     _check_source("DATASET", request.dataset)
     if request.model:
         _check_source("MODEL", request.model)
@@ -50,9 +52,16 @@ def _check_settings(text: str) -> None:
     try:
         SftSettings.model_validate(settings)
     except ValidationError as error:
-        first = error.errors(include_input=False)[0]
-        setting = ".".join(map(str, first["loc"]))
-        raise RunError(f"SETTINGS: {setting}: {first['msg']}") from None
+        raise RunError(f"SETTINGS: {message_of(error)}") from None
+
+
+def _check_data(request: Request) -> None:
+    try:
+        DatasetOptions.model_validate({"columns": read_json(request.columns or "{}"), "layout": request.layout})
+    except Unreadable as error:
+        raise RunError(f"COLUMNS is not valid JSON: {one_line(error)}") from None
+    except ValidationError as error:
+        raise RunError(f"COLUMNS or LAYOUT: {message_of(error)}") from None
 
 
 def _check_source(variable: str, text: str) -> None:

@@ -28,6 +28,8 @@ class Request:
     export: str
     settings: str
     nodes: int
+    columns: str = ""
+    layout: str = ""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -30,7 +29,7 @@ def show_summary(result: dict[str, Any], console: Console) -> None:
 
 
 def collect_result(
-    run: str, evaluation: dict[str, Any], durations: dict[str, float], checkpoint: str, digest: str, loss_curve: Path
+    run: str, evaluation: dict[str, Any], durations: dict[str, float], checkpoint: str, digest: str, loss_curve: str
 ) -> dict[str, Any]:
     """The content of the summary as plain data."""
     sample = evaluation["sample"]
@@ -44,7 +43,7 @@ def collect_result(
         "durations": {step: round(seconds, 2) for step, seconds in durations.items()},
         "checkpoint": checkpoint,
         "digest": digest,
-        "loss_curve": str(loss_curve),
+        "loss_curve": loss_curve,
     }
 
 

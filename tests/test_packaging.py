@@ -13,7 +13,7 @@ from support.client_environments import ROOT, Unavailable
 
 FOLDERS = {"trainwright": "trainwright", "components": "trainwright/components", "pipelines": "trainwright/pipelines"}
 FOLDERS |= {"quickstart": "trainwright/quickstart", "operators": "trainwright/operators", "dags": "trainwright/example_dags"}
-DATA = (".py", ".yaml", ".md", ".typed", ".jsonl", ".txt")
+DATA = (".py", ".yaml", ".md", ".typed", ".json", ".jsonl", ".txt")
 
 
 @pytest.fixture(scope="module")
@@ -25,21 +25,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip(str(error))
 
 
-def installed_as(path: Path) -> str:
-    """Where a file of the tree lies in the wheel: components/train/x.py -> trainwright/components/train_component/x.py."""
-    top, *rest = path.relative_to(ROOT).parts
-    if top in ("components", "pipelines") and len(rest) > 1:
-        rest[0] += "_component" if top == "components" else "_pipeline"
-    return "/".join([FOLDERS[top], *rest])
-
-
 @pytest.mark.medium
 def test_the_wheel_holds_the_tree(installed: Path) -> None:
     tree = {
-        installed_as(path)
-        for folder in FOLDERS
+        f"{place}/{path.relative_to(ROOT / folder).as_posix()}"
+        for folder, place in FOLDERS.items()
         for path in (ROOT / folder).rglob("*")
-        if path.is_file() and path.suffix in DATA and "__pycache__" not in path.parts and not path.parent.is_symlink()
+        if path.is_file() and path.suffix in DATA and "__pycache__" not in path.parts
     }
     paths = (path.relative_to(installed) for path in installed.rglob("*") if path.is_file())
     held = {path.as_posix() for path in paths if not path.parts[0].endswith(".dist-info")}
@@ -53,7 +45,7 @@ def test_the_names_that_people_import(installed: Path, tmp_path: Path) -> None:
         "import trainwright.components as c, trainwright.pipelines as p, trainwright.cli, trainwright.materialize, trainwright.api\n"
         "assert callable(c.train.python_func) and c.evaluate and c.export_checkpoint and c.initialize_dataset and c.initialize_model\n"
         "assert p.finetune and trainwright.cli.app and trainwright.materialize.materialize and trainwright.api.admit\n"
-        "import trainwright.components.train_component.component, trainwright.runtimes as r, os\n"
+        "import trainwright.components.train.component, trainwright.runtimes as r, os\n"
         "assert {x['metadata']['name'] for x in r.bundled_runtimes()} >= {'torch-distributed', 'trl-sft'}\n"
         "print(os.path.dirname(trainwright.api.__file__))"
     )

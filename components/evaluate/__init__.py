@@ -1,5 +1,5 @@
 """The component `evaluate`."""
 
-from trainwright.components.evaluate_component.component import evaluate
+from trainwright.components.evaluate.component import evaluate
 
 __all__ = ["evaluate"]

@@ -53,6 +53,7 @@ def evaluate(
     submission_mode: str = "",
     tie_to_run: bool = True,
     trial_index: int = -1,
+    model: dsl.Input[dsl.Model] = None,
 ) -> NamedTuple("Outputs", [("loss_before", float), ("loss_after", float), ("evaluation", dict)]):
     """Restore an export, verify it, and measure loss before and after fine-tuning, on held-out rows if any, else on training rows.
 
@@ -105,6 +106,7 @@ def evaluate(
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
         tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
         trial_index: Number of the trial of a sweep, as pick_trial returns it; -1 outside of sweeps.
+        model: The export, as export_checkpoint returns it, for the lineage of the run.
 
     Returns:
         loss_before: Mean loss per token with the base model.

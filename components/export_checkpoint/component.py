@@ -10,8 +10,8 @@ from trainwright.components.step import step
 @step
 def export_checkpoint(
     run_id: str,
-    model: dsl.Output[dsl.Model],
     card: dsl.Output[dsl.Markdown],
+    model: dsl.Output[dsl.Model],
     # Written by `make edges` from ExportCheckpoint.
     export_uri: str,
     trainjob: str = "",
@@ -25,6 +25,8 @@ def export_checkpoint(
     workspace_path: str = "/workspace",
     trial_index: int = -1,
     by_value: bool = False,
+    dataset: dsl.Input[dsl.Dataset] = None,
+    base_model: dsl.Input[dsl.Model] = None,
 ) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int)]):
     """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
@@ -39,13 +41,15 @@ def export_checkpoint(
         supersede: Whether to publish also if the run has another export of this step with other files.
         best_metric: Logged metric that chooses the run's best export, which best.json names.
         greater_is_better: Whether a greater best_metric is better.
-        model: The manifest. The weights are at the returned URI, not in this artifact, unless by_value.
         card: What is known of the export: metrics, losses, and where it comes from, as Markdown.
+        model: The manifest. The weights are at the returned URI, not in this artifact, unless by_value.
         workspace_path: Where the workspace is mounted in this step.
         more: Further parameters by name, as start_run returns them for this step.
         trial_index: Number of the trial of a sweep, as pick_trial returns it; -1 outside of sweeps.
         by_value: Whether the artifact `model` is a copy of the exported files, which the launcher uploads once more, not only
             their manifest.
+        dataset: What was trained on, as initialize_dataset returns it, for the lineage of the run.
+        base_model: What was fine-tuned, as initialize_model returns it, for the lineage of the run.
 
     Returns:
         uri: URI of the exported checkpoint.
@@ -81,5 +85,8 @@ def export_checkpoint(
         else:
             Path(model.path).write_bytes(manifest_text(uri, digest))
     model.metadata.update({"location": uri, "digest": digest, "step": step})
+    for name, given in (("dataset", dataset), ("base_model", base_model)):
+        if given is not None:
+            model.metadata[name] = given.metadata.get("digest", "")
     write_line(f"exported {uri} ({exported['bytes']} bytes, {digest})")
     return uri, digest, step

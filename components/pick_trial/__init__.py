@@ -1,5 +1,5 @@
 """The component pick_trial."""
 
-from trainwright.components.pick_trial_component.component import pick_trial
+from trainwright.components.pick_trial.component import pick_trial
 
 __all__ = ["pick_trial"]

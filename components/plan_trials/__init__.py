@@ -1,5 +1,5 @@
 """The component plan_trials."""
 
-from trainwright.components.plan_trials_component.component import plan_trials
+from trainwright.components.plan_trials.component import plan_trials
 
 __all__ = ["plan_trials"]

@@ -1,5 +1,5 @@
 """The component read_champion."""
 
-from trainwright.components.read_champion_component.component import read_champion
+from trainwright.components.read_champion.component import read_champion
 
 __all__ = ["read_champion"]

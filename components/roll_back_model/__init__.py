@@ -1,5 +1,5 @@
 """The component roll_back_model."""
 
-from trainwright.components.roll_back_model_component.component import roll_back_model
+from trainwright.components.roll_back_model.component import roll_back_model
 
 __all__ = ["roll_back_model"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trainwright.components.train_component.function_component import TrainFunction
+    from trainwright.components.train.function_component import TrainFunction
 
 
 def train_function(func: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
@@ -22,7 +22,7 @@ def train_function(func: Callable[..., Any] | None = None, /, **settings: Any) -
     """
 
     def component_of(decorated: Callable[..., Any]) -> TrainFunction:
-        from trainwright.components.train_component.function_component import TrainFunction
+        from trainwright.components.train.function_component import TrainFunction
 
         return TrainFunction(decorated, settings)
 

@@ -16,8 +16,8 @@ from kfp.dsl import PipelineTask, pipeline_channel
 
 from trainwright.api.suggest import suggest
 from trainwright.components.pipeline_values import TypedComponent, declared_type, type_of_item, value_type, with_types
-from trainwright.components.train_component.function_outputs import output_types
-from trainwright.components.train_component.generated_component import (
+from trainwright.components.train.function_outputs import output_types
+from trainwright.components.train.generated_component import (
     FUNCTION_INPUTS,
     ArgumentInput,
     GeneratedFunction,

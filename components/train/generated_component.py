@@ -17,7 +17,7 @@ from kfp.dsl.structures import InputSpec
 
 from trainwright.components.pipeline_values import TypedComponent
 from trainwright.components.step import step
-from trainwright.components.train_component.component import train
+from trainwright.components.train.component import train
 from trainwright.jobs.request.function_source import NamedSource
 from trainwright.jobs.request.typed_parameters import ValueType
 

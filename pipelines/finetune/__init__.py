@@ -1,5 +1,5 @@
 """The pipeline `finetune`."""
 
-from trainwright.pipelines.finetune_pipeline.pipeline import finetune
+from trainwright.pipelines.finetune.pipeline import finetune
 
 __all__ = ["finetune"]

@@ -96,8 +96,8 @@ def finetune(
         run = Run(form)
         inputs = prepare(run, dataset_uri, model_uri)
         trained = train_on(run, inputs, form)
-        exported = export(run, trained.outputs["trainjob"], form)
-        evaluated = evaluate_in(run, exported, form)
+        exported = export(run, inputs, trained.outputs["trainjob"], form)
+        evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"])
         with dsl.If(promote != "", name="promote"):
             promotion = promote_in(run, exported, evaluated, form)
         with dsl.If(registry != "", name="register"):

@@ -1,5 +1,5 @@
 """The pipeline full_pipeline."""
 
-from trainwright.pipelines.full_pipeline_pipeline.pipeline import full_pipeline
+from trainwright.pipelines.full_pipeline.pipeline import full_pipeline
 
 __all__ = ["full_pipeline"]

@@ -1,5 +1,5 @@
 """The pipeline `retrain`."""
 
-from trainwright.pipelines.retrain_pipeline.pipeline import retrain
+from trainwright.pipelines.retrain.pipeline import retrain
 
 __all__ = ["retrain"]

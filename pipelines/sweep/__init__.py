@@ -1,5 +1,5 @@
 """The pipeline `sweep`."""
 
-from trainwright.pipelines.sweep_pipeline.pipeline import sweep
+from trainwright.pipelines.sweep.pipeline import sweep
 
 __all__ = ["sweep"]

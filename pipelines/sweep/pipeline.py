@@ -123,8 +123,8 @@ def sweep(
                 workspace_path=run.path,
             )
             index = {"trial_index": best.outputs["index"]}
-            exported = export(run, best.outputs["trainjob"], form, **index)
-            evaluated = evaluate_in(run, exported, form, **index)
+            exported = export(run, inputs, best.outputs["trainjob"], form, **index)
+            evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"], **index)
             with dsl.If(promote != "", name="promote"):
                 promotion = promote_in(run, exported, evaluated, form)
         mount_workspace((inputs.dataset, inputs.model, plan, best, exported, evaluated), run.claim)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,16 @@ def test_the_command_prints_them() -> None:
     printed = list(yaml.load_all(CliRunner().invoke(app, ["crds"]).stdout, yaml.CSafeLoader))
     assert printed == list(CRDS.values())
     assert json.loads(CliRunner().invoke(app, ["crds", "-o", "json"]).stdout)["items"] == printed
+
+
+def undescribed(node: Any, path: str) -> Iterator[str]:
+    for name, inner in (node.get("properties") or {}).items():
+        yield from [] if inner.get("description") else [f"{path}.{name}"]
+        yield from undescribed(inner, f"{path}.{name}")
+    for part in {"items", "additionalProperties"} & node.keys():
+        yield from undescribed(node[part], path)
+
+
+def test_every_field_is_described() -> None:
+    missing = [path for kind in CRDS for path in undescribed(schema(kind), kind)]
+    assert missing == [f"{kind}.metadata" for kind in CRDS], "written by tests/recorders/field_descriptions.py"

@@ -61,5 +61,6 @@ def shared_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPl
 @pytest.fixture
 def plane(shared_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> ControlPlane:
     """The module's cluster, named by KUBECONFIG."""
+    monkeypatch.delenv("TRAINWRIGHT_HOME")  # it would be used instead
     monkeypatch.setenv("KUBECONFIG", os.fspath(shared_plane._home.kubeconfig))
     return shared_plane

@@ -246,7 +246,7 @@ def isolated_environment(folder: Path) -> Iterator[None]:
         (folder / name).write_bytes(content)
     (folder / "config").write_text(yaml.safe_dump(KUBECONFIG))
     before = Path.cwd()
-    environment = {"KUBECONFIG": str(folder / "config"), "HOME": str(folder), "TRAINWRIGHT_HOME": str(folder / "home")}
+    environment = {"KUBECONFIG": str(folder / "config"), "HOME": str(folder), "TRAINWRIGHT_HOME": ""}
     with ExitStack() as stack:
         stack.enter_context(mock.patch.dict(os.environ, environment))
         stack.enter_context(mock.patch("typer.testing._get_command", return_value=typer.main.get_command(app)))  # 20 ms each

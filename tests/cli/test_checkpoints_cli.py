@@ -56,6 +56,11 @@ def facts(*arguments: object) -> dict[str, Any]:
     return printed
 
 
+def test_a_run_without_exports_is_named(tmp_path: Path) -> None:
+    listed = run("checkpoints", "list", f"file://{tmp_path}")
+    assert (listed.exit_code, listed.stdout, listed.stderr) == (0, "", f"no exports in file://{tmp_path}\n")
+
+
 def test_a_checkpoint_goes_out_is_verified_and_comes_back(tmp_path: Path, output: Path, target: str) -> None:
     exported = facts("export", output, target, "--run", "run", "--source", "run/job")
     assert exported == {

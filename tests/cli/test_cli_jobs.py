@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from support.sigterm_scripts import WAIT
 from support.waiting import eventually
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
+from trainwright.cluster import NoCluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.state.pods import pods_of
@@ -153,14 +155,39 @@ def test_runtimes_of_the_cluster(plane: ControlPlane, run: Run) -> None:
 def test_a_dead_cluster_is_one_line(
     plane: ControlPlane, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
 ) -> None:
-    monkeypatch.setitem(RetryingCluster.__init__.__kwdefaults__, "seconds", 0.3)  # half a minute otherwise
+    monkeypatch.setattr(
+        RetryingCluster, "with_retries", lambda *_: pytest.fail("a stopped cluster does not come back by waiting")
+    )
     port = free_port()
     config = yaml.safe_load(plane._home.kubeconfig.read_text())
     config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
     (tmp_path / "dead").write_text(yaml.safe_dump(config))
-    refused(run(*command, "--kubeconfig", str(tmp_path / "dead")), 3, f"127.0.0.1:{port}")
+    refused(run(*command, "--kubeconfig", str(tmp_path / "dead")), 3, f"127.0.0.1:{port}: Connection refused: check that")
+    (tmp_path / "state.db").touch()
+    (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
+    refused(run(*command, "--home", str(tmp_path)), 3, f"is stopped; start it with `trainwright up --home {tmp_path}`")
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path))
+    refused(run(*command), 3, f"the embedded cluster in {tmp_path} is stopped; start it with `trainwright up`")
     refused(run(*command, "--kubeconfig", str(tmp_path / "none")), 3, f"{tmp_path / 'none'} (argument) cannot be read")
-    refused(run(*command, "--home", str(tmp_path / "nowhere")), 3, "cannot be read")
+    refused(run(*command, "--home", str(tmp_path / "nowhere")), 3, "no embedded cluster was ever started in")
+    refused(run(*command, "--home", str(tmp_path), "--kubeconfig", "x"), 2, "--home and --kubeconfig exclude each other")
+
+
+def test_the_variable_of_the_home_selects_the_cluster(plane: ControlPlane, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent/of-another-cluster")
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(plane._home.path))
+    assert "torch-distributed" in run("runtimes", "list", "--cluster").stdout
+    refused(run("get", "--kubeconfig", "/nonexistent/file"), 3, "/nonexistent/file (argument) cannot be read")
+
+
+def test_the_mode_embedded_starts_the_cluster_of_the_home(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(home: Path) -> Path:
+        raise NoCluster(f"started {home}")
+
+    monkeypatch.setattr(sys.modules["trainwright.cluster.connect"], "start_embedded", start)
+    refused(run("get", "--submission-mode", "embedded", "--home", str(tmp_path)), 3, f"started {tmp_path}")
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "other"))
+    refused(run("get", "--submission-mode", "embedded"), 3, f"started {tmp_path / 'other'}")
 
 
 def test_bundled_runtimes_are_applied_to_a_cluster(plane: ControlPlane, run: Run) -> None:

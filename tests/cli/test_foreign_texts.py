@@ -146,8 +146,8 @@ def hostile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     cluster = Hostile(denied=request.param)
     for module in ("jobs", "logs", "waiting", "diff"):
         monkeypatch.setattr(f"trainwright.cli.{module}.jobs_cluster_for", lambda *_: JobsClient.of(cluster))
-    for module in ("runtimes", "doctor"):
-        monkeypatch.setattr(f"trainwright.cli.{module}.cluster_for", lambda *_: cluster)
+    monkeypatch.setattr("trainwright.cli.runtimes.cluster_for", lambda *_: cluster)
+    monkeypatch.setattr("trainwright.cli.doctor.selected_cluster", lambda *_: cluster)
     return cluster
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import yaml
 from interfaces import COMPILED
 from kfp import components, dsl
 
+import trainwright
 from trainwright.pipelines.build import build
 
 pytestmark = pytest.mark.medium
@@ -24,6 +26,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def test_everything_is_compiled(compiled: dict[str, Path]) -> None:
     assert set(compiled) == set(COMPILED)
+
+
+@pytest.mark.parametrize("edge", ["components", "pipelines"])
+def test_every_folder_of_an_edge_has_a_component_or_pipeline_of_its_name(edge: str) -> None:
+    """Not the package of that name: the edge's `__init__.py` binds the function over it."""
+    folder = Path(trainwright.__file__).with_name(edge)
+    module = importlib.import_module(f"trainwright.{edge}")
+    assert [name for name in module.__all__ if not callable(getattr(module, name))] == []
+    assert {path.parent.name for path in folder.glob("*/metadata.yaml")} <= {*module.__all__}
 
 
 @pytest.mark.parametrize("name", sorted(COMPILED))

@@ -36,7 +36,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     if why := _why_not():
         pytest.skip(why)
     path = tmp_path_factory.mktemp("kind") / "kubeconfig"
-    env = {**os.environ, "KUBECONFIG": str(path)}
+    env = {**os.environ, "KUBECONFIG": str(path), "TRAINWRIGHT_HOME": ""}
     try:
         subprocess.run([ROOT / "deploy/kind/up.sh", "--pipelines", "--name", CLUSTER], env=env, check=True, timeout=2400)
         yield path
@@ -58,7 +58,7 @@ def test_the_accounts_of_the_chart_may_run_jobs(kubeconfig: Path) -> None:
         "-o",
         "json",
     ]
-    env = {**os.environ, "KUBECONFIG": str(kubeconfig)}
+    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "TRAINWRIGHT_HOME": ""}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert json.loads(done.stdout)["verdict"] in ("ok", "warning"), done.stdout
 
@@ -75,7 +75,7 @@ PARAMETERS = {
 
 
 def test_a_pipeline_ends_with_an_evaluated_export(kubeconfig: Path, tmp_path: Path) -> None:
-    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "TRAINWRIGHT_IMAGE": IMAGE}
+    env = {**os.environ, "KUBECONFIG": str(kubeconfig), "TRAINWRIGHT_HOME": "", "TRAINWRIGHT_IMAGE": IMAGE}
     values = tmp_path / "values.json"
     values.write_text(json.dumps({**PARAMETERS, "run_id": "kfp-1"}), "utf-8")
     forward = ["kubectl", "port-forward", "-n", "kubeflow", "service/ml-pipeline", "18888:8888"]

@@ -39,6 +39,15 @@ def test_the_shipped_pipelines_are_listed_with_their_parameters(run: Run) -> Non
     assert any(line.split()[:4] == ["finetune", "dataset_uri", "str", "(required)"] for line in table)
 
 
+def test_one_pipeline_is_listed_with_its_whole_texts(run: Run, tiny_yaml: str) -> None:
+    table = run("pipeline", "list", "sweep").stdout.splitlines()
+    assert {line.split()[0] for line in table[1:]} == {"sweep"}
+    assert not [line for line in table if line.endswith("...")]
+    assert [each["name"] for each in json.loads(run("pipeline", "list", tiny_yaml, "-o", "json").stdout)] == [tiny_yaml]
+    refused = run("pipeline", "list", "swep")
+    assert (refused.exit_code, refused.stderr) == (2, "swep: no such pipeline (did you mean sweep?)\n")
+
+
 def test_what_is_compiled_is_a_pipeline_for_kfp(run: Run, tmp_path: Path) -> None:
     from kfp import components
 
@@ -105,10 +114,15 @@ def test_a_compiled_file_is_taken_as_it_is(run: Run, tiny: CompiledPipeline, tin
 
 
 BROKEN = {
-    "syntax": ("def f(:\n", "cannot be imported: SyntaxError"),
+    "syntax": ("def f(:\n", "cannot be imported: SyntaxError: invalid syntax (broken.py, line 1)"),
     "import": (
         "import no_such_module\n",
         "cannot be imported: ModuleNotFoundError: No module named 'no_such_module' (broken.py, line 1)",
+    ),
+    "library": ("import yaml\nyaml.safe_load('{')\n", "(broken.py, line 2)"),
+    "setting": (
+        "from trainwright.jobs import TrainRequest\nTrainRequest(num_nodes='three')\n",
+        "cannot be imported: ValidationError: num_nodes: expected a whole number (broken.py, line 2)",
     ),
     "exit": ("import sys\nsys.exit(3)\n", "cannot be imported: SystemExit: 3 (broken.py, line 2)"),
     "none": ("x = 1\n", "has no functions with @dsl.pipeline"),

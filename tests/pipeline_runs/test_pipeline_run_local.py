@@ -126,7 +126,13 @@ def test_a_failed_step_is_a_failed_run(run: Run, tiny_yaml: str) -> None:
     assert result.exit_code == 10
     document = json.loads(result.stdout)
     assert (document["state"], document["outputs"]) == ("FAILED", {})
-    assert "describe" in document["message"]
+    failures = document["failed_tasks"]
+    assert {failed["name"] for failed in failures} <= {"describe", "describe-2"}
+    assert document["message"] == f"task {failures[0]['name']} failed: ValueError: asked to fail"
+    for failed in failures:
+        assert (failed["state"], failed["message"], failed["pod"]) == ("FAILED", "ValueError: asked to fail", "")
+        assert failed["log"][-1] == "ValueError: asked to fail"
+    assert "\x1b" not in result.output
     assert "asked to fail" in result.stderr
 
 

@@ -64,6 +64,14 @@ def test_each_step_gets_its_settings_from_the_first_one(compiled: Any) -> None:
             assert parameter_of(task(pipeline, "start-run")[name]) == name
 
 
+def test_data_and_base_model_have_edges_to_the_export_and_it_to_its_evaluation(compiled: Any) -> None:
+    """They draw the lineage of a model on the page of the run."""
+    producers = {"export-checkpoint": {"initialize-dataset", "initialize-model"}, "evaluate": {"export-checkpoint"}}
+    for name, expected in producers.items():
+        artifacts = steps(compiled[0])[name]["inputs"]["artifacts"].values()
+        assert {given["taskOutputArtifact"]["producerTask"] for given in artifacts} == expected
+
+
 def test_only_data_store_and_workspace_must_be_given(compiled: Any) -> None:
     needed = {name for name, about in parameters(compiled[0]).items() if not about.get("isOptional")}
     assert needed == {"dataset_uri", "model_uri", "export_uri", "workspace"}

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from trainwright.quickstart import finetune as finetune_module
-from trainwright.quickstart.finetune import Options, _with_device, finetune
+from trainwright.quickstart.bundled import QUICKSTART_SETTINGS
+from trainwright.quickstart.finetune import Options, _as_uri, _draw, _settings, _with_device, finetune
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,6 +54,8 @@ def attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ({"settings": '{"steps": 1, "steps": 2}'}, "duplicate key"),
         ({"settings": '{"steps": "many"}'}, "SETTINGS: steps: "),
         ({"settings": "[" * 100_000}, "SETTINGS is not valid JSON"),
+        ({"columns": "{"}, "COLUMNS is not valid JSON: "),
+        ({"columns": '{"frage": "prompt"}'}, "COLUMNS or LAYOUT: columns: "),
         ({"name": "Ä"}, "NAME='Ä': use at most 40"),
         ({"name": "a\n"}, "use at most 40"),
         ({"name": "[/red]"}, "NAME='[/red]': use at most 40"),
@@ -159,3 +162,26 @@ def test_settings_of_the_user_run_on_what_there_is(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda program: "/usr/bin/nvidia-smi" if has_gpu else None)
     assert json.loads(_with_device(given)) == expected
+
+
+def test_settings_change_those_that_are_tuned() -> None:
+    bundled = json.loads(QUICKSTART_SETTINGS)
+    assert json.loads(_settings(Options(Path("runs")))) == bundled
+    assert json.loads(_settings(Options(Path("runs"), settings='{"seed": 7}'))) == {**bundled, "seed": 7}
+    of_epochs = json.loads(_settings(Options(Path("runs"), settings='{"epochs": 3}')))
+    assert of_epochs == {**{name: value for name, value in bundled.items() if name != "steps"}, "epochs": 3}
+    own = json.loads(_settings(Options(Path("runs"), dataset="x", settings='{"method": "full"}')))
+    assert (own["method"], own["logging_steps"]) == ("full", 1), "a short training logs its loss too"
+
+
+def test_a_bare_name_is_one_of_the_hub_unless_there_is_such_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert _as_uri("org/name") == "hf://org/name"
+    (tmp_path / "org/name").mkdir(parents=True)
+    assert _as_uri("org/name") == f"file://{tmp_path}/org/name"
+    assert _as_uri("./org") == f"file://{tmp_path}/org"
+
+
+def test_without_a_logged_loss_there_is_no_curve_and_no_error(tmp_path: Path) -> None:
+    assert _draw([], tmp_path / "curve.png", before=2.0, after=1.0).startswith("none: the training logged no loss")
+    assert _draw([{"loss": 1.0, "step": 1}], tmp_path / "curve.png", before=2.0, after=1.0) == str(tmp_path / "curve.png")

@@ -37,7 +37,7 @@ def unpacked_wheel(folder: Path) -> Path:
     for name in _IN_THE_WHEEL:  # copies: setuptools would take files of an earlier build along
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, tree / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy2(source, tree / name)
     command = [*uv, "build", "--wheel", "--quiet", "--no-build-isolation", "--python", sys.executable]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Annotated
 
 import typer
@@ -25,39 +26,37 @@ from trainwright.cli import (
     waiting,
 )
 from trainwright.cli.checkpoint_commands import catalog, register, transfer
+from trainwright.cli.help_pages import CommandsByGroup
 from trainwright.cli.output import print_lines
 from trainwright.cli.pipeline_commands import pipelines, schedules
 
 app = typer.Typer(
+    cls=CommandsByGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # they print local variables, credentials among them
     help="Fine-tuning on Kubeflow Trainer v2.",
 )
-_MODULES = (
-    controlplane,
-    controller,
-    doctor,
-    submit,
-    jobs,
-    waiting,
-    clean,
-    diff,
-    logs,
-    runtimes,
-    validate,
-    materialize,
-    migrate,
-    crds,
-    rbac,
-    transfer,
-    catalog,
-    register,
-    pipelines,
-    schedules,
-)
-for module in _MODULES:
-    module.register(app)
+_GROUPS: dict[str, tuple[ModuleType, ...]] = {
+    "The embedded cluster": (controlplane,),
+    "Jobs": (submit, jobs, waiting, clean, diff, logs),
+    "Manifests": (validate, materialize, migrate),
+    "Checkpoints and exports": (transfer, catalog, register),
+    "Setting up a cluster": (doctor, controller, runtimes, crds, rbac),
+    "Pipelines": (pipelines, schedules),
+}
+"""The modules with the commands of each section of the help."""
+
+
+def _register_commands() -> None:
+    for title, modules in _GROUPS.items():
+        known = len(app.registered_commands), len(app.registered_groups)
+        for module in modules:
+            module.register(app)
+        for command in app.registered_commands[known[0] :]:
+            command.rich_help_panel = title
+        for group in app.registered_groups[known[1] :]:
+            group.rich_help_panel = title
 
 
 def _print_version(wanted: bool) -> None:
@@ -73,3 +72,6 @@ def trainwright(
     ] = False,
 ) -> None:
     """Fine-tuning on Kubeflow Trainer v2, on a laptop or on any cluster."""
+
+
+_register_commands()

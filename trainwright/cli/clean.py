@@ -34,12 +34,12 @@ def clean_command(
         typer.Option("--mode", help="suspend: running the step again resumes the job. delete: its pods and logs go too."),
     ] = CancelMode.suspend,
     yes: Annotated[bool, typer.Option("--yes", help="Do it; without, only show what would be done.")] = False,
-    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces")] = False,
+    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="In all namespaces.")] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
-    output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table,
+    output: Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")] = ViewFormat.table,
 ) -> None:
     """Suspend or delete unfinished TrainJobs that runs have left. Options select jobs; with several, a job must match all.
 

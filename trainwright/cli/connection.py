@@ -1,20 +1,28 @@
-"""Options that select the cluster, the namespace and the submission mode of a command."""
+"""Options that select the cluster, the namespace and the submission mode of a command.
+
+TRAINWRIGHT_HOME is the default of `--home` in every command: the home that `up` and `down` use is the cluster that the others use.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from trainwright.api.errors import ApiError
 from trainwright.api.one_line import one_line
-from trainwright.cluster import connect
+from trainwright.cli.errors import BAD_INPUT, fail
+from trainwright.cluster import NoCluster, connect
+from trainwright.cluster.connection_failure import NoConnection
+from trainwright.cluster.discovery import server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.controlplane.home import Home
+from trainwright.controlplane.home import VARIABLE, Home
 from trainwright.submission import connect_for_jobs
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
+from trainwright.submission.jobs_client import JobsClient, for_jobs
+from trainwright.submission.mode import Mode, requested_mode
 
 
 def home_folder(value: Path | None) -> Path | None:
@@ -34,9 +42,17 @@ def home_folder(value: Path | None) -> Path | None:
 _MOST_SHOWN = 80
 Namespace = Annotated[str, typer.Option("-n", "--namespace", help="Default: the kubeconfig's.")]
 Kubeconfig = Annotated[
-    Path | None, typer.Option("--kubeconfig", help="Default: KUBECONFIG, the pod's service account, ~/.kube/config.")
+    Path | None,
+    typer.Option("--kubeconfig", help="Default: TRAINWRIGHT_HOME's, KUBECONFIG, the pod's service account, ~/.kube/config."),
 ]
-HomeChoice = Annotated[Path | None, typer.Option("--home", help="Use the embedded cluster in this folder.", callback=home_folder)]
+HomeChoice = Annotated[
+    Path | None,
+    typer.Option(
+        "--home",
+        help="Use the embedded cluster in this folder. Default: TRAINWRIGHT_HOME, unless --kubeconfig is given.",
+        callback=home_folder,
+    ),
+]
 SubmissionMode = Annotated[
     Mode | None,
     typer.Option("--submission-mode", help="Default: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster."),
@@ -44,10 +60,59 @@ SubmissionMode = Annotated[
 
 
 def cluster_for(kubeconfig: Path | None, home: Path | None) -> KubernetesCluster:
-    """Connect to the cluster that the options select. Raises NoCluster."""
-    return connect(Home.chosen(home).kubeconfig if home is not None else kubeconfig)
+    """Connect to the cluster that the options select, and make sure that it can be reached. Raises NoCluster, NoConnection."""
+    cluster = selected_cluster(kubeconfig, home)
+    require_connection(cluster, kubeconfig, home)
+    return cluster
 
 
 def jobs_cluster_for(kubeconfig: Path | None, home: Path | None, mode: Mode | None) -> JobsClient:
     """Connect for a command on TrainJobs. Raises NoCluster, and ApiError if the API server is unreachable."""
-    return connect_for_jobs(Home.chosen(home).kubeconfig if home is not None else kubeconfig, mode=mode or "")
+    if requested_mode(mode or "") is not Mode.embedded:
+        return for_jobs(cluster_for(kubeconfig, home), mode or "")
+    if kubeconfig is not None:
+        return connect_for_jobs(kubeconfig, mode=mode or "")
+    return connect_for_jobs(embedded=Home.chosen(home).path, mode=mode or "")
+
+
+def selected_cluster(kubeconfig: Path | None, home: Path | None) -> KubernetesCluster:
+    """Return the cluster that the options select, without a request to it. Raises NoCluster."""
+    embedded = selected_home(kubeconfig, home)
+    if embedded is None:
+        return connect(kubeconfig)
+    if not embedded.kubeconfig.is_file():
+        raise NoCluster(f"no embedded cluster was ever started in {embedded.path}: start it with `{_start_command(embedded)}`")
+    return connect(embedded.kubeconfig)
+
+
+def require_connection(cluster: KubernetesCluster, kubeconfig: Path | None, home: Path | None) -> None:
+    """Send one request. If there is no connection, raises NoConnection at once with what to do: a cluster that has been stopped does
+    not come back by waiting. Other errors are left to the command.
+    """
+    try:
+        server_version(cluster)
+    except NoConnection as error:
+        raise NoConnection(f"{error.message}: {_advice(kubeconfig, home)}") from error
+    except ApiError:
+        return
+
+
+def selected_home(kubeconfig: Path | None, home: Path | None) -> Home | None:
+    """Return the embedded cluster that the options or TRAINWRIGHT_HOME select; None if another cluster is selected."""
+    if home is not None and kubeconfig is not None:
+        fail("--home and --kubeconfig exclude each other", BAD_INPUT)
+    return Home.chosen(home) if home is not None or (kubeconfig is None and os.environ.get(VARIABLE)) else None
+
+
+def _advice(kubeconfig: Path | None, home: Path | None) -> str:
+    embedded = selected_home(kubeconfig, home)
+    if embedded is None:
+        embedded = Home(Path(kubeconfig or os.environ.get("KUBECONFIG") or "~/.kube/config").expanduser().absolute().parent)
+    if embedded.database.exists():
+        return f"the embedded cluster in {embedded.path} is stopped; start it with `{_start_command(embedded)}`"
+    return "check that the cluster is running and that the kubeconfig is correct"
+
+
+def _start_command(embedded: Home) -> str:
+    is_default = embedded.path == Home.chosen().path
+    return "trainwright up" if is_default else f"trainwright up --home {shlex.quote(str(embedded.path))}"

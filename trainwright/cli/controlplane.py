@@ -155,7 +155,10 @@ def backup(
     print_lines(target)
 
 
-def status(home: HomeOption = None, output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table) -> None:
+def status(
+    home: HomeOption = None,
+    output: Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")] = ViewFormat.table,
+) -> None:
     """Show whether the control plane is running, its address, controllers, isolation of pods, and number of objects.
 
     Exit code 1 if it is not running.

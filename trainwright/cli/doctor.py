@@ -16,7 +16,7 @@ from rich.table import Table
 from trainwright.api.errors import ApiError
 from trainwright.api.one_line import one_line
 from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller, check_mode
-from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, cluster_for
+from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, require_connection, selected_cluster
 from trainwright.cli.errors import FAILURE
 from trainwright.cli.findings import Finding, Level, as_document, missing, overall_level
 from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
@@ -48,14 +48,15 @@ def doctor(
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
-    output: Annotated[DoctorFormat, typer.Option("-o", "--output")] = DoctorFormat.table,
+    output: Annotated[DoctorFormat, typer.Option("-o", "--output", help="Form of the output.")] = DoctorFormat.table,
 ) -> None:
     """Check what a job needs: permissions, APIs, a controller, runtime, queue, claim, store. Exit code 1 if it could not run."""
     findings: list[Finding] = []
     space, host = namespace, ""
     try:
-        cluster = cluster_for(kubeconfig, home)
+        cluster = selected_cluster(kubeconfig, home)
         space, host = namespace or cluster.default_namespace, cluster.host
+        require_connection(cluster, kubeconfig, home)
         findings += check_cluster(cluster, space)
     except (NoCluster, ApiError) as error:
         findings.append(missing("cluster", host or "none", str(error), _CONNECT))

@@ -38,12 +38,12 @@ def register(app: typer.Typer) -> None:
 
 def get(
     name: Annotated[str, typer.Argument(help="Name of a TrainJob; default: all.")] = "",
-    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces")] = False,
+    all_namespaces: Annotated[bool, typer.Option("-A", "--all-namespaces", help="In all namespaces.")] = False,
     namespace: Namespace = "",
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
-    output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table,
+    output: Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")] = ViewFormat.table,
 ) -> None:
     """Show TrainJobs with their phase and progress."""
     with cluster_errors_exit():
@@ -53,7 +53,12 @@ def get(
     if output is not ViewFormat.table:
         print_object(jobs[0] if name else {"apiVersion": "v1", "kind": "List", "items": jobs}, output)
         return
-    print_table(("NAMESPACE", "NAME", "PHASE", "PROGRESS", "RUNTIME", "NODES", "CREATED"), map(_row, jobs))
+    where = "any namespace" if all_namespaces else f"the namespace {space}"
+    print_table(
+        ("NAMESPACE", "NAME", "PHASE", "PROGRESS", "RUNTIME", "NODES", "CREATED"),
+        map(_row, jobs),
+        empty=f"no TrainJobs in {where}",
+    )
 
 
 def _row(job: Obj) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import itertools
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -14,11 +16,13 @@ from trainwright.api.times import is_moment, rfc3339
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
 from trainwright.cli.output import log_text
-from trainwright.jobs.logs.history_lines import is_history_line
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.read_logs import LogSelector, follow_logs, read_logs
+from trainwright.jobs.wait.event_printer import is_shown
 
 _AGO = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
+_MOST_HIDDEN = 200
+"""Lines at the end of a log that are not shown: an encoded result and history."""
 _UNIT = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -49,18 +53,27 @@ def logs(
     """
     if follow and previous:
         fail("--previous cannot be followed, since that container has ended", BAD_INPUT)
-    selector = LogSelector(step, None if all_ranks else rank, _since_time(since), tail)
+    read_lines = None if tail is None else tail + _MOST_HIDDEN
+    selector = LogSelector(step, None if all_ranks else rank, _since_time(since), tail if follow else read_lines)
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         lines: Iterator[LogLine] = (
             follow_logs(cluster, trainjob, selector) if follow else read_logs(cluster, trainjob, selector, previous=previous)
         )
+        lines = filter(is_shown, lines)
+        if tail is not None and not follow:
+            lines = _last_of_each(lines, tail)
         for line in lines:
             stamp = f"{line.stamp} " if timestamps and line.stamp else ""
             source = f"[{line.source}] " if all_ranks and line.source else ""
-            if not is_history_line(line.text):
-                print(log_text(f"{source}{stamp}{line.text}"), flush=True)
+            print(log_text(f"{source}{stamp}{line.text}"), flush=True)
+
+
+def _last_of_each(lines: Iterator[LogLine], count: int) -> Iterator[LogLine]:
+    """Yield the last `count` lines of each source; those of a source follow each other."""
+    for _, own in itertools.groupby(lines, key=lambda line: line.source):
+        yield from collections.deque(own, maxlen=count)
 
 
 def _since_time(since: str) -> str:

@@ -16,7 +16,9 @@ from trainwright.cli.upgrade_hints import with_upgrade_hints
 from trainwright.materialize import materialize
 from trainwright.runtimes import resolve_runtime
 
-Files = Annotated[list[str], typer.Option("-f", "--filename", help="Manifest file; repeatable. '-' is standard input.")]
+Files = Annotated[
+    list[str], typer.Option("-f", "--filename", metavar="FILE", help="Manifest file, - for standard input; repeatable.")
+]
 
 
 def register(app: typer.Typer) -> None:

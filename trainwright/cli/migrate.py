@@ -19,7 +19,9 @@ from trainwright.jobs.request.secret_detection import manifest_problems
 from trainwright.materialize import materialize
 from trainwright.migration import MigrationResult, Note, migrate
 
-Files = Annotated[list[str], typer.Option("-f", "--filename", help="Manifest file; repeatable. '-' is standard input.")]
+Files = Annotated[
+    list[str], typer.Option("-f", "--filename", metavar="FILE", help="Manifest file, - for standard input; repeatable.")
+]
 
 
 def register(app: typer.Typer) -> None:

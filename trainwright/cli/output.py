@@ -59,8 +59,12 @@ def print_objects(items: list[Any], form: Format | ViewFormat) -> None:
     print_object(items[0] if len(items) == 1 else {"apiVersion": "v1", "kind": "List", "items": items}, form)
 
 
-def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    """Print a table; cells are not truncated if the output is not a terminal."""
+def print_table(columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], *, empty: str = "") -> None:
+    """Print a table; cells are not truncated if the output is not a terminal. The text `empty` takes its place if it has no rows."""
+    rows = list(rows)
+    if empty and not rows:
+        print_lines(empty, error=True)
+        return
     console = Console(markup=False, emoji=False, highlight=False)
     if not console.is_terminal:
         console = Console(markup=False, emoji=False, highlight=False, width=_NO_LIMIT, soft_wrap=True)

@@ -43,7 +43,9 @@ def rbac(
     namespace: Annotated[str, typer.Option("-n", "--namespace", help="Namespace of the jobs.")],
     service_account: Annotated[
         list[str] | None,
-        typer.Option("--service-account", help="NAME in that namespace, or NAMESPACE:NAME; repeat it for several."),
+        typer.Option(
+            "--service-account", metavar="NAME", help="NAME in that namespace, or NAMESPACE:NAME; repeat it for several."
+        ),
     ] = None,
     orchestrator: Annotated[
         Orchestrator | None, typer.Option("--for", help="Default of --service-account: the accounts of this orchestrator.")

@@ -24,11 +24,10 @@ from trainwright.jobs.request.settings_table import TABLE
 EXCLUDED_SETTINGS = frozenset({"manifest", "resume", "resume_secret", "on_cancel", "waiter_lease_seconds", *WAIT_SETTINGS})
 """Settings for which commands define their own options: `-f`, and those of waiting."""
 _LISTS = ("command", "args", "packages_to_install", "pip_index_urls")
-_HINTS = {
-    "object": "KEY=VALUE, repeatable, or a JSON object. ",
-    "list": "Shell-quoted words in one argument, or a JSON list. ",
-    "function": "FILE.py:NAME. ",
-}
+_FORMS = {"object": "KEY=VALUE|JSON", "list": "JSON", "function": "FILE.py:NAME", "seconds": "SECONDS"}
+"""What is written for a setting that is neither text nor a number."""
+_HINTS = {"object": "Repeatable, or one JSON object. ", "list": "Shell-quoted words in one argument, or a JSON list. "}
+_TITLES = {"what": "What runs", "resume": "Resuming"}
 
 
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,8 +56,9 @@ def _parameter(setting: Setting) -> inspect.Parameter:
     hint = _HINTS.get(setting.kind, "") if setting.kind != "list" or setting.name in _LISTS else ""
     kinds: dict[str, Any] = {"object": list[str] | None, "integer": int | None, "seconds": int | None}
     kind = kinds.get(setting.kind, str | None)
-    name, panel = f"--{setting.name.replace('_', '-')}", setting.group.capitalize()
-    option = typer.Option(name, help=hint + setting.description, rich_help_panel=panel)
+    form = "WORDS|JSON" if setting.name in _LISTS else _FORMS.get(setting.kind)
+    name, panel = f"--{setting.name.replace('_', '-')}", _TITLES.get(setting.group, setting.group.capitalize())
+    option = typer.Option(name, help=hint + setting.description, metavar=form, rich_help_panel=panel)
     return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 
 

@@ -13,6 +13,7 @@ from trainwright.api.names import FRAMEWORK_LABEL
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, cluster_for
 from trainwright.cli.errors import bad_input_exits, cluster_errors_exit
+from trainwright.cli.help_pages import CommandsByGroup
 from trainwright.cli.output import Format, ViewFormat, print_lines, print_object, print_table
 from trainwright.cluster.protocol import Cluster
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
@@ -24,7 +25,7 @@ ImageSetting = Annotated[
         help="The project's own images, with {image} for launcher and trainer, or one for both. Default: TRAINWRIGHT_IMAGE.",
     ),
 ]
-group = typer.Typer(no_args_is_help=True, help="Training runtimes: bundled ones, and those of a cluster.")
+group = typer.Typer(cls=CommandsByGroup, no_args_is_help=True, help="Training runtimes: bundled ones, and those of a cluster.")
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +37,7 @@ def list_runtimes(
     cluster: Annotated[bool, typer.Option("--cluster", help="List runtimes of the cluster instead of bundled ones.")] = False,
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
-    output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table,
+    output: Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")] = ViewFormat.table,
 ) -> None:
     """List runtimes."""
     with bad_input_exits():
@@ -48,14 +49,16 @@ def list_runtimes(
         print_object({"apiVersion": "v1", "kind": "List", "items": runtimes}, output)
         return
     rows = ((name_of(runtime), labels_of(runtime).get(FRAMEWORK_LABEL, ""), ", ".join(_steps(runtime))) for runtime in runtimes)
-    print_table(("NAME", "FRAMEWORK", "STEPS"), rows)
+    print_table(
+        ("NAME", "FRAMEWORK", "STEPS"), rows, empty="no runtimes in the cluster; `trainwright runtimes apply` installs them"
+    )
 
 
 @group.command("show")
 def show_runtime(
     name: Annotated[str, typer.Argument(help="Name of a bundled runtime.")],
     image: ImageSetting = "",
-    output: Annotated[Format, typer.Option("-o", "--output")] = Format.yaml,
+    output: Annotated[Format, typer.Option("-o", "--output", help="Form of the output.")] = Format.yaml,
 ) -> None:
     """Print a bundled runtime, ready for `kubectl apply -f -`."""
     with bad_input_exits():

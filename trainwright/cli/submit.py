@@ -15,6 +15,7 @@ from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.api.one_line import one_line
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import WarningPrinter, bad_input_exits, cluster_errors_exit
+from trainwright.cli.help_pages import OptionsByGroup
 from trainwright.cli.manifests import (
     Validate,
     ValidateOption,
@@ -55,7 +56,8 @@ from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 MaybeFiles = Annotated[
-    list[str] | None, typer.Option("-f", "--filename", help="File with manifests, - for standard input; repeatable.")
+    list[str] | None,
+    typer.Option("-f", "--filename", metavar="FILE", help="File with manifests, - for standard input; repeatable."),
 ]
 
 
@@ -63,7 +65,7 @@ log = logging.getLogger(__name__)
 
 
 def register(app: typer.Typer) -> None:
-    app.command("submit")(with_settings(submit))
+    app.command("submit", cls=OptionsByGroup)(with_settings(submit))
 
 
 def submit(
@@ -101,7 +103,7 @@ def submit(
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
-    output: Annotated[Format | None, typer.Option("-o", "--output")] = None,
+    output: Annotated[Format | None, typer.Option("-o", "--output", help="Form of the output.")] = None,
     settings: dict[str, Any] | None = None,
 ) -> None:
     """Create TrainJobs from manifests, or submit one from settings: a runtime, a function, code, or a manifest with settings.

@@ -26,7 +26,9 @@ from trainwright.jobs.request.secret_detection import manifest_problems
 from trainwright.migration import KINDS, is_legacy
 from trainwright.runtimes import bundled_runtimes
 
-Files = Annotated[list[str], typer.Option("-f", "--filename", help="Manifest file; repeatable. '-' is standard input.")]
+Files = Annotated[
+    list[str], typer.Option("-f", "--filename", metavar="FILE", help="Manifest file, - for standard input; repeatable.")
+]
 Output = Annotated[Literal["text", "json"], typer.Option("-o", "--output", help="Text lines, or one JSON document.")]
 
 

@@ -20,10 +20,14 @@ class CannotConnect(ServiceUnavailable):
     retryable = False
 
 
+class NoConnection(ServiceUnavailable):
+    """There is no connection at present: nothing listens, the host does not answer, or its name cannot be resolved."""
+
+
 def connection_failure(host: str, error: BaseException) -> ServiceUnavailable:
     """Return the error for a request that got no response, without the text of any foreign exception."""
     reason, is_permanent = _reason(error)
-    kind = CannotConnect if is_permanent else ServiceUnavailable
+    kind = CannotConnect if is_permanent else NoConnection
     return kind(f"cannot reach the Kubernetes API at {host}: {reason}")
 
 

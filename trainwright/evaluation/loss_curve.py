@@ -22,6 +22,10 @@ MAX_POINTS = 1000  # in the SVG; longer histories are averaged
 LogHistory = Sequence[dict[str, Any]]
 
 
+class NoLoss(ValueError):
+    """Nothing has logged a training loss."""
+
+
 class MatplotlibMissing(ImportError):
     """The PNG needs matplotlib, which is not installed."""
 
@@ -32,7 +36,7 @@ def draw_loss_curve(log_history: LogHistory, out: Path, *, before: float | None,
     log_history: as in trainer_state.json of transformers. Entries without a finite "loss" and a "step" are skipped; of
     several entries for one step the last is used (a resumed run logs some steps twice). out: the file to write; its
     folder is created if missing. before, after: evaluated loss in nats per token; None draws no line.
-    Raises ValueError if no entry has a training loss, MatplotlibMissing.
+    Raises NoLoss if no entry has a training loss, MatplotlibMissing.
     """
     points = _losses(log_history)
     try:
@@ -152,7 +156,7 @@ def _losses(log_history: LogHistory) -> list[tuple[int, float]]:
         if isinstance(entry, dict) and _is_number(entry.get("loss")) and _is_number(entry.get("step")):
             losses[int(entry["step"])] = float(entry["loss"])
     if not losses:
-        raise ValueError("log_history contains no training loss")
+        raise NoLoss("log_history contains no training loss")
     return sorted(losses.items())
 
 

@@ -12,9 +12,11 @@ from typing import Any
 
 from packaging.version import Version
 
+from trainwright.api.terminal_text import plain
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing
 from trainwright.pipeline_runs.local_conditions import with_conditions
+from trainwright.pipeline_runs.local_failures import LocalFailure, LocalFailures
 from trainwright.pipeline_runs.local_integers import with_integers
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.program_run import run_program
@@ -31,11 +33,12 @@ _OF_KFP = ("kfp", "typing-extensions")
 
 @dataclass(frozen=True)
 class LocalRun:
-    """How a run on this machine ended: SUCCEEDED with its outputs, or FAILED with a message."""
+    """How a run on this machine ended: SUCCEEDED with its outputs, or FAILED with a message and the tasks that failed."""
 
     state: str
     message: str = ""
     outputs: dict[str, Any] = field(default_factory=dict)
+    failures: tuple[LocalFailure, ...] = ()
 
 
 def run_locally(
@@ -43,6 +46,7 @@ def run_locally(
     values: dict[str, Any],
     *,
     folder: Path,
+    kubeconfig: Path | None = None,
     timeout_seconds: float | None = None,
     on_line: Callable[[str], None],
 ) -> LocalRun:
@@ -52,6 +56,7 @@ def run_locally(
         pipeline: The compiled pipeline.
         values: Values of its parameters.
         folder: Where the artifacts of the steps go.
+        kubeconfig: Of the cluster that the steps use; None leaves the choice to KUBECONFIG and so on.
         timeout_seconds: After so many seconds the run is stopped; None has no limit.
         on_line: Called with each line of output.
 
@@ -61,6 +66,12 @@ def run_locally(
     local, warnings = with_task_settings(with_conditions(with_integers(runnable_here(pipeline))), values)
     for warning in warnings:
         on_line(f"warning: {warning}")
+    failures = LocalFailures()
+
+    def read(line: str) -> None:
+        failures.read(line)
+        on_line(line)
+
     result = run_program(
         {
             "command": "run",
@@ -69,12 +80,23 @@ def run_locally(
             "pipeline_root": str(folder.absolute()),
         },
         environment={
-            "PYTHONSAFEPATH": "1"
-        },  # kfp starts steps with `python -m`, which would import from the current folder first
+            # kfp starts steps with `python -m`, which would import from the current folder first
+            "PYTHONSAFEPATH": "1",
+            **({"KUBECONFIG": str(kubeconfig)} if kubeconfig is not None else {}),
+        },
         timeout_seconds=timeout_seconds,
-        on_line=on_line,
+        on_line=read,
     )
-    return LocalRun(**result)
+    ended = replace(LocalRun(**result), failures=tuple(failures.found))
+    return replace(ended, message=_message(ended)) if ended.message else ended
+
+
+def _message(ended: LocalRun) -> str:
+    """Return the first failed task with its cause; without one, what kfp says."""
+    first = ended.failures[0].task if ended.failures else None
+    return (
+        plain(ended.message) if first is None else f"task {first.name} failed" + (f": {first.message}" if first.message else "")
+    )
 
 
 def _require_local_runner() -> None:

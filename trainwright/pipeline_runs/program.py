@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import signal
 import sys
 import tempfile
@@ -21,13 +22,16 @@ from typing import Any
 
 from trainwright.api.one_line import one_line
 from trainwright.api.suggest import suggest
+from trainwright.jobs.request.validation_problems import message_of
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_conditions import unresolved_conditions
 from trainwright.pipeline_runs.program_run import REQUEST, RESULT
 
 _SHIPPED_PACKAGE = "trainwright.pipelines"
 """Imported by name, since it lies above this package: it is one of many that a user may name."""
-_COMPONENTS = ("kfp.", "trainwright.components.")
+_LIBRARIES = ("__main__", "kfp", "trainwright")
+_PYTHON = (os.path.dirname(os.__file__), "<")
+_INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _MAX_MESSAGE = 2000
 
 
@@ -150,24 +154,25 @@ def _explained(source: str, what: str) -> Iterator[None]:
     except BadPipeline:
         raise
     except (Exception, SystemExit) as error:
-        raise BadPipeline(f"{source}: {what}: {_text(error)}{_place(error)}") from error
+        raise BadPipeline(f"{source}: {what}: {_text(error)}{_place(error, source)}") from error
 
 
-def _place(error: BaseException) -> str:
-    """Return the innermost line outside kfp, the components and Python's own modules."""
+def _place(error: BaseException, source: str) -> str:
+    """Return the innermost line of the user's code: of the package that was named, or of modules that are not installed."""
     trace, place = error.__traceback__, ""
-    library = (os.path.dirname(os.__file__), os.path.dirname(__file__))
+    named = source.partition(":")[0].partition(".")[0]
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        module = str(trace.tb_frame.f_globals.get("__name__"))
-        if not file.startswith((*library, "<")) and not module.startswith(_COMPONENTS):
+        package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+        if package == named or not (package in _LIBRARIES or file.startswith(_PYTHON) or _INSTALLED.search(file)):
             place = f" ({os.path.basename(file)}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return place
 
 
 def _text(error: BaseException) -> str:
-    return f"{type(error).__name__}: {one_line(error)[:_MAX_MESSAGE]}"
+    message = message_of(error) if isinstance(error, Exception) else str(error)
+    return f"{type(error).__name__}: {one_line(message)[:_MAX_MESSAGE]}"
 
 
 if __name__ == "__main__":

@@ -163,7 +163,10 @@ def test_kubectl_pods_logs_and_resources(kubectl: Any, manifest: Manifest) -> No
     kubectl("delete", "pod", "p", "--force", "--grace-period=0")
     resources = kubectl("api-resources", "-o", "name").split()
     assert {"pods", "jobs.batch", "jobsets.jobset.x-k8s.io", "trainjobs.trainer.kubeflow.org"} <= set(resources)
-    assert "KIND:       TrainJob" in kubectl("explain", "trainjob.spec")
+    for path, text in (("trainjob.spec.trainer", "number of training nodes."), ("pod.spec.containers", "Container image name.")):
+        explained = kubectl("explain", path)
+        assert text in " ".join(explained.split())
+        assert "<no description>" not in explained
 
 
 @needs_kubectl

@@ -16,6 +16,7 @@ from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Prom
 from trainwright.checkpoints.prune import Retention, collect_garbage, prune_exports
 from trainwright.cli.checkpoint_commands.presentation import Output, errors_exit, summary
 from trainwright.cli.errors import BAD_INPUT, fail
+from trainwright.cli.help_pages import CommandsByGroup
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
 from trainwright.cli.waiting import finite_seconds
 from trainwright.storage import open_store
@@ -26,7 +27,7 @@ ExportUri = Annotated[str, typer.Argument(help="URI of an export, EXPORT_URI/RUN
 Root = Annotated[str, typer.Argument(help="URI of the exports of all runs, EXPORT_URI.")]
 AliasName = Annotated[str, typer.Option("--alias", help="champion, challenger, or another name.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete; without it, only print what would be deleted.")]
-_group = typer.Typer(no_args_is_help=True, help="List, compare, protect, delete and promote exports.")
+_group = typer.Typer(cls=CommandsByGroup, no_args_is_help=True, help="List, compare, protect, delete and promote exports.")
 
 
 def register(app: typer.Typer) -> None:
@@ -51,7 +52,7 @@ def list_exports(
         value = manifest.metrics.get(metric)
         shown = "" if value is None else f"{value:.6g}"
         rows.append((each.name, str(manifest.step), manifest.created, _megabytes(manifest.size), shown, _protection(each)))
-    print_table(("NAME", "STEP", "PUBLISHED", "SIZE", metric.upper(), "PROTECTED"), rows)
+    print_table(("NAME", "STEP", "PUBLISHED", "SIZE", metric.upper(), "PROTECTED"), rows, empty=f"no exports in {run}")
 
 
 @_group.command("diff")
@@ -113,7 +114,7 @@ def prune(
         float, typer.Option(min=0, max=36_500, help="Delete only those older than so many days.", callback=finite_seconds)
     ] = 0,
     metric: Annotated[str, typer.Option(help="For --keep-best.")] = "eval_loss",
-    greater_is_better: Annotated[bool, typer.Option("--greater-is-better")] = False,
+    greater_is_better: Annotated[bool, typer.Option("--greater-is-better", help="Whether a greater metric is better.")] = False,
     yes: Yes = False,
     output: Output = ViewFormat.table,
 ) -> None:

@@ -17,7 +17,7 @@ from trainwright.storage import BadUri, StorageError
 from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.progress_log import log_progress
 
-Output = Annotated[ViewFormat, typer.Option("-o", "--output")]
+Output = Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")]
 
 
 def summary(manifest: Manifest) -> dict[str, Any]:

@@ -31,7 +31,9 @@ def register_in_registry(
     ] = False,
     log_run: Annotated[bool, typer.Option("--log-run", help="Log the training metrics as a run. MLflow only.")] = False,
     base_model: Annotated[str, typer.Option(help="org/name of the fine-tuned model, for the model card.")] = "",
-    dataset: Annotated[list[str] | None, typer.Option(help="org/name of a dataset, for the model card. Repeatable.")] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(metavar="ID", help="org/name of a dataset, for the model card. Repeatable.")
+    ] = None,
     digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
     scratch: Annotated[Path | None, typer.Option(help="Folder to fetch files to before they are uploaded.")] = None,
     output: Output = ViewFormat.table,

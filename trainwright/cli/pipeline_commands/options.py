@@ -38,10 +38,13 @@ Parallelism = Annotated[
     ),
 ]
 Param = Annotated[
-    list[str] | None, typer.Option("--param", help="KEY=VALUE, repeatable; a list or dict in JSON. Overrides those of --params.")
+    list[str] | None,
+    typer.Option(
+        "--param", metavar="KEY=VALUE|KEY=JSON", help="Repeatable; a list or dict in JSON. Overrides those of --params."
+    ),
 ]
 ParamsFile = Annotated[
-    str, typer.Option("--params", help="File with parameters, an object in JSON or YAML; - for standard input.")
+    str, typer.Option("--params", metavar="FILE", help="File with parameters, an object in JSON or YAML; - for standard input.")
 ]
 Host = Annotated[
     str,

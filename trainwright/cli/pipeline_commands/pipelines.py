@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.cli.errors import BAD_INPUT, FAILURE, fail
+from trainwright.cli.help_pages import CommandsByGroup
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
 from trainwright.cli.pipeline_commands import run
 from trainwright.cli.pipeline_commands.options import (
@@ -23,10 +24,10 @@ from trainwright.cli.pipeline_commands.options import (
 )
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.parameters import ParameterSpec
-from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline, shipped_pipelines
+from trainwright.pipeline_runs.source import CompileSettings, ListedPipelines, compile_pipeline, shipped_pipelines
 
 _MAX_CELL = 60
-_group = typer.Typer(no_args_is_help=True, help="List, compile and run pipelines of Kubeflow Pipelines.")
+_group = typer.Typer(cls=CommandsByGroup, no_args_is_help=True, help="List, compile and run pipelines of Kubeflow Pipelines.")
 
 
 def register(app: typer.Typer) -> None:
@@ -37,13 +38,26 @@ _group.command("run")(run.run_pipeline)
 
 
 @_group.command("list")
-def list_pipelines(output: Annotated[ViewFormat, typer.Option("-o", "--output")] = ViewFormat.table) -> None:
-    """List the shipped pipelines with their parameters."""
+def list_pipelines(
+    pipeline: Annotated[
+        str,
+        typer.Argument(help=f"{PIPELINE_HELP} Default: all shipped ones, with the beginnings of long texts.", show_default=False),
+    ] = "",
+    output: Annotated[ViewFormat, typer.Option("-o", "--output", help="Form of the output.")] = ViewFormat.table,
+) -> None:
+    """List the shipped pipelines, or show one pipeline, with their parameters."""
     with pipeline_errors_exit(), interrupt_exits():
-        listed = shipped_pipelines()
+        listed = ListedPipelines({pipeline: compile_pipeline(pipeline)}) if pipeline else shipped_pipelines()
     if output is ViewFormat.table:
+        short = _whole if pipeline else _short
         rows = [
-            (name, spec.name, spec.type, _default(spec), _short(spec.description))
+            (
+                name,
+                spec.name,
+                spec.type,
+                "(required)" if spec.is_required else short(_as_json(spec.default)),
+                short(spec.description),
+            )
             for name, pipeline in listed.compiled.items()
             for spec in _ordered(pipeline)
         ]
@@ -89,8 +103,12 @@ def _ordered(pipeline: CompiledPipeline) -> list[ParameterSpec]:
     return sorted(pipeline.parameters.values(), key=lambda spec: (not spec.is_required, spec.name))
 
 
-def _default(spec: ParameterSpec) -> str:
-    return "(required)" if spec.is_required else _short(json.dumps(spec.default, ensure_ascii=False))
+def _as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _whole(text: str) -> str:
+    return text
 
 
 def _short(text: str) -> str:

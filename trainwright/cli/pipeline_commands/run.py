@@ -11,6 +11,7 @@ import typer
 
 from trainwright.api.objects import Obj
 from trainwright.api.terminal_text import plain
+from trainwright.cli.connection import selected_home
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import Format, print_lines, print_object
 from trainwright.cli.pipeline_commands.options import (
@@ -96,11 +97,21 @@ def run_pipeline(
 
 def _run_here(pipeline: CompiledPipeline, values: dict[str, Any], timeout: float | None, output: Format | None) -> int:
     folder = Path(_LOCAL_OUTPUTS).absolute()
-    ended = run_locally(pipeline, values, folder=folder, timeout_seconds=timeout, on_line=_print_output)
+    embedded = selected_home(None, None)
+    ended = run_locally(
+        pipeline,
+        values,
+        folder=folder,
+        kubeconfig=embedded.kubeconfig if embedded is not None else None,
+        timeout_seconds=timeout,
+        on_line=_print_output,
+    )
     if ended.message:
         print_lines(ended.message, error=True)
     if output is not None:
-        print_object({"pipeline": pipeline.name, "artifacts": str(folder), **asdict(ended)}, output)
+        failures = [{**asdict(failure.task), "log": list(failure.log)} for failure in ended.failures]
+        run = {"state": ended.state, "message": ended.message, "outputs": ended.outputs, "failed_tasks": failures}
+        print_object({"pipeline": pipeline.name, "artifacts": str(folder), **run}, output)
     else:
         print_lines(f"{pipeline.name} {ended.state}, artifacts in {folder}")
     return int(ExitCode.succeeded if ended.state == SUCCEEDED else ExitCode.failed)

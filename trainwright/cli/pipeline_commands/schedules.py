@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from trainwright.cli.errors import BAD_INPUT, fail
+from trainwright.cli.help_pages import CommandsByGroup
 from trainwright.cli.output import Format, print_lines, print_object
 from trainwright.cli.pipeline_commands.options import (
     PIPELINE_HELP,
@@ -35,7 +36,7 @@ from trainwright.pipeline_runs.server import connect, server_address
 from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
 from trainwright.pipeline_runs.uploads import experiment_name
 
-_group = typer.Typer(no_args_is_help=True, help="Create, replace and delete schedules of pipelines.")
+_group = typer.Typer(cls=CommandsByGroup, no_args_is_help=True, help="Create, replace and delete schedules of pipelines.")
 
 
 def register(app: typer.Typer) -> None:

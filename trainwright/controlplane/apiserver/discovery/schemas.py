@@ -24,7 +24,7 @@ _TOLD = {
 def schema_for(kind: Kind) -> Obj:
     """The schema of a kind without references."""
     schema = schema_of(kind)
-    openapi = openapi_schema(schema)
+    openapi = openapi_schema(schema, kind.kind)
     if schema.open:
         openapi["properties"] |= {part: {"type": "object", _OPEN: True} for part in ("spec", "status")}
         openapi[_OPEN] = True
@@ -32,7 +32,7 @@ def schema_for(kind: Kind) -> Obj:
         _mark_lists(openapi, "")
     for name, text in _TOLD.items():
         if name in openapi.get("properties", {}):
-            openapi["properties"][name]["description"] = text
+            openapi["properties"][name].setdefault("description", text)
     gvk = {"group": kind.group, "version": kind.version, "kind": kind.kind}
     return {**openapi, "description": f"{kind.kind} of {kind.api_version}.", "x-kubernetes-group-version-kind": [gvk]}
 
