@@ -47,8 +47,8 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
     :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
         0: no limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default:
-        a week. 0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or
+        -1: that of the manifest, else a week. 0: no limit.
     :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled,
         a command that the image does not have, a Job that the API server refuses.
     :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
@@ -78,7 +78,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         # Written by `make edges` from TrainRequest.
         queue_timeout_seconds: int | str | timedelta | None = None,
         start_timeout_seconds: int | str | timedelta = 21600,
-        run_timeout_seconds: int | str | timedelta = 604800,
+        run_timeout_seconds: int | str | timedelta | None = None,
         fail_if_stuck: bool | str = True,
         fail_on_divergence: bool | str = True,
         lost_node_timeout_seconds: int | str | timedelta | None = None,

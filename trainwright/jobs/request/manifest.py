@@ -21,7 +21,7 @@ from trainwright.jobs.request.training_program import training_command
 from trainwright.jobs.request.training_steps import ANCESTOR_OF_KIND, initializer_container
 from trainwright.jobs.request.variables import env_of
 from trainwright.jobs.request.workspace_mounts import folder_uri, initializer_variables, mounted_inputs, workspace_patches
-from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
+from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.run_folder import Kind
@@ -39,7 +39,6 @@ class PreviousAttempt:
 
 
 NO_PREVIOUS = PreviousAttempt()
-DEADLINE = "activeDeadlineSeconds"
 
 
 def trainjob_manifest(
@@ -107,18 +106,7 @@ def with_resume(trainjob: Obj, runtime: Obj, *, resume: str, secret: str = "") -
 def spec_digest(spec: Obj, code: PackedCode | None = None) -> str:
     """Return the digest of a requested spec and its code, by which an existing job is compared with a request."""
     hashed = spec if code is None else {**spec, "code": code.digest}
-    if has_default_deadline(hashed):  # jobs of versions without this default are adopted, too
-        hashed = without_deadline(hashed)
     return hashlib.sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
-
-
-def has_default_deadline(spec: Obj) -> bool:
-    """Whether a TrainJob's spec has the deadline that nobody has asked for. Where a cluster does not know it, the client keeps it."""
-    return bool(spec.get(DEADLINE) == RUN_TIMEOUT_SECONDS)
-
-
-def without_deadline(spec: Obj) -> Obj:
-    return {name: value for name, value in spec.items() if name != DEADLINE}
 
 
 def _spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
@@ -131,10 +119,8 @@ def _spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedC
         spec["suspend"] = True  # until the queue admits it
     if patches := [*(spec.get("runtimePatches") or []), *_patches(request, identity, runtime)]:
         spec["runtimePatches"] = patches
-    if request.run_timeout_seconds == RUN_TIMEOUT_SECONDS:
-        spec.setdefault(DEADLINE, RUN_TIMEOUT_SECONDS)
-    elif request.run_timeout_seconds is not None:
-        spec[DEADLINE] = request.run_timeout_seconds
+    if request.run_deadline is not None:
+        spec[DEADLINE] = request.run_deadline
     return spec
 
 

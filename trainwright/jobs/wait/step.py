@@ -148,7 +148,7 @@ def waiting_of(request: TrainRequest, on_event: OnJobEvents, *, on_signal: Cance
 
 
 def deadlines_of(request: TrainRequest) -> Deadlines:
-    return Deadlines(queue=request.queue_timeout_seconds, start=request.start_timeout_seconds, run=request.run_timeout_seconds)
+    return Deadlines(queue=request.queue_timeout_seconds, start=request.start_timeout_seconds, run=request.run_deadline)
 
 
 def wait_settings_of(request: TrainRequest) -> WaitSettings:
