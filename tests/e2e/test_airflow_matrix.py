@@ -35,7 +35,7 @@ from datetime import timedelta
 from airflow.sdk import DAG
 from trainwright.operators import TrainJobOperator
 
-FIXED = dict(runtime="wait-for-a-file", workspace="pvc://here", min_defer_seconds=5, conn_id="cluster", log_poll_interval=2)
+FIXED = dict(runtime="wait-for-a-file", workspace="pvc://here", conn_id="cluster", log_poll_interval=2)
 KINDS = dict(
     train=dict(retries=2, retry_delay=timedelta(seconds=1)),
     once=dict(retries=0),

@@ -22,9 +22,11 @@ from trainwright.jobs.request.builtin_trainers import (
     trainer_for,
 )
 from trainwright.jobs.request.manifest import trainjob_manifest
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.sft import SftSettings
 from trainwright.jobs.request.torchtune import TorchTuneSettings
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime, InvalidSettings, check_compatible
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 
@@ -42,13 +44,13 @@ def definition(name: str) -> dict[str, Any]:
 def trainer_of(request: TrainRequest, runtime: str = "") -> dict[str, Any]:
     """spec.trainer of the request's job."""
     found = definition(runtime or runtime_of(request))
-    made: dict[str, Any] = trainjob_manifest(request, STEP, "default", found)["spec"]["trainer"]
+    made: dict[str, Any] = trainjob_manifest(resolve(request, found), STEP, "default")["spec"]["trainer"]
     return made
 
 
 def refusal(request: TrainRequest, runtime: str = "") -> str:
     with pytest.raises(Invalid) as raised:
-        check_compatible(request, definition(runtime or runtime_of(request)))
+        resolve(request, definition(runtime or runtime_of(request)))
     return "; ".join(map(str, raised.value.problems))
 
 
@@ -101,7 +103,7 @@ def test_a_manifest_has_none() -> None:
 def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
     request = TrainRequest(runtime=runtime)
     assert trainer_for(request, definition(runtime)) is None
-    assert trainjob_manifest(request, STEP, "default", definition(runtime))["spec"]["trainer"] == {}
+    assert trainjob_manifest(ResolvedRequest(request, definition(runtime)), STEP, "default")["spec"]["trainer"] == {}
     if "torchtune" not in runtime:
         words = refusal(TrainRequest(runtime=runtime, settings={"epochs": 1}))
         assert f"settings: no builtin trainer supports the runtime {runtime!r}" in words
@@ -124,22 +126,22 @@ def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidSettings, match=words):
-        check_compatible(TrainRequest(settings=settings), definition("trl-sft"))
+        resolve(TrainRequest(settings=settings), definition("trl-sft"))
 
 
 def test_unknown_setting_of_a_part_has_a_suggestion() -> None:
     request = TrainRequest(builtin="torchtune", runtime="torchtune-llama3.2-1b", settings={"peft_config": {"lora_rnk": 8}})
     with pytest.raises(InvalidSettings, match=r"settings.peft_config.lora_rnk: unknown setting; did you mean lora_rank\?$"):
-        check_compatible(request, definition("torchtune-llama3.2-1b"))
+        resolve(request, definition("torchtune-llama3.2-1b"))
 
 
 def test_wrong_settings_and_wrong_runtime_are_one_error() -> None:
     request = TrainRequest(settings={"epoch": 1}, resume="s3://bucket/run", builtin="sft", runtime="torch-distributed")
     with pytest.raises(IncompatibleRuntime, match="builtin: 'sft' is for runtimes with the label"):
-        check_compatible(request, definition("torch-distributed"))
+        resolve(request, definition("torch-distributed"))
     request = TrainRequest(settings={"epoch": 1}, resources_per_node={"limits": {"cpu": "x"}})
     with pytest.raises(InvalidSettings, match=r"settings\.epoch.*resources_per_node\.limits\.cpu"):
-        check_compatible(request, definition("trl-sft"))
+        resolve(request, definition("trl-sft"))
 
 
 @pytest.mark.parametrize(
@@ -155,7 +157,7 @@ def test_an_unknown_one_is_named_with_the_nearest(builtin: str, words: str) -> N
         runtime_of(TrainRequest(builtin=builtin))
     assert str(raised.value) == words
     with pytest.raises(NoSuchTrainer):
-        check_compatible(TrainRequest(builtin=builtin, runtime="trl-sft"), definition("trl-sft"))
+        resolve(TrainRequest(builtin=builtin, runtime="trl-sft"), definition("trl-sft"))
 
 
 def test_torchtune_needs_its_runtime_named() -> None:
@@ -194,7 +196,7 @@ def test_another_package_may_bring_its_own(monkeypatch: pytest.MonkeyPatch) -> N
     request = TrainRequest(builtin="third", settings={"depth": 3.0})
     assert runtime_of(request) == "xgboost-distributed"
     assert trainer_of(request) == {"command": ["third", "3"], "args": [""]}
-    assert check_compatible(request, definition("xgboost-distributed")) == []
+    assert resolve(request, definition("xgboost-distributed")).warnings == ()
     assert "settings: depth: missing" in refusal(TrainRequest(builtin="third"))
     of_runtime = TrainRequest(runtime="xgboost-distributed", settings={"depth": 1})
     assert trainer_of(of_runtime)["command"] == ["third", "1"]
@@ -302,8 +304,8 @@ def test_a_torchtune_job_runs_trainers_recipe() -> None:
         settings={"epochs": 1, "peft_config": {"lora_rank": 8.0}},
         resources_per_node=GPU,
     )
-    assert check_compatible(request, definition(runtime)) == []
-    trainjob = trainjob_manifest(request, STEP, "default", definition(runtime))
+    assert resolve(request, definition(runtime)).warnings == ()
+    trainjob = trainjob_manifest(resolve(request, definition(runtime)), STEP, "default")
     assert trainjob["spec"]["trainer"]["command"] == ["tune", "run"]
     jobset = materialize(trainjob, definition(runtime))[-1]
     node = next(job for job in jobset["spec"]["replicatedJobs"] if job["name"] == "node")
@@ -327,9 +329,8 @@ def test_a_torchtune_job_runs_trainers_recipe() -> None:
 
 
 def test_a_torchtune_runtime_without_settings_runs_its_own_command() -> None:
-    trainjob = trainjob_manifest(
-        TrainRequest(runtime="torchtune-llama3.2-1b"), STEP, "default", definition("torchtune-llama3.2-1b")
-    )
+    llama = "torchtune-llama3.2-1b"
+    trainjob = trainjob_manifest(resolve(TrainRequest(runtime=llama), definition(llama)), STEP, "default")
     node = materialize(trainjob, definition("torchtune-llama3.2-1b"))[-1]["spec"]["replicatedJobs"][-1]
     (container,) = node["template"]["spec"]["template"]["spec"]["containers"]
     assert container["command"][3] == "full_finetune_distributed"
@@ -342,7 +343,7 @@ def test_a_runtime_without_a_command_needs_one(brought: dict[str, Any]) -> None:
     words = "command: the runtime 'torch-distributed' has no command; set command, func, code, or an image"
     assert words in refusal(TrainRequest(runtime="torch-distributed"))
     assert words in refusal(TrainRequest(runtime="torch-distributed", args=["--x"]))
-    check_compatible(TrainRequest(runtime="torch-distributed", **brought), definition("torch-distributed"))
+    check_compatible(ResolvedRequest(TrainRequest(runtime="torch-distributed", **brought), definition("torch-distributed")))
 
 
 @pytest.mark.parametrize(
@@ -362,4 +363,4 @@ def test_a_program_that_wants_a_gpu_is_warned_of(request_: TrainRequest, warned:
         "neither the runtime nor resources_per_node requests a GPU, but the training program requires one: set "
         'resources_per_node={"nvidia.com/gpu": 1}, or settings={"cpu": true} to train on the CPU'
     )
-    assert (words in check_compatible(request_, definition(runtime_of(request_)))) is warned
+    assert (words in resolve(request_, definition(runtime_of(request_))).warnings) is warned

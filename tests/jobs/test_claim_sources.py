@@ -10,7 +10,8 @@ import pytest
 from trainwright.api import AdmissionContext, admit
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.request.manifest import trainjob_manifest
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime, check_compatible
+from trainwright.jobs.submit.compatibility import IncompatibleRuntime
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 from trainwright.storage.claims import mounted
@@ -24,8 +25,8 @@ def pods_of(runtime: dict[str, Any] | None = None, **fields: Any) -> dict[str, d
     """The pod specs of the admitted JobSet, by replicated job."""
     definition = runtime or bundled_runtime("trl-sft") or {}
     request = TrainRequest(runtime="trl-sft", **{**SOURCES, **fields})
-    check_compatible(request, definition)
-    trainjob = trainjob_manifest(request, Identity("kfp", "run", "train"), "default", definition)
+    resolve(request, definition)
+    trainjob = trainjob_manifest(resolve(request, definition), Identity("kfp", "run", "train"), "default")
     admit(trainjob, context=AdmissionContext(strictness="Strict"))
     jobset = materialize(trainjob, definition)[-1]
     admit(jobset, context=AdmissionContext(strictness="Strict"))

@@ -20,6 +20,7 @@ from trainwright.jobs import Identity, TrainJobNameTaken, TrainRequest, submit_o
 from trainwright.jobs.request.code_package import PackedCode, pack_code
 from trainwright.jobs.request.code_patch import MOUNT
 from trainwright.jobs.request.manifest import trainjob_manifest
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.submit.code_volume import set_code_owner
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
@@ -220,7 +221,9 @@ def test_three_parts_are_three_configmaps_in_one_volume(
 def test_every_training_container_of_a_runtime_mounts_it(runtime: str) -> None:
     definition = bundled_runtime(runtime) or {}
     request = TrainRequest(runtime=runtime, code="/somewhere", command=["train.py"], num_nodes=2)
-    trainjob = trainjob_manifest(request, STEP, "default", definition, code=PackedCode("0" * 64, (b"x",), "here"))
+    trainjob = trainjob_manifest(
+        ResolvedRequest(request, definition, code=PackedCode("0" * 64, (b"x",), "here")), STEP, "default"
+    )
     admit(trainjob, context=AdmissionContext(strictness="Strict"))
     jobset = materialize(trainjob, definition)[-1]
     admit(jobset)

@@ -13,7 +13,8 @@ from trainwright.api.errors import Invalid
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.jobs.submit.compatibility import check_compatible, steps_of_runtime
+from trainwright.jobs.submit.compatibility import steps_of_runtime
+from trainwright.jobs.submit.resolve import resolve
 
 
 def without_labels() -> dict[str, Any]:
@@ -52,7 +53,7 @@ def test_what_the_runtime_cannot_serve_is_refused_by_field_before_anything_is_cr
 
 def test_a_step_without_its_label_takes_nothing() -> None:
     with pytest.raises(Invalid) as raised:
-        check_compatible(train_request(args=["a"], env={"A": "1"}), without_labels())
+        resolve(train_request(args=["a"], env={"A": "1"}), without_labels())
     assert [problem.field for problem in raised.value.problems] == ["command", "args", "env"]
     assert "its steps: none" in str(raised.value)
 
@@ -72,7 +73,7 @@ def test_what_is_odd_is_told(fields: Any, words: list[str]) -> None:
     odd = catalogue_runtime("torch-distributed")
     odd["metadata"].pop("labels")
     odd["spec"].pop("mlPolicy")
-    warnings = check_compatible(TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields}), odd)
+    warnings = resolve(TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields}), odd).warnings
     assert len(warnings) == len(words)
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))
 
@@ -89,7 +90,7 @@ def test_the_choice_is_logged_and_returned(cluster: EmbeddedCluster, caplog: pyt
         "cluster",
         ("trainer",),
     )
-    assert len(choice.warnings) == 2
+    assert caplog.text.count("event=runtime_warning name=mine") == 2
     assert "event=runtime_resolved kind=ClusterTrainingRuntime name=mine found=cluster steps=trainer" in caplog.text
     assert "marked as deprecated" in caplog.text
 
@@ -98,7 +99,7 @@ def test_the_choice_is_logged_and_returned(cluster: EmbeddedCluster, caplog: pyt
 def test_a_runtime_with_all_steps_serves_every_request(fields: set[str]) -> None:
     values = {"dataset_uri": "hf://a/b", "model_uri": "hf://a/b", "args": ["x"], "env": {"A": "1"}, "image": "i"}
     request = TrainRequest(runtime="trl-sft", **{field: values[field] for field in fields})
-    warnings = [warning for warning in check_compatible(request, catalogue_runtime("trl-sft")) if "GPU" not in warning]
+    warnings = [warning for warning in resolve(request, catalogue_runtime("trl-sft")).warnings if "GPU" not in warning]
     assert warnings == [
         f"{kind}_uri is empty and the runtime's step '{kind}-initializer' has no default source: it will fail"
         for kind in ("dataset", "model")

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
 from trainwright.jobs.request.secret_detection import LiteralSecret, credential_kind, literal_problems, manifest_problems
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.runtimes import bundled_runtime
 
 LETTERS = "Abcdefghij0123456789"
@@ -173,7 +174,7 @@ def test_a_reference_reaches_the_program() -> None:
     request = TrainRequest(runtime="trl-sft", env={"HF_TOKEN": reference, "A": "1"}, args=["$(HF_TOKEN)"])
     runtime = bundled_runtime("trl-sft")
     assert runtime is not None
-    manifest = trainjob_manifest(request, Identity("o", "r", "s"), "team", runtime)
+    manifest = trainjob_manifest(resolve(request, runtime), Identity("o", "r", "s"), "team")
     admit(manifest)
     assert manifest["spec"]["trainer"]["env"] == [{"name": "A", "value": "1"}, {"name": "HF_TOKEN", **reference}]
 

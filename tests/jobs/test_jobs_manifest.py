@@ -10,6 +10,8 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
+from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.jobs.wait.step import deadlines_of
 from trainwright.materialize import materialize
 
@@ -18,7 +20,7 @@ STEP = Identity("kfp", "run", "train")
 
 def test_a_workspace_takes_the_place_of_the_runtimes_claim_in_every_step() -> None:
     request = TrainRequest(runtime="trl-sft", workspace="pvc://mine/team/one/")
-    manifest = trainjob_manifest(request, STEP, "team", catalogue_runtime("trl-sft"))
+    manifest = trainjob_manifest(resolve(request, catalogue_runtime("trl-sft")), STEP, "team")
     jobset = next(obj for obj in materialize(admit(manifest).object, catalogue_runtime("trl-sft")) if obj["kind"] == "JobSet")
     steps = {job["name"]: job["template"]["spec"]["template"]["spec"] for job in jobset["spec"]["replicatedJobs"]}
     assert set(steps) == {"dataset-initializer", "model-initializer", "node"}
@@ -31,7 +33,9 @@ def test_a_workspace_takes_the_place_of_the_runtimes_claim_in_every_step() -> No
 
 
 def test_the_manifest_is_one_that_the_api_accepts_and_leaves_out_what_was_not_asked_for() -> None:
-    manifest = trainjob_manifest(TrainRequest(runtime="torch-distributed"), STEP, "team", catalogue_runtime("torch-distributed"))
+    manifest = trainjob_manifest(
+        ResolvedRequest(TrainRequest(runtime="torch-distributed"), catalogue_runtime("torch-distributed")), STEP, "team"
+    )
     admit(manifest)
     assert manifest["spec"] == {
         "runtimeRef": {"name": "torch-distributed", "kind": "ClusterTrainingRuntime", "apiGroup": "trainer.kubeflow.org"},
@@ -42,7 +46,7 @@ def test_the_manifest_is_one_that_the_api_accepts_and_leaves_out_what_was_not_as
 
 def test_every_job_has_a_deadline_unless_there_is_to_be_none() -> None:
     def deadline(**fields: Any) -> Any:
-        made = trainjob_manifest(TrainRequest(**fields), STEP, "team", catalogue_runtime("torch-distributed"))
+        made = trainjob_manifest(ResolvedRequest(TrainRequest(**fields), catalogue_runtime("torch-distributed")), STEP, "team")
         return made["spec"].get("activeDeadlineSeconds")
 
     assert deadline(runtime="torch-distributed", run_timeout_seconds=0) is None
@@ -71,7 +75,7 @@ def test_deadline_that_equals_the_default_is_still_the_one_that_was_asked_for(
 ) -> None:
     manifest = trainjob(**({} if of_manifest is None else {"activeDeadlineSeconds": of_manifest}))
     request = TrainRequest.from_parameters({"manifest": manifest, **given})
-    made = trainjob_manifest(request, STEP, "team", catalogue_runtime("torch-distributed"))
+    made = trainjob_manifest(ResolvedRequest(request, catalogue_runtime("torch-distributed")), STEP, "team")
     assert made["spec"].get("activeDeadlineSeconds") == request.run_deadline == deadlines_of(request).run == seconds
     assert request.asks_for_deadline is is_asked_for
 
@@ -93,7 +97,7 @@ def test_everything_in_a_request_reaches_the_manifest() -> None:
         run_timeout_seconds=60,
         labels={"kueue.x-k8s.io/queue-name": "q", "trainwright.dev/run": "not-yours"},
     )
-    manifest = trainjob_manifest(request, STEP, "team", catalogue_runtime("trl-sft"), attempt=2)
+    manifest = trainjob_manifest(resolve(request, catalogue_runtime("trl-sft")), STEP, "team", attempt=2)
     spec = manifest["spec"]
     assert spec["initializer"] == {
         "dataset": {"storageUri": "hf://org/data", "env": [{"name": "A", "value": "1"}], "secretRef": {"name": "hub"}},
@@ -117,7 +121,7 @@ def test_everything_in_a_request_reaches_the_manifest() -> None:
 def test_the_digest_tells_requests_apart_but_not_generations() -> None:
     def digest(attempt: int = 1, **fields: Any) -> str:
         request = TrainRequest(runtime="trl-sft", **fields)
-        manifest = trainjob_manifest(request, STEP, "team", catalogue_runtime("trl-sft"), attempt)
+        manifest = trainjob_manifest(resolve(request, catalogue_runtime("trl-sft")), STEP, "team", attempt)
         return str(manifest["metadata"]["annotations"]["trainwright.dev/spec-digest"])
 
     assert digest() == digest(attempt=2) == digest(labels={"a": "b"})

@@ -18,6 +18,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.request.resume import PATCH_MANAGER
 from trainwright.jobs.state.submitter import Submitter
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 
@@ -31,7 +32,7 @@ def sft(**fields: Any) -> TrainRequest:
 def manifest(**fields: Any) -> dict[str, Any]:
     runtime = bundled_runtime("trl-sft")
     assert runtime is not None
-    return trainjob_manifest(sft(**fields), STEP, "default", runtime)
+    return trainjob_manifest(resolve(sft(**fields), runtime), STEP, "default")
 
 
 def deciding(trainjob: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,7 +12,9 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.scheduling import Topology
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 
 STEP = Identity("kfp", "run", "train")
@@ -29,7 +31,7 @@ ZONE = {
 def built(found: dict[str, Any], **fields: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """The manifest, the JobSet, and its pod templates by step."""
     request = TrainRequest(**{"runtime": found["metadata"]["name"], **fields})
-    manifest = admit(trainjob_manifest(request, STEP, "team", found)).object
+    manifest = admit(trainjob_manifest(ResolvedRequest(request, found), STEP, "team")).object
     jobset = next(obj for obj in materialize(manifest, found) if obj["kind"] == "JobSet")
     return manifest, jobset, {job["name"]: job["template"]["spec"]["template"] for job in jobset["spec"]["replicatedJobs"]}
 
@@ -66,7 +68,7 @@ def test_an_exclusive_topology_is_the_jobsets() -> None:
 
 
 def test_a_request_without_scheduling_says_nothing() -> None:
-    manifest = trainjob_manifest(TrainRequest(runtime="trl-sft"), STEP, "team", catalogue_runtime("trl-sft"))
+    manifest = trainjob_manifest(resolve(TrainRequest(runtime="trl-sft"), catalogue_runtime("trl-sft")), STEP, "team")
     assert "runtimePatches" not in manifest["spec"]
     assert "suspend" not in manifest["spec"]
 

@@ -150,6 +150,7 @@ def test_the_command_line_sees_such_jobs(
     tmp_path: Path,
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(jobset_only.way))
+    monkeypatch.delenv("TRAINWRIGHT_HOME")
 
     def run(*arguments: str, code: int = 0) -> str:
         result = CliRunner().invoke(app, arguments)

@@ -11,7 +11,8 @@ from trainwright.api import AdmissionContext, admit
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.request.manifest import trainjob_manifest
 from trainwright.jobs.request.task_config import with_task_config
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime, check_compatible
+from trainwright.jobs.submit.compatibility import IncompatibleRuntime
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 
@@ -39,8 +40,8 @@ def node_pod(parameters: dict[str, Any], runtime: str = "torch-distributed") -> 
     """The admitted pod spec of the training step."""
     definition = bundled_runtime(runtime) or {}
     request = TrainRequest.from_parameters({"runtime": runtime, "command": ["true"], **parameters})
-    check_compatible(request, definition)
-    trainjob = trainjob_manifest(request, Identity("kfp", "run", "train"), "default", definition)
+    resolve(request, definition)
+    trainjob = trainjob_manifest(resolve(request, definition), Identity("kfp", "run", "train"), "default")
     admit(trainjob, context=AdmissionContext(strictness="Strict"))
     jobset = materialize(trainjob, definition)[-1]
     admit(jobset, context=AdmissionContext(strictness="Strict"))

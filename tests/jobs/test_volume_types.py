@@ -14,7 +14,8 @@ from trainwright.api.objects import copy_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, IncompatibleRuntime, TrainRequest, submit_or_adopt
 from trainwright.jobs.request.manifest import trainjob_manifest
-from trainwright.jobs.submit.compatibility import check_compatible
+from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 
@@ -92,13 +93,13 @@ CLAIMED = {"name": "initializer", "persistentVolumeClaim": {"claimName": "other"
 def test_two_types_are_refused_and_both_are_named(runtime: Any, fields: Any, field: str, words: str) -> None:
     request = TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
     with pytest.raises(IncompatibleRuntime) as raised:
-        check_compatible(request, runtime)
+        resolve(request, runtime)
     (problem,) = raised.value.problems
     assert problem.field == field
     assert words in problem.message
     assert "'torch-distributed'" in problem.message
     assert "rename it" in problem.message
-    made = materialize(trainjob_manifest(request, STEP, "default", runtime), runtime)[-1]
+    made = materialize(trainjob_manifest(ResolvedRequest(request, runtime), STEP, "default"), runtime)[-1]
     with pytest.raises(Invalid, match="may not specify more than 1 volume type"):  # what the API server says, later
         admit(job_of(made), context=AdmissionContext(strictness="Strict"))
 
@@ -123,8 +124,8 @@ def job_of(jobset: dict[str, Any]) -> dict[str, Any]:
 )
 def test_one_type_is_fine(runtime: Any, fields: Any) -> None:
     request = TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
-    check_compatible(request, runtime)
-    made = materialize(trainjob_manifest(request, STEP, "default", runtime), runtime)[-1]
+    resolve(request, runtime)
+    made = materialize(trainjob_manifest(resolve(request, runtime), STEP, "default"), runtime)[-1]
     admit(job_of(made), context=AdmissionContext(strictness="Strict"))
 
 

@@ -9,7 +9,8 @@ import pytest
 from trainwright.api import AdmissionContext, admit
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.request.manifest import trainjob_manifest
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime, check_compatible
+from trainwright.jobs.submit.compatibility import IncompatibleRuntime
+from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
 
@@ -26,8 +27,8 @@ def jobset_of(runtime: str, **fields: Any) -> dict[str, Any]:
     """The admitted JobSet of an admitted TrainJob."""
     definition = bundled_runtime(runtime) or {}
     request = TrainRequest(runtime=runtime, **{"workspace": "pvc://claim/team", **fields})
-    check_compatible(request, definition)
-    trainjob = trainjob_manifest(request, STEP, "default", definition)
+    resolve(request, definition)
+    trainjob = trainjob_manifest(resolve(request, definition), STEP, "default")
     admit(trainjob, context=AdmissionContext(strictness="Strict"))
     jobset = materialize(trainjob, definition)[-1]
     admit(jobset, context=AdmissionContext(strictness="Strict"))
@@ -149,4 +150,4 @@ def test_a_runtime_with_no_place_for_it_is_refused() -> None:
     (job,) = definition["spec"]["template"]["spec"]["replicatedJobs"]
     job["template"]["spec"]["template"]["spec"]["containers"][0]["name"] = "main"
     with pytest.raises(IncompatibleRuntime, match="workspace: no step of the runtime mounts the volume 'initializer', or has a"):
-        check_compatible(TrainRequest(runtime="torch-distributed", command=["a"], workspace="pvc://claim"), definition)
+        resolve(TrainRequest(runtime="torch-distributed", command=["a"], workspace="pvc://claim"), definition)

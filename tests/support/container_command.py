@@ -13,6 +13,7 @@ from factories import runtime
 from trainwright.controlplane.node.expansion import expand_references
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.request.code_package import PackedCode
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.training_program import training_command
 
 BIN = Path(sys.executable).parent
@@ -22,7 +23,7 @@ def words_of(
     request: TrainRequest, code: PackedCode | None = None, variables: dict[str, str] | None = None, **policy: Any
 ) -> list[str]:
     """Command and arguments as the container gets them, with a runtime of that policy; without one, of a program under python3."""
-    words = training_command(request, runtime(policy=policy), code)
+    words = training_command(ResolvedRequest(request, runtime(policy=policy), code=code))
     return [expand_references(word, variables or {}) for word in (*words.command, *words.args)]
 
 

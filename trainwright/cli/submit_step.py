@@ -23,11 +23,9 @@ from trainwright.cli.waiting import Wait, wait_and_report
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.logs.results import results_of
-from trainwright.jobs.request.code_package import pack_code
 from trainwright.jobs.request.validation_problems import problems_of
-from trainwright.jobs.submit.compatibility import check_compatible
 from trainwright.jobs.submit.create_object import create_object
-from trainwright.jobs.submit.runtime_choice import find_runtime
+from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.submission.jobs_client import JobsClient
 
 OWNER = "cli"
@@ -125,10 +123,8 @@ def _server_dry_run(
     cluster: JobsClient, request: TrainRequest, identity: Identity, namespace: str, printer: WarningPrinter
 ) -> Obj:
     """Return the TrainJob as the cluster would store it."""
-    runtime = find_runtime(RetryingCluster(cluster), request, namespace, bundled=cluster.uses_bundled_runtimes).runtime
-    check_compatible(request, runtime)
-    code = pack_code(request.code, request.command) if request.code else None
-    trainjob = trainjob_manifest(request, identity, namespace, runtime, code=code)
+    resolved, _ = resolve_with(RetryingCluster(cluster), request, namespace, bundled=cluster.uses_bundled_runtimes)
+    trainjob = trainjob_manifest(resolved, identity, namespace)
     return create_object(cluster, trainjob, dry_run=True, field_validation="Strict", on_warning=printer.of(trainjob))
 
 

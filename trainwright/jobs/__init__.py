@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.diagnosis.report import FailureReport as FailureReport
     from trainwright.jobs.logs.live_logs import LogStreamOptions as LogStreamOptions
     from trainwright.jobs.request.manifest import trainjob_manifest as trainjob_manifest
+    from trainwright.jobs.request.resolved_request import ResolvedRequest as ResolvedRequest
     from trainwright.jobs.request.train_request import TrainRequest as TrainRequest
     from trainwright.jobs.state.cancel import delete_job as delete_job
     from trainwright.jobs.state.cancel import suspend_job as suspend_job
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.state.progress import Progress as Progress
     from trainwright.jobs.submit.compatibility import IncompatibleRuntime as IncompatibleRuntime
     from trainwright.jobs.submit.compatibility import InvalidSettings as InvalidSettings
+    from trainwright.jobs.submit.resolve import resolve as resolve
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
     from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt as submit_or_adopt
     from trainwright.jobs.wait.event_printer import EventPrinter as EventPrinter
@@ -64,6 +66,7 @@ _WHERE = {
     "Preempted": "trainwright.jobs.diagnosis.errors",
     "Progress": "trainwright.jobs.state.progress",
     "QueueTimeout": "trainwright.jobs.diagnosis.errors",
+    "ResolvedRequest": "trainwright.jobs.request.resolved_request",
     "RunFolderTaken": "trainwright.jobs.diagnosis.errors",
     "RunTimeout": "trainwright.jobs.diagnosis.errors",
     "RuntimeNotFound": "trainwright.runtimes",
@@ -80,6 +83,7 @@ _WHERE = {
     "WorkspaceMismatch": "trainwright.jobs.diagnosis.errors",
     "delete_job": "trainwright.jobs.state.cancel",
     "phase_of": "trainwright.api.phase",
+    "resolve": "trainwright.jobs.submit.resolve",
     "run_step": "trainwright.jobs.wait.step",
     "submit_or_adopt": "trainwright.jobs.submit.submit_or_adopt",
     "suspend_job": "trainwright.jobs.state.cancel",

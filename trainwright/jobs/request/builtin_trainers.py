@@ -103,17 +103,21 @@ def supports_runtime(trainer: BuiltinTrainer, runtime: Obj) -> bool:
     return labels_of(runtime).get(names.FRAMEWORK_LABEL) == trainer.framework
 
 
-def program_of(request: TrainRequest, runtime: Obj) -> Program | None:
-    """Return the program of the request's builtin trainer; None if it has none. Raises ValueError."""
-    trainer = trainer_for(request, runtime)
+def program_of(trainer: BuiltinTrainer | None, request: TrainRequest, runtime: Obj) -> tuple[Program | None, list[Problem]]:
+    """Return the program of a builtin trainer, and what is wrong with its settings, whatever the runtime supports."""
     if trainer is None:
-        return None
-    return trainer.program(request.settings, request.dataset_uri)
+        return None, [_UNUSED_SETTINGS] if request.settings and request.has_program else []
+    try:
+        return trainer.program(request.settings, request.dataset_uri), []
+    except ValidationError as error:
+        problems = [Problem(".".join(map(str, ("settings", *one["loc"]))), words_of(one)) for one in error.errors()]
+    except ValueError as error:
+        problems = [Problem("settings", str(error))]
+    return None, problems if supports_runtime(trainer, runtime) else []
 
 
-def trainer_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
+def trainer_problems(trainer: BuiltinTrainer | None, request: TrainRequest, runtime: Obj) -> list[Problem]:
     """Return why the runtime does not support the builtin trainer or any settings."""
-    trainer = trainer_for(request, runtime)
     if trainer is None:
         return [_no_trainer_problem(runtime)] if request.settings and not request.has_program else []
     if supports_runtime(trainer, runtime):
@@ -124,22 +128,6 @@ def trainer_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
         f"{name_of(runtime)!r} has {has}"
     )
     return [Problem("builtin", message)]
-
-
-def settings_problems(request: TrainRequest, runtime: Obj) -> list[Problem]:
-    """Return what is wrong with the settings of the builtin trainer, whatever the runtime supports."""
-    trainer = trainer_for(request, runtime)
-    if trainer is None:
-        return [_UNUSED_SETTINGS] if request.settings and request.has_program else []
-    if not supports_runtime(trainer, runtime):
-        return []
-    try:
-        trainer.program(request.settings, request.dataset_uri)
-    except ValidationError as error:
-        return [Problem(".".join(map(str, ("settings", *one["loc"]))), words_of(one)) for one in error.errors()]
-    except ValueError as error:
-        return [Problem("settings", str(error))]
-    return []
 
 
 _UNUSED_SETTINGS = Problem(

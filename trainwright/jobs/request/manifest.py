@@ -13,6 +13,7 @@ from trainwright.jobs.request.claim_sources import claim_source_patches, claim_v
 from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.code_patch import code_patch
 from trainwright.jobs.request.pod_volumes import volume_patches
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.resume import inputs_patch, resume_patch
 from trainwright.jobs.request.scheduling import scheduling_labels, scheduling_patch
 from trainwright.jobs.request.secret_variables import exclude_names, hub_variables, initializer_secrets
@@ -20,7 +21,7 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_program import training_command
 from trainwright.jobs.request.training_steps import ANCESTOR_OF_KIND, initializer_container
 from trainwright.jobs.request.variables import env_of
-from trainwright.jobs.request.workspace_mounts import folder_uri, initializer_variables, mounted_inputs, workspace_patches
+from trainwright.jobs.request.workspace_mounts import folder_uri, initializer_variables, workspace_patches
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
@@ -42,22 +43,17 @@ NO_PREVIOUS = PreviousAttempt()
 
 
 def trainjob_manifest(
-    request: TrainRequest,
+    resolved: ResolvedRequest,
     identity: Identity,
     namespace: str,
-    runtime: Obj,
     attempt: int = 1,
-    code: PackedCode | None = None,
     *,
     previous: PreviousAttempt = NO_PREVIOUS,
     export: str = "",
 ) -> Obj:
-    """Build the TrainJob of a request.
-
-    `runtime` is the resolved runtime; `code` the request's packed code; `export` the URI of a checkpoint that the job resumes
-    from if its volume has none. Raises ValueError for settings that the builtin trainer does not accept.
-    """
-    spec = _spec(request, identity, runtime, code)
+    """Build the TrainJob of a request. `export` is the URI of a checkpoint that the job resumes from if its volume has none."""
+    request, runtime, code = resolved.request, resolved.runtime, resolved.code
+    spec = _spec(resolved, identity)
     digest = spec_digest(spec | _with_patches(spec, _resume_patches(request, runtime)), code)
     patches = list(_resume_patches(request, runtime, export=export, resumes_from=previous.resumes_from or ""))
     if code is not None:
@@ -109,27 +105,31 @@ def spec_digest(spec: Obj, code: PackedCode | None = None) -> str:
     return hashlib.sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
-def _spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
+def _spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
     """Build the spec without the parts that depend on the attempt: the mount of the code, and where to resume."""
+    request = resolved.request
     if request.manifest is not None:
         spec: Obj = copy_of(request.manifest["spec"])
     else:
-        spec = _build_spec(request, identity, runtime, code)
+        spec = _build_spec(resolved, identity)
     if request.queue_name:
         spec["suspend"] = True  # until the queue admits it
-    if patches := [*(spec.get("runtimePatches") or []), *_patches(request, identity, runtime)]:
+    if patches := [*(spec.get("runtimePatches") or []), *_patches(resolved, identity)]:
         spec["runtimePatches"] = patches
     if request.run_deadline is not None:
         spec[DEADLINE] = request.run_deadline
     return spec
 
 
-def _build_spec(request: TrainRequest, identity: Identity, runtime: Obj, code: PackedCode | None) -> Obj:
-    spec: Obj = {"runtimeRef": {"name": name_of(runtime), "kind": request.runtime_kind, "apiGroup": "trainer.kubeflow.org"}}
-    initializer = {kind: _initializer(request, identity, runtime, kind) for kind in ANCESTOR_OF_KIND}
+def _build_spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
+    request = resolved.request
+    spec: Obj = {
+        "runtimeRef": {"name": name_of(resolved.runtime), "kind": request.runtime_kind, "apiGroup": "trainer.kubeflow.org"}
+    }
+    initializer = {kind: _initializer(resolved, identity, kind) for kind in ANCESTOR_OF_KIND}
     if any(initializer.values()):
         spec["initializer"] = {kind: content for kind, content in initializer.items() if content}
-    program, env = training_command(request, runtime, code), env_of(request.env)
+    program, env = training_command(resolved), env_of(request.env)
     trainer = {
         "image": request.image,
         "command": program.command,
@@ -143,11 +143,12 @@ def _build_spec(request: TrainRequest, identity: Identity, runtime: Obj, code: P
     return spec
 
 
-def _patches(request: TrainRequest, identity: Identity, runtime: Obj) -> Iterator[Obj]:
+def _patches(resolved: ResolvedRequest, identity: Identity) -> Iterator[Obj]:
+    request, runtime = resolved.request, resolved.runtime
     yield from request.runtime_patches
     if request.workspace_volume is not None:
-        yield from workspace_patches(request, request.workspace_volume, runtime, identity.folder)
-    yield from claim_source_patches(request, runtime)
+        yield from workspace_patches(resolved, request.workspace_volume, identity.folder)
+    yield from claim_source_patches(resolved)
     scheduling = scheduling_patch(
         runtime,
         topology=request.placement,
@@ -181,19 +182,20 @@ def _with_patches(spec: Obj, patches: Iterable[Obj]) -> Obj:
     return {"runtimePatches": combined} if combined else {}
 
 
-def _initializer(request: TrainRequest, identity: Identity, runtime: Obj, kind: Kind) -> Obj:
+def _initializer(resolved: ResolvedRequest, identity: Identity, kind: Kind) -> Obj:
     """Return the initializer of a kind; empty if the runtime has no such step and the input is mounted."""
+    request, is_mounted = resolved.request, kind in resolved.inputs
     uri = getattr(request, f"{kind}_uri")
     env = env_of(getattr(request, f"{kind}_env"))
-    if initializer_container(runtime, ANCESTOR_OF_KIND[kind]) is None and kind in mounted_inputs(request, runtime):
+    if initializer_container(resolved.runtime, ANCESTOR_OF_KIND[kind]) is None and is_mounted:
         return {}
     content: Obj = {}
     if uri:
         content["storageUri"] = uri
-    if kind not in mounted_inputs(request, runtime):  # mounted inputs need no credentials
+    if not is_mounted:  # mounted inputs need no credentials
         env += exclude_names(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
-    env += exclude_names(initializer_variables(request, runtime, kind, identity.folder), env)
-    env += exclude_names(claim_variables(request, runtime, kind), env)
+    env += exclude_names(initializer_variables(resolved, kind, identity.folder), env)
+    env += exclude_names(claim_variables(resolved, kind), env)
     if env:
         content["env"] = env
     if secret := getattr(request, f"{kind}_secret"):

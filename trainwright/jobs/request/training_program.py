@@ -8,9 +8,8 @@ from importlib import resources
 from typing import NamedTuple
 
 from trainwright.api.objects import Obj
-from trainwright.jobs.request.builtin_trainers import program_of
-from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.code_patch import MOUNT
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.train_request import TrainRequest
 
 TORCHRUN, PYTHON = "torchrun", "python3"
@@ -26,8 +25,9 @@ class CommandAndArgs(NamedTuple):
     args: list[str]
 
 
-def training_command(request: TrainRequest, runtime: Obj, code: PackedCode | None) -> CommandAndArgs:
-    """Return the command of the training container. Raises ValueError for settings that the builtin trainer does not accept."""
+def training_command(resolved: ResolvedRequest) -> CommandAndArgs:
+    """Return the command of the training container."""
+    request, runtime, code, program = resolved.request, resolved.runtime, resolved.code, resolved.program
     if request.func is not None:
         source = ["--function", request.func.name, "--source", request.func.source]
         source += ["--arguments", json.dumps(request.func_args, sort_keys=True)]
@@ -35,7 +35,6 @@ def training_command(request: TrainRequest, runtime: Obj, code: PackedCode | Non
     if code is not None:
         command = request.command if not request.command[0].endswith(".py") else [_interpreter_for(runtime), *request.command]
         return _with_launcher(request, runtime, ["--code", MOUNT, "--digest", code.digest], [*command, *request.args])
-    program = program_of(request, runtime)
     if program is not None:
         return CommandAndArgs(program.command, program.args)
     return CommandAndArgs(request.command, request.args)

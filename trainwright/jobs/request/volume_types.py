@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from trainwright.api.errors import Problem
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.request.pod_volumes import volume_patches
-from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.training_steps import replicated_jobs
 from trainwright.jobs.request.workspace_mounts import workspace_patches
 
@@ -28,17 +28,17 @@ class _Source:
     jobs: list[Obj]
 
 
-def volume_type_problems(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
+def volume_type_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
     """Yield a problem for each volume that would have two types, at the field of the request that adds the second."""
     seen: dict[tuple[str, str], tuple[str, _Source]] = {}
     reported: set[tuple[str, str]] = set()
-    for source in _sources(request, runtime):
+    for source in _sources(resolved):
         for job, volume, types in _volumes(source):
             for kind in types:
                 first, where = seen.setdefault((job, volume), (kind, source))
                 if kind != first and source.field and (source.field, volume) not in reported:
                     reported.add((source.field, volume))
-                    yield _problem(source, volume, job, kind, f"{where.text} has {first}", name_of(runtime))
+                    yield _problem(source, volume, job, kind, f"{where.text} has {first}", name_of(resolved.runtime))
 
 
 def _problem(source: _Source, volume: str, job: str, kind: str, other: str, runtime: str) -> Problem:
@@ -51,8 +51,9 @@ def _problem(source: _Source, volume: str, job: str, kind: str, other: str, runt
     )
 
 
-def _sources(request: TrainRequest, runtime: Obj) -> Iterator[_Source]:
+def _sources(resolved: ResolvedRequest) -> Iterator[_Source]:
     """Yield what sets volumes, in the order in which it is merged."""
+    request, runtime = resolved.request, resolved.runtime
     yield _Source("", f"the runtime {name_of(runtime)!r}", replicated_jobs(runtime))
     manifest = (request.manifest or {}).get("spec") or {}
     for index, patch in enumerate(manifest.get("runtimePatches") or []):
@@ -62,7 +63,7 @@ def _sources(request: TrainRequest, runtime: Obj) -> Iterator[_Source]:
     for patch in volume_patches(request, runtime):
         yield _patch_source("volumes", "volumes", patch)
     if request.workspace_volume is not None:
-        for patch in workspace_patches(request, request.workspace_volume, runtime, folder=""):
+        for patch in workspace_patches(resolved, request.workspace_volume, folder=""):
             yield _patch_source(_WORKSPACE, "the workspace", patch)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.runtime_patch import runtime_patch
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import (
@@ -46,12 +47,12 @@ def mounted_inputs(request: TrainRequest, runtime: Obj) -> dict[Kind, str]:
     return {kind: digest for kind, digest in digests.items() if digest and not _is_third_party(runtime, kind)}
 
 
-def initializer_variables(request: TrainRequest, runtime: Obj, kind: Kind, folder: str) -> list[Obj]:
+def initializer_variables(resolved: ResolvedRequest, kind: Kind, folder: str) -> list[Obj]:
     """Return the variables of Trainwright's initializers: the digest of a mounted input, or where to store a prepared one."""
-    container = initializer_container(runtime, ANCESTOR_OF_KIND[kind])
-    if not request.workspace or container is None or not is_own_initializer(container):
+    container = initializer_container(resolved.runtime, ANCESTOR_OF_KIND[kind])
+    if not resolved.request.workspace or container is None or not is_own_initializer(container):
         return []
-    if digest := mounted_inputs(request, runtime).get(kind):
+    if digest := resolved.inputs.get(kind):
         return [{"name": digest_variable(kind), "value": digest}]
     return [
         {"name": names.SHARED_VARIABLE, "value": SHARED_MOUNT},
@@ -68,7 +69,7 @@ def folder_uri(workspace: Workspace, folder: str) -> str:
     return f"pvc://{workspace.claim}/{_path_on_claim(workspace, folder)}"
 
 
-def workspace_patches(request: TrainRequest, workspace: Workspace, runtime: Obj, folder: str) -> Iterator[Obj]:
+def workspace_patches(resolved: ResolvedRequest, workspace: Workspace, folder: str) -> Iterator[Obj]:
     """Yield the patches that replace the runtime's volume `initializer` by the claim, in every container that mounts it.
 
     Volumes merge by name and mounts by path, so that the runtime's claim and folder are replaced. If the runtime does not
@@ -78,8 +79,8 @@ def workspace_patches(request: TrainRequest, workspace: Workspace, runtime: Obj,
     volume = {"name": names.INITIALIZER_VOLUME, "persistentVolumeClaim": {"claimName": workspace.claim}}
     for part in _PARTS:
         pods: dict[str, Obj] = {}
-        for job in replicated_jobs(runtime):
-            containers = _containers_with_mount(part, job, request, runtime, workspace, folder)
+        for job in replicated_jobs(resolved.runtime):
+            containers = _containers_with_mount(part, job, resolved, workspace, folder)
             if containers:
                 pods[job["name"]] = {**containers, **({"volumes": [volume]} if part == _RUN else {})}
         if pods:
@@ -98,21 +99,20 @@ def workspace_problems(runtime: Obj) -> Iterator[str]:
         yield f"no step of the runtime mounts the volume {names.INITIALIZER_VOLUME!r}, or has a container {names.NODE!r}"
 
 
-def _containers_with_mount(part: str, job: Obj, request: TrainRequest, runtime: Obj, workspace: Workspace, folder: str) -> Obj:
+def _containers_with_mount(part: str, job: Obj, resolved: ResolvedRequest, workspace: Workspace, folder: str) -> Obj:
     """Return the containers of a step with this mount, as a pod patch."""
     groups: dict[str, list[Obj]] = {}
     for group in ("initContainers", "containers"):
         for container in pod_spec_of(job).get(group) or []:
-            mount = _mounts_of(container, job, request, runtime, workspace, folder).get(part)
+            mount = _mounts_of(container, job, resolved, workspace, folder).get(part)
             if mount is not None:
                 groups.setdefault(group, []).append({"name": container["name"], "volumeMounts": [mount]})
     return groups
 
 
-def _mounts_of(
-    container: Obj, job: Obj, request: TrainRequest, runtime: Obj, workspace: Workspace, folder: str
-) -> dict[str, Obj]:
+def _mounts_of(container: Obj, job: Obj, resolved: ResolvedRequest, workspace: Workspace, folder: str) -> dict[str, Obj]:
     """Return the mounts of a container, by the part of the workspace."""
+    runtime, inputs = resolved.runtime, resolved.inputs
     claim_mounts = [mount for mount in container.get("volumeMounts") or [] if mount["name"] == names.INITIALIZER_VOLUME]
     if claim_mounts:
         path, key = claim_mounts[0]["mountPath"], "subPathExpr" if "subPathExpr" in claim_mounts[0] else "subPath"
@@ -121,7 +121,6 @@ def _mounts_of(
     else:
         return {}
     mounts: dict[str, Obj] = {_RUN: {"mountPath": path, key: _path_on_claim(workspace, folder)}}
-    inputs = mounted_inputs(request, runtime)
     for kind, digest in inputs.items():
         path_on_claim = _path_on_claim(workspace, prepared_folder(kind, digest))
         mounts[f"-{kind}"] = {"mountPath": f"{path.rstrip('/')}/{kind}", "subPath": path_on_claim, "readOnly": True}

@@ -5,19 +5,20 @@ Trainer ignores settings that no step uses: a job would train without its datase
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
-from trainwright.jobs.request.builtin_trainers import Program, program_of, settings_problems, trainer_problems
+from trainwright.jobs.request.builtin_trainers import trainer_problems
 from trainwright.jobs.request.claim_sources import claim_source_problems
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.resume import WEIGHTS, resume_problems
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
 from trainwright.jobs.request.volume_types import volume_type_problems
-from trainwright.jobs.request.workspace_mounts import mounted_inputs, workspace_problems
+from trainwright.jobs.request.workspace_mounts import workspace_problems
 from trainwright.materialize.resources import gpu_count
 
 _STEP_OF_FIELD = {
@@ -47,30 +48,30 @@ class InvalidSettings(Invalid):
     """The request is wrong for every runtime; the problems name its fields."""
 
 
-def check_compatible(request: TrainRequest, runtime: Obj) -> list[str]:
-    """Return warnings about a request and its runtime.
+def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem] = ()) -> None:
+    """Check a request and its runtime; `wrong_settings` are the problems of the builtin trainer's settings.
 
     Raises IncompatibleRuntime, or InvalidSettings if the runtime has no part in it, with every problem.
     """
+    request, runtime = resolved.request, resolved.runtime
     of_request = [
-        *settings_problems(request, runtime),
+        *wrong_settings,
         *_resource_problems(request.resources_per_node),
         *_cannot_load_weights(request),
     ]
     of_runtime = [
-        *_missing_steps(request, runtime),
-        *trainer_problems(request, runtime),
-        *_nothing_to_run(request, runtime),
+        *_missing_steps(resolved),
+        *trainer_problems(resolved.trainer, request, runtime),
+        *_nothing_to_run(resolved),
         *resume_problems(request.resume, runtime),
         *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
-        *volume_type_problems(request, runtime),
-        *claim_source_problems(request, runtime),
+        *volume_type_problems(resolved),
+        *claim_source_problems(resolved),
     ]
     if of_runtime:
         raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), [*of_runtime, *of_request])
     if of_request:
         raise InvalidSettings.of("TrainRequest", name_of(runtime), of_request)
-    return list(_warnings(request, runtime))
 
 
 def steps_of_runtime(runtime: Obj) -> dict[str, str]:
@@ -81,27 +82,28 @@ def steps_of_runtime(runtime: Obj) -> dict[str, str]:
     return {step: job for step, job in found.items() if step}
 
 
-def _missing_steps(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
-    steps, mounted = steps_of_runtime(runtime), mounted_inputs(request, runtime)
+def _missing_steps(resolved: ResolvedRequest) -> Iterator[Problem]:
+    runtime = resolved.runtime
+    steps = steps_of_runtime(runtime)
     for field, step in _STEP_OF_FIELD.items():
-        if field.partition("_")[0] in mounted:  # already prepared: needs no initializer step
+        if field.partition("_")[0] in resolved.inputs:  # already prepared: needs no initializer step
             continue
-        if getattr(request, field) and step not in steps:
+        if getattr(resolved.request, field) and step not in steps:
             has = ", ".join(steps) or "none"
             yield Problem(field, f"the runtime {name_of(runtime)!r} has no step {step!r} that uses it (its steps: {has})")
 
 
-def _nothing_to_run(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
+def _nothing_to_run(resolved: ResolvedRequest) -> Iterator[Problem]:
     """Reject a job without a command: most framework images would start a shell that ends at once."""
-    container = trainer_container(runtime)
+    request, program = resolved.request, resolved.program
+    container = trainer_container(resolved.runtime)
     trainer = (request.manifest or {}).get("spec", {}).get("trainer") or {}
-    program = program_or_none(request, runtime)
     given = (request.command, request.func, request.code, request.image, trainer.get("command"), trainer.get("image"))
     if container is None or container.get("command") or any(given) or (program is not None and program.command):
         return
     yield Problem(
         "command",
-        f"the runtime {name_of(runtime)!r} has no command; set command, func, code, or an image with a command",
+        f"the runtime {name_of(resolved.runtime)!r} has no command; set command, func, code, or an image with a command",
     )
 
 
@@ -116,14 +118,6 @@ def _cannot_load_weights(request: TrainRequest) -> Iterator[Problem]:
                 f"{WEIGHTS}URI is for the runtime's own command, and {field} replaces it; read the export in the program, or use it "
                 "as model_uri",
             )
-
-
-def program_or_none(request: TrainRequest, runtime: Obj) -> Program | None:
-    """Return the program of the builtin trainer; None if there is none, or its settings are invalid."""
-    try:
-        return program_of(request, runtime)
-    except ValueError:
-        return None
 
 
 def _resource_problems(resources: dict[str, dict[str, str]]) -> Iterator[Problem]:
@@ -142,7 +136,9 @@ def _resource_problems(resources: dict[str, dict[str, str]]) -> Iterator[Problem
             yield Problem(f"resources_per_node.requests.{resource}", f"{wanted} is more than the limit of {limit}")
 
 
-def _warnings(request: TrainRequest, runtime: Obj) -> Iterator[str]:
+def compatibility_warnings(resolved: ResolvedRequest) -> Iterator[str]:
+    """Yield what may be a mistake in a request and its runtime that fit."""
+    request, runtime, program = resolved.request, resolved.runtime, resolved.program
     labels = labels_of(runtime)
     if names.FRAMEWORK_LABEL not in labels:
         yield f"the runtime has no label {names.FRAMEWORK_LABEL}: clients cannot tell its framework"
@@ -150,9 +146,8 @@ def _warnings(request: TrainRequest, runtime: Obj) -> Iterator[str]:
         yield "the runtime is marked as deprecated"
     if not (runtime["spec"].get("mlPolicy")) and (request.resources_per_node or (request.num_nodes or 1) > 1):
         yield "the runtime has no mlPolicy: Trainer ignores num_nodes and resources_per_node"
-    yield from _unnamed_inputs(request, runtime)
+    yield from _unnamed_inputs(resolved)
     gpus = gpu_count(request.resources_per_node)
-    program = program_or_none(request, runtime)
     if program is not None and program.requires_gpu and not gpus and not gpu_count(_runtime_resources(runtime)):
         without = f", or {program.without_gpu} to train on the CPU" if program.without_gpu else ""
         yield (
@@ -163,14 +158,14 @@ def _warnings(request: TrainRequest, runtime: Obj) -> Iterator[str]:
         yield f"num_proc_per_node={request.num_proc_per_node} is more than the {gpus} GPUs of a node"
 
 
-def _unnamed_inputs(request: TrainRequest, runtime: Obj) -> Iterator[str]:
+def _unnamed_inputs(resolved: ResolvedRequest) -> Iterator[str]:
     """Warn of an initializer without a source: it fails, and the job with it."""
+    request, runtime = resolved.request, resolved.runtime
     if request.manifest is not None:
         return
-    mounted = mounted_inputs(request, runtime)
     for kind, ancestor in (("dataset", names.ANCESTOR_DATASET), ("model", names.ANCESTOR_MODEL)):
         container = initializer_container(runtime, ancestor)
-        if container is None or kind in mounted or getattr(request, f"{kind}_uri") or getattr(request, f"{kind}_env"):
+        if container is None or kind in resolved.inputs or getattr(request, f"{kind}_uri") or getattr(request, f"{kind}_env"):
             continue
         if not any(entry["name"] == "STORAGE_URI" for entry in container.get("env") or []):
             yield f"{kind}_uri is empty and the runtime's step {ancestor!r} has no default source: it will fail"

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.rules.idle_settings import idle_settings
-from trainwright.jobs.request.code_package import PackedCode
 from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt, trainjob_manifest
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.resume import has_resume_point, prefers_own_checkpoint, resume_warnings
 from trainwright.jobs.request.store_variables import has_store_variables
-from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.training_steps import pod_spec_of, trainer_container, training_jobs
 from trainwright.jobs.request.workspace_mounts import MOUNT
 from trainwright.jobs.state.identity import Identity
@@ -19,10 +18,9 @@ from trainwright.jobs.state.identity import Identity
 
 @dataclass(frozen=True)
 class SubmissionPlan:
-    """`trainjob` is the manifest, `nodes` the number of training nodes; `warnings` apply to a new job, not to an adopted one."""
+    """`trainjob` is the manifest; `warnings` apply to a new job, not to an adopted one."""
 
     trainjob: Obj
-    nodes: int
     warnings: tuple[str, ...] = ()
 
     @property
@@ -31,34 +29,33 @@ class SubmissionPlan:
 
 
 def plan_submission(
-    request: TrainRequest,
+    resolved: ResolvedRequest,
     identity: Identity,
     namespace: str,
-    runtime: Obj,
     *,
     attempt: int = 1,
     previous: PreviousAttempt = NO_PREVIOUS,
     export: str = "",
-    code: PackedCode | None = None,
 ) -> SubmissionPlan:
     """Plan the TrainJob of an attempt.
 
-    `previous` is the previous attempt, `export` the URI of the run's latest exported checkpoint ("" for none), `code` the packed
-    code of the request. Neither the attempt number nor `previous` nor `export` changes the spec digest, by which existing jobs are
-    compared. Raises ValueError for settings that no builtin trainer accepts.
+    `previous` is the previous attempt, `export` the URI of the run's latest exported checkpoint ("" for none). Neither of them
+    nor the attempt number changes the spec digest, by which existing jobs are compared.
     """
+    request, runtime = resolved.request, resolved.runtime
     warnings = list(resume_warnings(runtime, request.resume, attempt))
     if has_store_variables(export) and not request.secret_for_resume:
         warnings.append(f"without resume_secret or store_secret the pods cannot read the export {export}")
         export = ""
-    trainjob = trainjob_manifest(request, identity, namespace, runtime, attempt, code, previous=previous, export=export)
-    warnings += [*idle_settings(trainjob, runtime), *_lost_output(request, runtime, code)]
-    return SubmissionPlan(trainjob, nodes_of(request, runtime), tuple(warnings))
+    trainjob = trainjob_manifest(resolved, identity, namespace, attempt, previous=previous, export=export)
+    warnings += [*idle_settings(trainjob, runtime), *_lost_output(resolved)]
+    return SubmissionPlan(trainjob, tuple(warnings))
 
 
-def _lost_output(request: TrainRequest, runtime: Obj, code: PackedCode | None) -> Iterator[str]:
+def _lost_output(resolved: ResolvedRequest) -> Iterator[str]:
     """Warn of a program that names the workspace where none is mounted: what it saves there ends with its pod."""
-    if request.workspace or request.manifest is not None or _keeps_workspace(request, runtime):
+    request, code = resolved.request, resolved.code
+    if request.workspace or request.manifest is not None or _keeps_workspace(resolved):
         return
     texts = {
         "func": request.func.source if request.func is not None else "",
@@ -73,8 +70,9 @@ def _lost_output(request: TrainRequest, runtime: Obj, code: PackedCode | None) -
         )
 
 
-def _keeps_workspace(request: TrainRequest, runtime: Obj) -> bool:
+def _keeps_workspace(resolved: ResolvedRequest) -> bool:
     """Whether a volume that outlives the pod is mounted there."""
+    request, runtime = resolved.request, resolved.runtime
     pods = [pod_spec_of(job) for job in training_jobs(runtime)]
     volumes = [*request.volumes, *(volume for pod in pods for volume in pod.get("volumes") or [])]
     kept = {volume.get("name") for volume in volumes if not {"emptyDir", "configMap", "secret", "projected"} & volume.keys()}
@@ -82,17 +80,11 @@ def _keeps_workspace(request: TrainRequest, runtime: Obj) -> bool:
     return any(mount.get("name") in kept and str(mount.get("mountPath")).startswith(MOUNT) for mount in mounts)
 
 
-def can_resume_from_export(request: TrainRequest, runtime: Obj) -> bool:
+def can_resume_from_export(resolved: ResolvedRequest) -> bool:
     """Whether a new job resumes from the latest export of its run, if the volume has no checkpoint."""
-    return prefers_own_checkpoint(request.resume) and has_resume_point(runtime)
+    return prefers_own_checkpoint(resolved.request.resume) and has_resume_point(resolved.runtime)
 
 
-def resumes_from_previous(request: TrainRequest, runtime: Obj, *, is_continued: bool) -> bool:
+def resumes_from_previous(resolved: ResolvedRequest, *, is_continued: bool) -> bool:
     """Whether a new job also resumes from the checkpoints of a predecessor that it continues, although `resume` says otherwise."""
-    return is_continued and not prefers_own_checkpoint(request.resume) and has_resume_point(runtime)
-
-
-def nodes_of(request: TrainRequest, runtime: Obj) -> int:
-    """Return the number of training nodes: the request's, else the runtime's."""
-    given = request.manifest["spec"].get("trainer") or {} if request.manifest is not None else {}
-    return request.num_nodes or given.get("numNodes") or int((runtime["spec"].get("mlPolicy") or {}).get("numNodes") or 1)
+    return is_continued and not prefers_own_checkpoint(resolved.request.resume) and has_resume_point(resolved.runtime)

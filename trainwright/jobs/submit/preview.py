@@ -8,17 +8,13 @@ from trainwright.api.admission.admit import admit
 from trainwright.api.kinds import SECRET
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.request.builtin_trainers import runtime_of
-from trainwright.jobs.request.code_package import pack_code
 from trainwright.jobs.request.code_patch import config_map_names
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.api_compat import served_form
-from trainwright.jobs.submit.compatibility import check_compatible
 from trainwright.jobs.submit.plan import plan_submission
-from trainwright.jobs.submit.runtime_choice import find_runtime
+from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.materialize import materialize
-from trainwright.runtimes import ResolvedRuntime, resolve_runtime
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode.build import build_jobset
 from trainwright.submission.mode import Mode
@@ -45,36 +41,27 @@ def preview_submission(request: TrainRequest, identity: Identity, namespace: str
     Invalid, ValueError (bad workspace, BadCode), and ApiError of reading the runtime.
     """
     client = JobsClient.of(cluster) if cluster is not None else None
-    found = _runtime(client, request, namespace)
-    code = pack_code(request.code, request.command) if request.code else None
-    warnings = check_compatible(request, found.runtime)
-    plan = plan_submission(request, identity, namespace, found.runtime, code=code)
+    resolved, choice = resolve_with(client, request, namespace, bundled=client is None or client.uses_bundled_runtimes)
+    plan = plan_submission(resolved, identity, namespace)
     trainjob, mode = plan.trainjob, client.mode if client is not None else Mode.trainjob
     if client is not None:
         trainjob = served_form(trainjob, served_trainjob(client.cluster_in_mode, client=client)).trainjob
     if mode is Mode.jobset:
-        built = build_jobset(admit(trainjob).object, found.runtime)
+        built = build_jobset(admit(trainjob).object, resolved.runtime)
         objects = [*built.companions, *([built.jobset] if built.jobset is not None else [])]
     else:
-        objects = materialize(plan.trainjob, found.runtime)
-    also = [f"ConfigMap {name}" for name in config_map_names(plan.name, code)] if code is not None else []
+        objects = materialize(plan.trainjob, resolved.runtime)
+    also = [f"ConfigMap {name}" for name in config_map_names(plan.name, resolved.code)] if resolved.code is not None else []
     if request.workspace_volume is not None and request.workspace_volume.new is not None:
         also.append(f"PersistentVolumeClaim {request.workspace_volume.claim}, if it does not exist")
     return Preview(
         trainjob,
         tuple(map(_without_data, objects)),
         mode,
-        f"{request.kind_of_runtime} {runtime_of(request)} ({found.source})",
+        str(choice),
         tuple(also),
-        (*warnings, *plan.warnings),
+        (*resolved.warnings, *plan.warnings),
     )
-
-
-def _runtime(client: JobsClient | None, request: TrainRequest, namespace: str) -> ResolvedRuntime:
-    if client is not None:
-        return find_runtime(client, request, namespace, bundled=client.uses_bundled_runtimes)
-    reference = {"kind": request.kind_of_runtime, "name": runtime_of(request)}
-    return resolve_runtime(reference, lambda _kind, _name: None, bundled=True)
 
 
 def _without_data(obj: Obj) -> Obj:

@@ -20,8 +20,8 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
-from trainwright.jobs.request.code_package import PackedCode, pack_code
 from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt
+from trainwright.jobs.request.resolved_request import ResolvedRequest
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import (
     attempt_of,
@@ -52,8 +52,8 @@ from trainwright.jobs.submit.changed_request import request_changes
 from trainwright.jobs.submit.code_volume import ensure_code, set_code_owner
 from trainwright.jobs.submit.job_lookup import submission_start
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, plan_submission, resumes_from_previous
+from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
-from trainwright.jobs.submit.runtime_choice import RuntimeChoice, choose_runtime
 from trainwright.jobs.submit.step_credentials import StepCredentials, ensure_credentials, set_credentials_owner
 from trainwright.jobs.submit.workflow_owner import tie_to_workflow
 from trainwright.jobs.submit.workspace_claim import ensure_claim, set_claim_owner
@@ -117,18 +117,17 @@ def submit_or_adopt(
     if credentials:
         request = credentials.referred_to_by(request, identity)
     client = JobsClient.of(cluster)
-    code = pack_code(request.code, request.command) if request.code else None
     retrying = RetryingCluster(client, stop=stop)
-    runtime, choice = choose_runtime(retrying, request, namespace, bundled=client.uses_bundled_runtimes)
-    submission = _Submission(
-        request, identity, namespace, latest_checkpoint, stop, on_warning, code, runtime, choice, credentials
-    )
+    resolved, choice = resolve_with(retrying, request, namespace, bundled=client.uses_bundled_runtimes)
+    for warning in resolved.warnings:
+        log.warning("event=runtime_warning name=%s warning=%s", choice.name, warning)
+    submission = _Submission(resolved, identity, namespace, latest_checkpoint, stop, on_warning, choice, credentials)
     submitted = submission.run(client)
     retrying = RetryingCluster(submitted.cluster or client, stop=stop)
     if request.workspace_volume is not None:
         set_claim_owner(retrying, request.workspace_volume, identity, submitted.trainjob)
-    if code is not None:
-        set_code_owner(retrying, submitted.trainjob, code)
+    if resolved.code is not None:
+        set_code_owner(retrying, submitted.trainjob, resolved.code)
     if credentials and not is_finished(submitted.trainjob):
         set_credentials_owner(retrying, identity, submitted.trainjob, credentials)
     if workflow is not None:
@@ -140,18 +139,20 @@ def submit_or_adopt(
 
 @dataclass(frozen=True)
 class _Submission:
-    """One call of `submit_or_adopt`, with its runtime resolved."""
+    """One call of `submit_or_adopt`, with its request resolved."""
 
-    request: TrainRequest
+    resolved: ResolvedRequest
     identity: Identity
     namespace: str
     latest_checkpoint: LatestCheckpoint | None
     stop: threading.Event | None
     on_warning: OnWarning | None
-    code: PackedCode | None
-    runtime: Obj
     choice: RuntimeChoice
     credentials: StepCredentials | None
+
+    @property
+    def request(self) -> TrainRequest:
+        return self.resolved.request
 
     def run(self, connected: JobsClient) -> Submitted:
         """Try the attempts from the newest existing one until one can be adopted or created."""
@@ -255,27 +256,18 @@ class _Submission:
         return True
 
     def _plan(self, attempt: int, previous: PreviousAttempt = NO_PREVIOUS, export: str = "") -> SubmissionPlan:
-        return plan_submission(
-            self.request,
-            self.identity,
-            self.namespace,
-            self.runtime,
-            attempt=attempt,
-            previous=previous,
-            export=export,
-            code=self.code,
-        )
+        return plan_submission(self.resolved, self.identity, self.namespace, attempt=attempt, previous=previous, export=export)
 
     def _previous(self, cluster: Cluster, previous: Obj | None) -> PreviousAttempt:
         if previous is None:
             return NO_PREVIOUS
         is_continued = was_preempted(previous) or was_retried(previous)
-        resumes = resumes_from_previous(self.request, self.runtime, is_continued=is_continued)
+        resumes = resumes_from_previous(self.resolved, is_continued=is_continued)
         resumes_from = jobsets_to_resume_from(cluster, previous) if resumes else None
         return PreviousAttempt(preemptions_so_far(previous), resumes_from, retries_so_far(previous))
 
     def _export(self) -> str:
-        if self.latest_checkpoint is None or not can_resume_from_export(self.request, self.runtime):
+        if self.latest_checkpoint is None or not can_resume_from_export(self.resolved):
             return ""
         return self.latest_checkpoint()
 
@@ -286,14 +278,14 @@ class _Submission:
         """Create the job and the objects that it needs; None if a job of this name exists already."""
         for warning in plan.warnings:
             log.warning("event=submission_warning name=%s warning=%s", plan.name, warning)
-        built = client.build(plan.trainjob, form.trainjob, self.runtime)
+        built = client.build(plan.trainjob, form.trainjob, self.resolved.runtime)
         if built.jobset is not None:
             check_capacity(cluster, built.jobset, client.cluster_in_mode)
         if self.request.workspace_volume is not None:
             check_holder(cluster, plan.trainjob, self.identity)
-            ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, plan.nodes)
-        if self.code is not None:
-            ensure_code(cluster, plan.trainjob, self.code)
+            ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, self.resolved.nodes)
+        if self.resolved.code is not None:
+            ensure_code(cluster, plan.trainjob, self.resolved.code)
         self._ensure_credentials(cluster)
         if self.stop is not None and self.stop.is_set():
             raise Cancelled(f"the submission of TrainJob {plan.name} was cancelled; no job was created")
