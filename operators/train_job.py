@@ -400,7 +400,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.errors import Cancelled
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         submitted = self._submit(context, cluster)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
@@ -430,8 +430,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         return find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, self.request()))
 
     def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
-        from trainwright.jobs.wait.run import follow_to_end
-        from trainwright.jobs.wait.step import waiting_of
+        from trainwright.jobs.wait.run_step import waiting_of
+        from trainwright.jobs.wait.run_to_end import follow_to_end
 
         request, printer = self.request(), self._event_printer()
         ended = follow_to_end(
@@ -454,7 +454,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _defer(self, context: Context, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
-        from trainwright.jobs.wait.step import waiter_options_of
+        from trainwright.jobs.wait.run_step import waiter_options_of
 
         request = self.request()
         lease_seconds = waiter_options_of(request, suspends_at_once=False).lease_seconds
@@ -496,7 +496,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             return latest_export_lookup(identity, self.export_uri)()
 
     def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
-        from trainwright.jobs.wait.step import result_of
+        from trainwright.jobs.wait.run_step import result_of
 
         return self._done(context, result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))
 

@@ -174,7 +174,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         from trainwright.jobs.diagnosis.errors import Diverged
         from trainwright.jobs.state.divergence import DivergenceDetector
         from trainwright.jobs.state.progress import reported_values
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         if phase is Phase.Succeeded:
             self._judge_end(cluster, trainjob)
@@ -189,8 +189,8 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
 
     def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs import LogStreamOptions, TrainJobDeadline
-        from trainwright.jobs.wait.run import follow_to_end
-        from trainwright.jobs.wait.step import deadlines_of, wait_settings_of
+        from trainwright.jobs.wait.run_step import deadlines_of, wait_settings_of
+        from trainwright.jobs.wait.run_to_end import follow_to_end
 
         options, printer = self._options(), self._event_printer()
         try:
@@ -241,7 +241,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         return trainjob if self.on_cancel == "keep" else resume_if_suspended_by_us(cluster, trainjob)
 
     def _cancel(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
         self.log.error("TrainJob %s took too long: %s", trainjob["metadata"]["name"], result)

@@ -57,7 +57,7 @@ def wait_train_job(
         results: Return value of the function, or content of results.json; a value that is not an object is under "value".
     """
     from trainwright.jobs import EventPrinter, TrainRequest
-    from trainwright.jobs.wait.handle import JobHandle, wait_step
+    from trainwright.jobs.wait.job_handle import JobHandle, wait_step
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs

@@ -19,7 +19,7 @@ from trainwright.jobs.diagnosis.errors import CannotRun, DeadlineExceeded, Image
 from trainwright.jobs.diagnosis.job_retry import may_retry
 from trainwright.jobs.state.attempts import attempts_of, preemptions_so_far, retries_so_far
 from trainwright.jobs.submit.submit_or_adopt import Submitted
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 
 STEP = Identity("kfp", "run", "train")
 ENDED = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}

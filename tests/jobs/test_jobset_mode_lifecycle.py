@@ -45,7 +45,7 @@ from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
 from trainwright.jobs.submit.rbac import JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD
 from trainwright.jobs.wait.job_events import PhaseChanged
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import VARIABLE, Mode, NoTrainingApi

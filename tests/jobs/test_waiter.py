@@ -24,9 +24,9 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, suspension_patch
+from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
-from trainwright.jobs.wait.waiter import Waiter, WaiterOptions, suspension_patch
 from trainwright.materialize import Settings
 
 STEP = Identity("kfp", "run", "train")

@@ -27,7 +27,7 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.started_from import ITS_PROGRAM
-from trainwright.jobs.wait import job_observer, watching
+from trainwright.jobs.wait import job_observer, job_watch
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
 from trainwright.operators.deferral import job_endings, left_jobs
 from trainwright.operators.deferral.trigger_log import TriggerLog
@@ -268,7 +268,7 @@ def expire(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Calla
         raise Unauthorized("Unauthorized")
 
     def expire() -> None:
-        monkeypatch.setattr(watching, "ACCESS_LOST_SECONDS", 0.2)
+        monkeypatch.setattr(job_watch, "ACCESS_LOST_SECONDS", 0.2)
         monkeypatch.setattr("trainwright.operators.trigger._CHECK_SECONDS", 0.1)
         for verb in ("get", "list", "watch"):
             monkeypatch.setattr(connected, verb, refuse)

@@ -27,8 +27,8 @@ from trainwright.jobs.logs.live_logs import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run import follow_to_end
-from trainwright.jobs.wait.step import restarts_of_request
+from trainwright.jobs.wait.run_step import restarts_of_request
+from trainwright.jobs.wait.run_to_end import follow_to_end
 
 _SECONDS = "In seconds; 0: no limit."
 _LONGEST_SECONDS = 10 * 366 * 86400

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
     from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt as submit_or_adopt
     from trainwright.jobs.wait.event_printer import EventPrinter as EventPrinter
+    from trainwright.jobs.wait.follow_job import wait_for as wait_for
     from trainwright.jobs.wait.job_events import JobEvent as JobEvent
-    from trainwright.jobs.wait.step import StepResult as StepResult
-    from trainwright.jobs.wait.step import run_step as run_step
-    from trainwright.jobs.wait.wait_for import wait_for as wait_for
+    from trainwright.jobs.wait.run_step import StepResult as StepResult
+    from trainwright.jobs.wait.run_step import run_step as run_step
     from trainwright.runtimes import RuntimeNotFound as RuntimeNotFound
 
 _WHERE = {
@@ -72,7 +72,7 @@ _WHERE = {
     "RuntimeNotFound": "trainwright.runtimes",
     "StartTimeout": "trainwright.jobs.diagnosis.errors",
     "StepFailed": "trainwright.jobs.diagnosis.errors",
-    "StepResult": "trainwright.jobs.wait.step",
+    "StepResult": "trainwright.jobs.wait.run_step",
     "Submitted": "trainwright.jobs.submit.submit_or_adopt",
     "TrainJobDeadline": "trainwright.jobs.diagnosis.errors",
     "TrainJobDeleted": "trainwright.jobs.diagnosis.errors",
@@ -84,11 +84,11 @@ _WHERE = {
     "delete_job": "trainwright.jobs.state.cancel",
     "phase_of": "trainwright.api.phase",
     "resolve": "trainwright.jobs.submit.resolve",
-    "run_step": "trainwright.jobs.wait.step",
+    "run_step": "trainwright.jobs.wait.run_step",
     "submit_or_adopt": "trainwright.jobs.submit.submit_or_adopt",
     "suspend_job": "trainwright.jobs.state.cancel",
     "trainjob_manifest": "trainwright.jobs.request.manifest",
-    "wait_for": "trainwright.jobs.wait.wait_for",
+    "wait_for": "trainwright.jobs.wait.follow_job",
 }
 
 

@@ -25,8 +25,8 @@ from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.wait.job_events import EventTracker, JobEvents, Logged, OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
+from trainwright.jobs.wait.job_watch import JobWatch
 from trainwright.jobs.wait.stop_early import raise_if_stopped_early
-from trainwright.jobs.wait.watching import JobWatch
 
 _MAX_POLL_SECONDS = 20.0
 _MAX_LOOKS_PER_SECOND = 10

@@ -34,11 +34,11 @@ from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.adoption import supersede
 from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
+from trainwright.jobs.wait.follow_job import wait_for
 from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
+from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions
 from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
-from trainwright.jobs.wait.wait_for import wait_for
-from trainwright.jobs.wait.waiter import Waiter, WaiterOptions
 
 CancelHandler = Callable[[Cluster, Obj], str]
 """Cancels a job when its wait ends early; returns the outcome as text."""

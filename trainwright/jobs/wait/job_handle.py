@@ -26,8 +26,8 @@ from trainwright.jobs.submit.adoption import release_lease, resume_if_suspended_
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, submit_or_adopt
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import StartedFrom
-from trainwright.jobs.wait.run import follow_to_end
-from trainwright.jobs.wait.step import StepResult, restarts_of_request, waiter_options_of, waiting_of
+from trainwright.jobs.wait.run_step import StepResult, restarts_of_request, waiter_options_of, waiting_of
+from trainwright.jobs.wait.run_to_end import follow_to_end
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents, StartedFrom
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run import CancelHandler, run_to_end
-from trainwright.jobs.wait.waiter import WaiterOptions
+from trainwright.jobs.wait.keep_lease import WaiterOptions
+from trainwright.jobs.wait.run_to_end import CancelHandler, run_to_end
 
 
 @dataclass(frozen=True)
