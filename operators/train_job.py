@@ -387,7 +387,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _show_rest_of_log(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
         """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
         from trainwright.jobs import LogStreamOptions
-        from trainwright.jobs.logs.polled_logs import PolledLogs
+        from trainwright.jobs.logs.poll_logs import PolledLogs
         from trainwright.jobs.logs.shown_log import shown_until
         from trainwright.jobs.wait.event_printer import format_log_line, is_shown
 

@@ -38,7 +38,7 @@ from trainwright.jobs import (
     wait_for,
 )
 from trainwright.jobs.diagnosis.report import report_of
-from trainwright.jobs.logs.read_logs import follow_logs, read_logs
+from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.pods import pods_of

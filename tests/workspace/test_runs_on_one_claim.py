@@ -19,7 +19,7 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid
 from trainwright.checkpoints import restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.jobs import Identity, RunFolderTaken, TrainJobFailed, TrainRequest, submit_or_adopt
-from trainwright.jobs.logs.read_logs import LogSelector, follow_logs
+from trainwright.jobs.logs.follow_logs import LogSelector, follow_logs
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
 from trainwright.steps.export import export_run_checkpoint

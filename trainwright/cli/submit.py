@@ -47,7 +47,7 @@ from trainwright.cli.waiting import (
     wait_and_report,
 )
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.logs.live_logs import TOTAL_BYTES
+from trainwright.jobs.logs.stream_logs import TOTAL_BYTES
 from trainwright.jobs.request.manifest import with_resume
 from trainwright.jobs.request.resume import AUTO, resume_problems, resume_warnings, validate_resume
 from trainwright.jobs.submit.create_object import LostAnswer, create_object

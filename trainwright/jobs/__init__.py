@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.diagnosis.errors import TrainJobNameTaken as TrainJobNameTaken
     from trainwright.jobs.diagnosis.errors import WorkspaceMismatch as WorkspaceMismatch
     from trainwright.jobs.diagnosis.report import FailureReport as FailureReport
-    from trainwright.jobs.logs.live_logs import LogStreamOptions as LogStreamOptions
+    from trainwright.jobs.logs.stream_logs import LogStreamOptions as LogStreamOptions
     from trainwright.jobs.request.manifest import trainjob_manifest as trainjob_manifest
     from trainwright.jobs.request.resolved_request import ResolvedRequest as ResolvedRequest
     from trainwright.jobs.request.train_request import TrainRequest as TrainRequest
@@ -60,7 +60,7 @@ _WHERE = {
     "IncompatibleRuntime": "trainwright.jobs.submit.compatibility",
     "InvalidSettings": "trainwright.jobs.submit.compatibility",
     "JobEvent": "trainwright.jobs.wait.job_events",
-    "LogStreamOptions": "trainwright.jobs.logs.live_logs",
+    "LogStreamOptions": "trainwright.jobs.logs.stream_logs",
     "OutOfMemory": "trainwright.jobs.diagnosis.errors",
     "Phase": "trainwright.api.phase",
     "Preempted": "trainwright.jobs.diagnosis.errors",

@@ -16,8 +16,8 @@ from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import QUEUE_LABEL
 from trainwright.cluster.options import FieldValidation
 from trainwright.jobs.diagnosis.preemption import BUDGET
-from trainwright.jobs.logs.live_logs import TOTAL_BYTES
-from trainwright.jobs.logs.read_logs import LogSelector
+from trainwright.jobs.logs.follow_logs import LogSelector
+from trainwright.jobs.logs.stream_logs import TOTAL_BYTES
 from trainwright.jobs.request.field_schemas import volume_problems
 from trainwright.jobs.request.function_arguments import check_names, checked_arguments, signature_of
 from trainwright.jobs.request.function_source import NamedSource, source_of

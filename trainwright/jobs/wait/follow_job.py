@@ -16,8 +16,8 @@ from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Diverged, TooManyRestarts, TrainJobDeadline, TrainJobDeleted, deadline_error
 from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
-from trainwright.jobs.logs.live_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.stream_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
 from trainwright.jobs.logs.training_log import read_training_log
 from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_initializing
 from trainwright.jobs.state.divergence import DivergenceDetector

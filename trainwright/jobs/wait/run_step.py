@@ -8,8 +8,8 @@ from typing import Any, TypedDict
 
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.live_logs import LogStreamOptions
 from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.logs.stream_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines

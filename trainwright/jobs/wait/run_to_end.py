@@ -25,7 +25,7 @@ from trainwright.jobs.diagnosis.errors import (
 )
 from trainwright.jobs.diagnosis.job_retry import wait_to_retry
 from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
-from trainwright.jobs.logs.live_logs import LogStreamOptions
+from trainwright.jobs.logs.stream_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_by_suspending
 from trainwright.jobs.state.deadline_timer import Deadlines

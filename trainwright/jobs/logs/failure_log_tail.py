@@ -5,8 +5,8 @@ from __future__ import annotations
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
+from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES
 from trainwright.jobs.logs.log_cursor import split_stamp
-from trainwright.jobs.logs.log_tail import LAUNCHER_LINES
 
 LOG_LINES = 20
 """Lines of a program's log in a report."""

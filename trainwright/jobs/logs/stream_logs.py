@@ -15,9 +15,9 @@ from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.logs import log_reader
+from trainwright.jobs.logs import container_log
+from trainwright.jobs.logs.follow_logs import GRACE_SECONDS, Budget, LogFollower, LogSelector, last_lines
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.read_logs import GRACE_SECONDS, Budget, LogFollower, LogSelector, last_lines
 from trainwright.jobs.state.pods import pods_of
 
 LOG_POLL_SECONDS = 0.5
@@ -98,7 +98,7 @@ class LiveLogs:
         done = False
         while not (done or follower.is_exhausted):
             done = not follower.is_reading or time.monotonic() > until
-            yield from follower.lines_within(0 if done else log_reader.POLL_SECONDS)
+            yield from follower.lines_within(0 if done else container_log.POLL_SECONDS)
         if follower.is_exhausted:
             yield from last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget)
 

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from trainwright.api.objects import Obj, uid_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.live_logs import LogStreamOptions
+from trainwright.jobs.logs.container_log import ContainerLog
+from trainwright.jobs.logs.follow_logs import has_started, last_lines, log_of, size_of, source_of
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.log_reader import ContainerLog
-from trainwright.jobs.logs.read_logs import has_started, last_lines, log_of, size_of, source_of
+from trainwright.jobs.logs.stream_logs import LogStreamOptions
 from trainwright.jobs.state.pods import pods_of
 
 

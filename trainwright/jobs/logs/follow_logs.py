@@ -15,9 +15,9 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs import log_reader
+from trainwright.jobs.logs import container_log
+from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.log_reader import ContainerLog
 from trainwright.jobs.state.pods import index_of, pods_of, step_of
 
 GRACE_SECONDS = 10.0
@@ -194,7 +194,7 @@ class LogFollower:
         """Queue a line; False when the follower is closed."""
         while not self.closed.is_set():
             try:
-                self._pending.put(line, timeout=log_reader.POLL_SECONDS)
+                self._pending.put(line, timeout=container_log.POLL_SECONDS)
             except queue.Full:
                 continue
             return True
@@ -217,15 +217,15 @@ class _FollowUntilFinished(LogFollower):
                 lost = 0
             except ApiError:  # open connections keep streaming; fail only if the API server stays unreachable
                 lost += 1
-                if lost > log_reader.MAX_LOST_CONNECTIONS:
+                if lost > container_log.MAX_LOST_CONNECTIONS:
                     raise
             done = self._is_done()
             if self.is_exhausted:
                 if self._ended is not None:
                     return
-                time.sleep(log_reader.POLL_SECONDS)
+                time.sleep(container_log.POLL_SECONDS)
                 continue
-            yield from self.lines_within(0 if done else log_reader.POLL_SECONDS)
+            yield from self.lines_within(0 if done else container_log.POLL_SECONDS)
             if done:
                 return
 
