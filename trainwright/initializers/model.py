@@ -7,13 +7,13 @@ import logging
 import os
 from pathlib import Path
 
+from trainwright.checkpoints.formats.model_weights import weights_error
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.source import fetch
 from trainwright.storage.digests import no_progress
-from trainwright.storage.model_weights import weights_error
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.prepared import Prepared
 from trainwright.workspace.receipt import Receipt, ReceiptFile, digest_files

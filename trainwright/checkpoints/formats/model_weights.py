@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path, PurePosixPath
 
+from trainwright.checkpoints.formats.safetensors_file import safetensors_error
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
-from trainwright.storage.safetensors_file import safetensors_error
 
 INDEX = "model.safetensors.index.json"
 _MAX_BYTES = 100 * 1024 * 1024
