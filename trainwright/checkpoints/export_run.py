@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.export import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.exported import read_export
 from trainwright.checkpoints.job_record import recorded_writers
 from trainwright.checkpoints.manifest import OWNER
 from trainwright.checkpoints.pointers import latest_export
+from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.jobs.state.run_folder import export_name, step_digest
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.open import open_store
