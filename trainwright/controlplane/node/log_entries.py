@@ -1,4 +1,4 @@
-"""Parses a container's log as written by the shim: its files, the position of the last lines, and text without headers.
+"""Parses a container's log as written by the supervisor: its files, the position of the last lines, and text without headers.
 
 Lines without a header, as after a full disk, are returned unchanged.
 """

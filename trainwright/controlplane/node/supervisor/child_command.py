@@ -6,13 +6,11 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright.controlplane.node.container import ContainerRun
-from trainwright.controlplane.node.container_context import ContainerContext
 from trainwright.controlplane.node.isolation.exec_command import command_inside
 
 _CHILD = Path(__file__).with_name("exec_child.py")
@@ -29,17 +27,23 @@ class ChildCommand:
 
 @contextmanager
 def child_command(
-    argv: list[str], context: ContainerContext, run: ContainerRun, *, tty: bool, more: Mapping[str, str] | None = None
+    argv: list[str], env: dict[str, str], cwd: Path, *, tty: bool, isolated_run: Path | None
 ) -> Iterator[ChildCommand]:
-    """Give the command that runs `argv` in the container of `run`, in its namespaces if it has any. `more` are further variables.
+    """Give the command that runs `argv` beside a container's processes, to be started before the end of the context.
 
-    To be started before the end of the context. Raises OSError.
+    Args:
+        argv: The command.
+        env: Its variables.
+        cwd: Its working directory, where the container is not isolated.
+        tty: Whether its standard input is a terminal.
+        isolated_run: The folder of the container's run, whose namespaces the command enters; None without isolation.
+
+    Raises OSError.
     """
-    env = {**context.env, **(more or {})}
-    if not context.is_isolated:
-        yield ChildCommand([sys.executable, "-S", "-E", "-P", str(_CHILD), str(context.cwd), str(int(tty)), *argv], env)
+    if isolated_run is None:
+        yield ChildCommand([sys.executable, "-S", "-E", "-P", str(_CHILD), str(cwd), str(int(tty)), *argv], env)
         return
-    inside = command_inside(run.folder, argv, env, has_terminal=tty)
+    inside = command_inside(isolated_run, argv, env, has_terminal=tty)
     try:
         yield ChildCommand(inside.argv, {"PATH": os.environ.get("PATH", os.defpath)}, (inside.env_fd,))
     finally:

@@ -14,7 +14,7 @@ import pytest
 from support.supervised_containers import Runs, supervised_runs
 from support.waiting import eventually
 
-from trainwright.controlplane.node import shim
+from trainwright.controlplane.node.supervisor import supervise
 
 pytestmark = pytest.mark.medium
 
@@ -146,9 +146,9 @@ def test_it_runs_in_a_process_that_was_forked_for_it(tmp_path: Path) -> None:
     spec = {"argv": ["sh", "-c", "exit 5"], "env": {"PATH": os.environ["PATH"]}, "cwd": "/", "log": str(tmp_path / "log")}
     (tmp_path / "spec.json").write_text(json.dumps(spec), "utf-8")
     spawner = (
-        "import os, sys; from trainwright.controlplane.node import shim\n"
+        "import os, sys; from trainwright.controlplane.node.supervisor import supervise\n"
         "lock = os.open(sys.argv[1] + '/lock', os.O_CREAT | os.O_RDWR)\n"
-        "if os.fork() == 0:\n    shim.main(sys.argv[1], lock)\n    os._exit(0)\n"
+        "if os.fork() == 0:\n    supervise.main(sys.argv[1], lock)\n    os._exit(0)\n"
     )
     subprocess.run([sys.executable, "-c", spawner, str(tmp_path)], check=True)
     ended = eventually(lambda: (tmp_path / "exit.json").exists() and json.loads((tmp_path / "exit.json").read_text("utf-8")))
@@ -159,7 +159,7 @@ def test_a_spec_is_removed_before_the_container_starts(runs: Runs) -> None:
     run = runs.start("true", isolated=False)
     run.ended()
     assert sorted(path.name for path in run.folder.iterdir()) == ["exit.json", "lock", "log", "state.json"]
-    assert shim.START_ERROR_CODE == 128
+    assert supervise.START_ERROR_CODE == 128
 
 
 def _fill(pipe: int) -> None:

@@ -14,10 +14,10 @@ import socket
 import sys
 
 if __name__ == "__main__":  # started with -P: the package is not in the path
-    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3)))
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
-from trainwright.controlplane.node import shim
 from trainwright.controlplane.node.isolation import enter, layers
+from trainwright.controlplane.node.supervisor import supervise
 from trainwright.controlplane.node.supervisor.process_title import set_title
 
 FAILED = b"E"
@@ -44,7 +44,7 @@ def serve(connection: socket.socket) -> None:
         else:
             if pid == 0:
                 connection.close()
-                supervise(os.fsdecode(folder), lock)
+                become_supervisor(os.fsdecode(folder), lock)
             answer = b"%d" % pid
         os.close(lock)
         try:
@@ -53,14 +53,14 @@ def serve(connection: socket.socket) -> None:
             return
 
 
-def supervise(folder: str, lock: int) -> None:
+def become_supervisor(folder: str, lock: int) -> None:
     """In the forked process: become a run's supervisor; never returns."""
     code = 1
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        set_title([sys.executable, "-P", shim.__file__, folder, str(lock)])
-        shim.main(folder, lock)
+        set_title([sys.executable, "-P", supervise.__file__, folder, str(lock)])
+        supervise.main(folder, lock)
         code = 0
     finally:
         os._exit(code)

@@ -12,9 +12,9 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
-from trainwright.controlplane.node.spawner import FAILED
+from trainwright.controlplane.node.supervisor.spawner import FAILED
 
-SHIM = Path(__file__).with_name("shim.py")
+PROGRAM = Path(__file__).with_name("supervise.py")
 _SPAWNER = Path(__file__).with_name("spawner.py")
 _ROOM = "-" * 4096
 """An argument of the spawner that gives its children room for a command line of their own."""
@@ -30,14 +30,14 @@ class StartSupervisor(Protocol):
 
 def start_directly(folder: Path, lock: int) -> None:
     """Start a supervisor as a child of this process, in a session of its own. Raises OSError."""
-    _start([str(SHIM), str(folder), str(lock)], lock)
+    _start([str(PROGRAM), str(folder), str(lock)], lock)
 
 
 class SupervisorSpawner:
     """Keeps a spawner, which is started when it is first needed and again if it has died. Thread-safe.
 
     A supervisor is started directly when the spawner does not answer within `answer_seconds`: of two for one run the second does
-    nothing (see shim.py).
+    nothing (see supervise.py).
     """
 
     def __init__(self, answer_seconds: float = ANSWER_SECONDS) -> None:

@@ -18,7 +18,7 @@ import sys
 import termios
 
 if __name__ == "__main__":  # started with -P: the package is not in the path
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
 PR_SET_PDEATHSIG = 1
 NOT_EXECUTABLE, NOT_FOUND = 126, 127

@@ -12,7 +12,7 @@ import pytest
 from support.waiting import eventually
 
 from trainwright.controlplane.node.container import ContainerRun
-from trainwright.controlplane.node.supervisor_start import StartSupervisor, SupervisorSpawner, start_directly
+from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, SupervisorSpawner, start_directly
 
 pytestmark = [pytest.mark.medium, pytest.mark.skipif(sys.platform != "linux", reason="the spawner and /proc need Linux")]
 
@@ -53,7 +53,7 @@ def supervisor_of(run: ContainerRun) -> int:
                 words = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:  # it has ended
                 continue
-            if str(run.folder).encode() in words and any(word.endswith(b"shim.py") for word in words):
+            if str(run.folder).encode() in words and any(word.endswith(b"supervise.py") for word in words):
                 return int(entry.name)
         return 0
 

@@ -1,7 +1,7 @@
 """The supervisor of a container's process: starts it, waits for it, records its exit. Standard library and small modules only.
 
 It outlives the node agent, so that exit codes are not lost and running containers can be adopted after a crash.
-Usage: shim.py FOLDER LOCK_FD, or `main` in a process forked by spawner.py. The lock on LOCK_FD is held while it
+Usage: supervise.py FOLDER LOCK_FD, or `main` in a process forked by spawner.py. The lock on LOCK_FD is held while it
 is running. FOLDER/spec.json (0600, removed after reading) has argv, env, cwd, log and, optionally, umask, isolation (see
 isolation/plan.py), cgroup (folders that the process joins), memory_limit (bytes, where there is no cgroup), notify and notify_name.
 Writes state.json when the command has been executed and exit.json on exit; then a line with notify_name to the FIFO `notify`.
@@ -19,7 +19,7 @@ import sys
 import time
 
 if __name__ == "__main__":  # started with -P: the package is not in the path
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))))
+    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
 from trainwright.controlplane.node.isolation.process_identity import boot_id, start_time
 from trainwright.controlplane.node.limits.oom_kills import oom_kills
