@@ -65,8 +65,8 @@ def test_another_content_than_that_of_the_digest_is_refused_without_retries(hub:
     ("arguments", "message"),
     [
         ({"registry": "s3://bucket/x"}, "names no registry"),
-        ({"datasets": {"a": 1}}, "datasets: expected a list of texts"),
-        ({"log_run": "maybe"}, "log_run: 'maybe': expected true or false"),
+        ({"datasets": {"a": 1}}, "datasets: expected a list"),
+        ({"log_run": "maybe"}, "log_run: expected true or false"),
     ],
 )
 def test_what_no_retry_can_fix_fails_at_once(
