@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.jobs.wait.run_step import deadlines_of
 from trainwright.materialize import materialize

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from trainwright.jobs.diagnosis.errors import WorkspaceMismatch as WorkspaceMismatch
     from trainwright.jobs.diagnosis.report import FailureReport as FailureReport
     from trainwright.jobs.logs.stream_logs import LogStreamOptions as LogStreamOptions
-    from trainwright.jobs.request.manifest import trainjob_manifest as trainjob_manifest
-    from trainwright.jobs.request.resolved_request import ResolvedRequest as ResolvedRequest
+    from trainwright.jobs.manifest.resolved_request import ResolvedRequest as ResolvedRequest
+    from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest as trainjob_manifest
     from trainwright.jobs.request.train_request import TrainRequest as TrainRequest
     from trainwright.jobs.state.cancel import delete_job as delete_job
     from trainwright.jobs.state.cancel import suspend_job as suspend_job
@@ -66,7 +66,7 @@ _WHERE = {
     "Preempted": "trainwright.jobs.diagnosis.errors",
     "Progress": "trainwright.jobs.state.progress",
     "QueueTimeout": "trainwright.jobs.diagnosis.errors",
-    "ResolvedRequest": "trainwright.jobs.request.resolved_request",
+    "ResolvedRequest": "trainwright.jobs.manifest.resolved_request",
     "RunFolderTaken": "trainwright.jobs.diagnosis.errors",
     "RunTimeout": "trainwright.jobs.diagnosis.errors",
     "RuntimeNotFound": "trainwright.runtimes",
@@ -87,7 +87,7 @@ _WHERE = {
     "run_step": "trainwright.jobs.wait.run_step",
     "submit_or_adopt": "trainwright.jobs.submit.submit_or_adopt",
     "suspend_job": "trainwright.jobs.state.cancel",
-    "trainjob_manifest": "trainwright.jobs.request.manifest",
+    "trainjob_manifest": "trainwright.jobs.manifest.trainjob_manifest",
     "wait_for": "trainwright.jobs.wait.follow_job",
 }
 

@@ -15,16 +15,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import QUEUE_LABEL
 from trainwright.cluster.options import FieldValidation
+from trainwright.jobs.code.function_arguments import check_names, checked_arguments, signature_of
+from trainwright.jobs.code.function_source import NamedSource, source_of
+from trainwright.jobs.credentials.secret_detection import reject_literals
 from trainwright.jobs.diagnosis.preemption import BUDGET
 from trainwright.jobs.logs.follow_logs import LogSelector
 from trainwright.jobs.logs.stream_logs import TOTAL_BYTES
 from trainwright.jobs.request.field_schemas import volume_problems
-from trainwright.jobs.request.function_arguments import check_names, checked_arguments, signature_of
-from trainwright.jobs.request.function_source import NamedSource, source_of
 from trainwright.jobs.request.manifest_source import checked_manifest
 from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.scheduling import Topology, scheduling_problems
-from trainwright.jobs.request.secret_detection import reject_literals
 from trainwright.jobs.request.setting_types import (
     Deadline,
     Env,

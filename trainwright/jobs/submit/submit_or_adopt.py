@@ -20,8 +20,8 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
-from trainwright.jobs.request.manifest import NO_PREVIOUS, PreviousAttempt
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import (
     attempt_of,

@@ -12,8 +12,8 @@ from urllib.parse import urlparse
 
 from pydantic import BeforeValidator, Field
 
-from trainwright.jobs.request.builtin_trainers import Program
-from trainwright.jobs.request.trainer_settings import TrainerSettings
+from trainwright.jobs.trainers.builtin_trainers import Program
+from trainwright.jobs.trainers.trainer_settings import TrainerSettings
 
 COMMAND = ["tune", "run"]
 DATASET = "/workspace/dataset"

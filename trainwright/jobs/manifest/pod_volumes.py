@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj
-from trainwright.jobs.request.runtime_patch import claim_of_volume, is_claim_of, runtime_patch
+from trainwright.jobs.manifest.runtime_patch import runtime_patch
+from trainwright.jobs.manifest.training_steps import training_jobs
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.training_steps import training_jobs
+from trainwright.jobs.request.workspace import claim_of_volume, is_claim_of
 
 PATCH_MANAGER = "trainwright.dev/volumes"
 

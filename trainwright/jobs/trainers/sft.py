@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from trainwright.jobs.request.builtin_trainers import Program
-from trainwright.jobs.request.trainer_settings import TrainerSettings
+from trainwright.jobs.trainers.builtin_trainers import Program
+from trainwright.jobs.trainers.trainer_settings import TrainerSettings
 
 RUNTIME = "trl-sft"
 _OPTIONS = {

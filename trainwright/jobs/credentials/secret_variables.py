@@ -6,7 +6,7 @@ The references are optional: a missing Secret leaves the variable unset, and pub
 from __future__ import annotations
 
 from trainwright.api.objects import Obj
-from trainwright.jobs.request.store_variables import has_store_variables, store_variables
+from trainwright.jobs.credentials.store_variables import has_store_variables, store_variables
 
 HUB_KEY = "HF_TOKEN"
 _UPSTREAM_STORE = {

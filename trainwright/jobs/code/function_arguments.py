@@ -12,14 +12,14 @@ from functools import lru_cache
 from typing import Any
 
 from trainwright.api.suggest import suggest
-from trainwright.jobs.request.argument_types import (
+from trainwright.jobs.code.argument_types import (
     ANY,
     ArgumentType,
     convert,
     reads_as_another_type,
     type_of_annotation,
 )
-from trainwright.jobs.request.function_source import NamedSource
+from trainwright.jobs.code.function_source import NamedSource
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj
-from trainwright.jobs.request.credential_patterns import Literal, credential_kind, find_literals
+from trainwright.jobs.credentials.credential_patterns import Literal, credential_kind, find_literals
 
 __all__ = ["LiteralSecret", "credential_kind", "literal_problems", "manifest_problems", "reject_literals"]
 _ADVICE_FOR_ENV = (

@@ -8,8 +8,8 @@ from importlib import resources
 from typing import NamedTuple
 
 from trainwright.api.objects import Obj
-from trainwright.jobs.request.code_patch import MOUNT
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.code_patch import MOUNT
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.train_request import TrainRequest
 
 TORCHRUN, PYTHON = "torchrun", "python3"

@@ -9,19 +9,19 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of
-from trainwright.jobs.request.claim_sources import claim_source_patches, claim_variables
-from trainwright.jobs.request.code_package import PackedCode
-from trainwright.jobs.request.code_patch import code_patch
-from trainwright.jobs.request.pod_volumes import volume_patches
-from trainwright.jobs.request.resolved_request import ResolvedRequest
-from trainwright.jobs.request.resume import inputs_patch, resume_patch
-from trainwright.jobs.request.scheduling import scheduling_labels, scheduling_patch
-from trainwright.jobs.request.secret_variables import exclude_names, hub_variables, initializer_secrets
+from trainwright.jobs.code.code_package import PackedCode
+from trainwright.jobs.credentials.secret_variables import exclude_names, hub_variables, initializer_secrets
+from trainwright.jobs.manifest.claim_sources import claim_source_patches, claim_variables
+from trainwright.jobs.manifest.code_patch import code_patch
+from trainwright.jobs.manifest.pod_volumes import volume_patches
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resume_patch import inputs_patch, resume_patch
+from trainwright.jobs.manifest.scheduling_patch import scheduling_labels, scheduling_patch
+from trainwright.jobs.manifest.training_program import training_command
+from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container
+from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, workspace_patches
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.training_program import training_command
-from trainwright.jobs.request.training_steps import ANCESTOR_OF_KIND, initializer_container
 from trainwright.jobs.request.variables import env_of
-from trainwright.jobs.request.workspace_mounts import folder_uri, initializer_variables, workspace_patches
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value

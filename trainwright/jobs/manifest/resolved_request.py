@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from trainwright.api.objects import Obj
-from trainwright.jobs.request.builtin_trainers import BuiltinTrainer, Program
-from trainwright.jobs.request.code_package import PackedCode
+from trainwright.jobs.code.code_package import PackedCode
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.run_folder import Kind
+from trainwright.jobs.trainers.builtin_trainers import BuiltinTrainer, Program
 
 
 @dataclass(frozen=True)
