@@ -43,7 +43,7 @@ def log_sources(params: Mapping[str, Any], known: Collection[str]) -> None:
 
     Raises AirflowFailException for a Variable that is not an object, or has an unknown name: its default would apply in silence.
     """
-    from trainwright.api.suggest import suggest
+    from trainwright.text.suggest import suggest
 
     try:
         found = json.loads(Variable.get(VARIABLE, default=None) or "{}")

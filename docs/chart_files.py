@@ -13,11 +13,11 @@ from typing import Any
 import yaml
 
 from trainwright import __version__
-from trainwright.api.yaml_writer import to_yaml
 from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
 from trainwright.jobs.submit.rbac_manifests import Extras, rbac_manifests
 from trainwright.runtimes.image import DEFAULT_IMAGE, PLACEHOLDERS, ImageName, image
 from trainwright.submission.mode import Mode
+from trainwright.text.yaml_writer import to_yaml
 
 ROOT = Path(__file__).parents[1]
 CHART, KUSTOMIZE = ROOT / "deploy" / "chart", ROOT / "deploy" / "runtimes"

@@ -90,7 +90,7 @@ class TrainwrightHook(BaseHook):
     def test_connection(self) -> tuple[bool, str]:
         """Whether TrainJobs can be submitted with the connection, and a sentence about it without credentials. Never raises."""
         from trainwright.operators.values.connection_check import check_cluster
-        from trainwright.storage.foreign_texts import without_credentials
+        from trainwright.text.foreign_texts import without_credentials
 
         try:
             return check_cluster(self.get_conn())

@@ -196,12 +196,12 @@ class TrainJobTrigger(BaseTrigger):
             watches.unsubscribe(follower)
 
     async def _follow(self, follower: Subscription, seen: _LatestValue) -> dict[str, Any]:
-        from trainwright.api.suspension import early_stop_reason
         from trainwright.jobs import Deadlines, TrainJobDeleted
         from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
         from trainwright.jobs.wait.follow_job import JobState
         from trainwright.jobs.wait.job_watch import check_reachable
         from trainwright.jobs.wait.stop_early import stopped_early_message
+        from trainwright.submission.suspension import early_stop_reason
 
         waited = JobState(self._job(), Deadlines(**self.deadlines))
         log, lease = TriggerLog(self, follower), TriggerLease(self, self.lease_seconds, self.lease_retry_seconds)

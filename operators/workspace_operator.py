@@ -127,7 +127,7 @@ class WorkspaceOperator(BaseOperator):
 
     def job_settings(self) -> dict[str, Any]:
         """The settings of the jobs in which steps run. Raises ValueError for an unknown one."""
-        from trainwright.api.suggest import suggest
+        from trainwright.text.suggest import suggest
 
         settings = parse_object("job", self.job)
         for name in settings:

@@ -17,9 +17,6 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from trainwright.api.hub_names import is_bare_name
-from trainwright.api.json_reader import read_json
-from trainwright.api.text_input import Unreadable
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.manifest import LATEST
 from trainwright.controlplane.lifecycle import StartFailed
@@ -33,6 +30,9 @@ from trainwright.quickstart.steps_view import StepsView
 from trainwright.quickstart.summary import collect_result, show_summary
 from trainwright.steps.evaluate import FOLDER, RESULT
 from trainwright.storage.uri import StorageUri
+from trainwright.text.hub_names import is_bare_name
+from trainwright.text.json_reader import read_json
+from trainwright.text.text_input import Unreadable
 from trainwright.workspace import run_folder
 from trainwright.workspace.layout import run_name
 

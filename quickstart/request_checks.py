@@ -10,9 +10,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainwright.api.json_reader import read_json
-from trainwright.api.one_line import one_line
-from trainwright.api.text_input import Unreadable
 from trainwright.checkpoints.manifest import LATEST, MANIFEST
 from trainwright.initializers import DatasetOptions, InitializerError
 from trainwright.initializers.file_filter import FileFilter
@@ -23,6 +20,9 @@ from trainwright.quickstart.run_folder import Request, RunError
 from trainwright.storage import open_store
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
+from trainwright.text.json_reader import read_json
+from trainwright.text.one_line import one_line
+from trainwright.text.text_input import Unreadable
 
 _OBJECTS = ("az", "gs", "s3")
 _READABLE = ("file", "hf", "http", "https", *_OBJECTS)

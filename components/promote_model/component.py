@@ -54,10 +54,10 @@ def promote_model(
     """
     from pathlib import Path
 
-    from trainwright.api.markdown_text import code, escaped, table
     from trainwright.steps.promote import promote
     from trainwright.steps.requests import PromoteModel
     from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.text.markdown import code, escaped, table
 
     parameters = {
         # Written by `make edges` from PromoteModel.

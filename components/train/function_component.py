@@ -14,7 +14,6 @@ from typing import Any
 from kfp import dsl
 from kfp.dsl import PipelineTask, pipeline_channel
 
-from trainwright.api.suggest import suggest
 from trainwright.components.pipeline_values import TypedComponent, declared_type, type_of_item, value_type, with_types
 from trainwright.components.train.function_outputs import output_types
 from trainwright.components.train.generated_component import (
@@ -28,6 +27,7 @@ from trainwright.jobs.code.argument_types import ArgumentType, convert
 from trainwright.jobs.code.function_arguments import FunctionParameter, check_names, signature_of
 from trainwright.jobs.code.function_source import source_of
 from trainwright.jobs.request.typed_parameters import ValueType
+from trainwright.text.suggest import suggest
 
 _RESERVED = {*FUNCTION_INPUTS, "run_id", "metrics", "loss_curve", "task_config"}
 _INPUT_TYPES: dict[str, ValueType] = {

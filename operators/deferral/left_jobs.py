@@ -64,7 +64,7 @@ async def _search(key: tuple[Any, ...], follower: Subscription) -> None:
 def _awaiting_task(trainjob: dict[str, Any]) -> tuple[TaskId, str] | None:
     """The task that waits for a job that runs or will run, and its `on_cancel`; None if the job notes none."""
     from trainwright.api.names import AWAITED_BY_ANNOTATION
-    from trainwright.api.waiter_lease import is_active
+    from trainwright.jobs.state.waiter_lease import is_active
 
     noted = (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION)
     if not noted or not is_active(trainjob):

@@ -27,7 +27,7 @@ class TriggerLease:
     __slots__ = ("_due", "_failure", "_interval", "_retry_seconds", "_seconds", "_trigger")
 
     def __init__(self, trigger: Any, seconds: int, retry_seconds: float):
-        from trainwright.api.waiter_lease import RENEWALS, lease_seconds
+        from trainwright.jobs.state.waiter_lease import RENEWALS, lease_seconds
 
         self._trigger, self._seconds, self._retry_seconds = trigger, lease_seconds(seconds), retry_seconds
         self._interval = self._seconds / RENEWALS

@@ -18,11 +18,11 @@ def preview_task(operator: Any) -> str:
     the reason why there is no cluster if the runtime is not a bundled one; PlaceNotAllowed; ValueError for settings that are
     still templates and cannot be read as such.
     """
-    from trainwright.api.yaml_writer import to_yaml_documents
     from trainwright.jobs.submit.preview import preview_submission
     from trainwright.operators.values.allowed_places import check_places
     from trainwright.runtimes import RuntimeNotFound
     from trainwright.submission.mode import Mode
+    from trainwright.text.yaml_writer import to_yaml_documents
 
     check_places((operator.conn_id,), **{name: getattr(operator, name) for name in PLACES})
     request = _request(operator)

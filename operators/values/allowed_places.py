@@ -17,11 +17,11 @@ from urllib.parse import quote, unquote
 from airflow.sdk import BaseHook, Variable
 
 from trainwright.api.errors import ApiError
-from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import RESUME_WEIGHTS
 from trainwright.operators.values.airflow_api import AirflowFailException
 from trainwright.operators.values.defined_connection import defined_connection
-from trainwright.storage.foreign_texts import without_user
+from trainwright.text.foreign_texts import without_user
+from trainwright.text.hub_names import with_scheme
 
 VARIABLE = "trainwright_allowed_places"
 EXTRA = "allowed_places"

@@ -62,7 +62,7 @@ def settings_of(conn_type: str, extra: Mapping[str, Any], conn_id: str) -> Clust
     known = (*keys, *_OF_EVERY_TYPE)
     for name in given:
         if name not in known:
-            from trainwright.api.suggest import suggest
+            from trainwright.text.suggest import suggest
 
             raise ValueError(f"{where}: the extra {name[:80]!r} is unknown; {suggest(name, known)}")
     kubeconfig, context, namespace, mode = (str(given.get(name, "")).strip() for name in keys)

@@ -8,7 +8,7 @@ import pytest
 from factories import trainjob
 
 from trainwright.api import names
-from trainwright.api.suspension import is_suspended_by_us, suspension_mark
+from trainwright.submission.suspension import is_suspended_by_us, suspension_mark
 
 
 def job_with(suspend: bool | None, generation: int | None, mark: str = "") -> dict[str, Any]:

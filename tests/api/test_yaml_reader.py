@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.documents import load_documents
-from trainwright.api.source_map import source_maps
-from trainwright.api.text_input import MAX_BYTES, Unreadable
-from trainwright.api.yaml_reader import read_yaml
-from trainwright.api.yaml_writer import to_yaml
+from trainwright.api.errors import BadRequest
+from trainwright.cli.source_map import source_maps
+from trainwright.text.text_input import MAX_BYTES, Unreadable
+from trainwright.text.yaml_reader import read_yaml
+from trainwright.text.yaml_writer import to_yaml
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -81,7 +82,7 @@ def test_an_alias_is_a_copy() -> None:
     ],
 )
 def test_errors_name_file_line_and_column(text: str | bytes, said: str) -> None:
-    with pytest.raises(Unreadable) as caught:
+    with pytest.raises(BadRequest) as caught:
         load_documents(text, "f.yaml")
     assert caught.value.message.startswith(said)
     assert "\n" not in caught.value.message

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from trainwright.api import yaml_writer
 from trainwright.api.objects import name_of
-from trainwright.api.yaml_writer import to_yaml, to_yaml_documents
 from trainwright.cli import app
 from trainwright.runtimes.bundled import bundled_runtimes
+from trainwright.text import yaml_writer
+from trainwright.text.yaml_writer import to_yaml, to_yaml_documents
 
 KUBECTL = shutil.which("kubectl")
 needs_kubectl = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
@@ -149,4 +149,4 @@ def test_nothing_else_writes_yaml() -> None:
         for path in (root / folder).rglob("*.py")
         if "yaml.dump" in (text := path.read_text("utf-8")) or "yaml.safe_dump" in text
     ]
-    assert writers == ["trainwright/api/yaml_writer.py"]
+    assert writers == ["trainwright/text/yaml_writer.py"]

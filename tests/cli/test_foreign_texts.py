@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.kinds import EVENT, JOBSET, NEW_EVENT, POD, TRAINJOB, Kind
-from trainwright.api.terminal_text import json_printable, plain, printable, with_colours_only
 from trainwright.cli import app
 from trainwright.cluster.protocol import Listing, WatchEvent
 from trainwright.submission.jobs_client import JobsClient
+from trainwright.text.terminal import json_printable, plain, printable, with_colours_only
 
 TIME = "2026-01-01T00:00:00Z"
 POISON = "\x1b]0;x\x07\x9b31m\u202e[/red][bold] :tada:"

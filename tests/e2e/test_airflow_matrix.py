@@ -23,7 +23,7 @@ from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, uid_of
-from trainwright.api.waiter_lease import waiter_lease_of
+from trainwright.jobs.state.waiter_lease import waiter_lease_of
 
 ROUNDS = int(os.environ.get("TRAINWRIGHT_ROUNDS") or 1)
 MAPPED = 50 if ROUNDS > 1 else 8

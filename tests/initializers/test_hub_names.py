@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api.hub_names import is_bare_name, with_scheme
 from trainwright.initializers import initialize_dataset
 from trainwright.storage.uri import StorageUri
+from trainwright.text.hub_names import is_bare_name, with_scheme
 
 
 @pytest.mark.parametrize(

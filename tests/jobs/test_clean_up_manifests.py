@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import name_of
-from trainwright.api.waiter_lease import renewal_patch
 from trainwright.cli import app
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.jobs.submit.rbac import READ_WORKFLOW
 from trainwright.steps.clean import suspend_abandoned
 

@@ -14,10 +14,10 @@ from factories import train_request
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
-from trainwright.api.waiter_lease import renewal_patch
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.state.submitter import Submitter
+from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 
 STEP = Identity("airflow/dag", "dag/run", "train", submitter=Submitter("monday", "2", adopts_reruns=False))

@@ -11,11 +11,11 @@ from factories import train_request
 from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.waiter_lease import MIN_SECONDS, waiter_lease_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobDeleted
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
+from trainwright.jobs.state.waiter_lease import MIN_SECONDS, waiter_lease_of
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.wait.job_handle import JobHandle, submit_step, wait_step
 

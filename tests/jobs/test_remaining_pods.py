@@ -17,12 +17,12 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
-from trainwright.api.waiter_lease import abandoned_patch, renewal_patch
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.state import remaining_pods
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_job, suspend_job
+from trainwright.jobs.state.waiter_lease import abandoned_patch, renewal_patch
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_handle import JobHandle, wait_step
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, renew_lease

@@ -17,12 +17,12 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import EVENT, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, labels_of, name_of
-from trainwright.api.waiter_lease import MIN_SECONDS, abandoned_patch, is_abandoned, renewal_patch, waiter_lease_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.state.waiter_lease import MIN_SECONDS, abandoned_patch, is_abandoned, renewal_patch, waiter_lease_of
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, suspension_patch
 from trainwright.jobs.wait.run_to_end import run_to_end

@@ -12,9 +12,9 @@ import pytest
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.api.waiter_lease import renewal_patch
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobError, TrainRequest, submit_or_adopt
+from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.operators import CleanUpOperator
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.values.task_identity import task_identity

@@ -16,9 +16,9 @@ from trainwright.api import names
 from trainwright.api.errors import ServiceUnavailable, Unauthorized
 from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
-from trainwright.api.waiter_lease import abandoned_patch, waiter_lease_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobFailed
+from trainwright.jobs.state.waiter_lease import abandoned_patch, waiter_lease_of
 from trainwright.operators import TrainJobTrigger
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 

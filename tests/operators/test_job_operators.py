@@ -12,10 +12,10 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
-from trainwright.api.waiter_lease import renewal_patch
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.state.cancel import suspend_job
+from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.operators import DeleteTrainJobOperator, ResumeTrainJobOperator, SuspendTrainJobOperator
 from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.hook import TrainwrightHook

@@ -15,10 +15,10 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
-from trainwright.api.waiter_lease import renewal_patch
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelPolicy
+from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.steps.clean import LeftJobs, clean, left_jobs, suspend_abandoned
 from trainwright.steps.own_step import own_step

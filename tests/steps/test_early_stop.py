@@ -13,7 +13,6 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of
-from trainwright.api.suspension import early_stop_reason
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Phase, TrainRequest, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.errors import StoppedEarly
@@ -32,6 +31,7 @@ from trainwright.steps.early_stop import (
 )
 from trainwright.steps.trials import Trial, run_trial
 from trainwright.submission.jobset_mode import JobSetCluster
+from trainwright.submission.suspension import early_stop_reason
 
 RULE = MedianStop("loss", min_trials=2, start_step=2)
 VALUES = st.floats(-100, 100, allow_nan=False)

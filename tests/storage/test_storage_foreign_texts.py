@@ -3,9 +3,9 @@
 import pytest
 
 from trainwright.storage.errors import StorageError
-from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.objects.errors import obstore_errors
 from trainwright.storage.uri import StorageUri
+from trainwright.text.foreign_texts import without_credentials
 
 CANARY = "canary9f1c"
 

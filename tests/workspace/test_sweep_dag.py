@@ -16,10 +16,10 @@ from support.waiting import eventually
 pytest.importorskip("airflow.sdk")
 
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.suspension import early_stop_reason
 from trainwright.checkpoints import restore_checkpoint
 from trainwright.example_dags import sweep
 from trainwright.storage.uri import StorageUri
+from trainwright.submission.suspension import early_stop_reason
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 # The loss is the distance of the learning rate from 3; a rank of 13 is bad luck; one that is far off never ends by itself.

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from trainwright.api.errors import BadRequest
-from trainwright.api.json_reader import NotJson, read_json
 from trainwright.api.objects import Obj
-from trainwright.api.yaml_reader import read_yaml
+from trainwright.text.json_reader import NotJson, read_json
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import read_yaml
 
 
 def load_documents(text: str | bytes, source: str = "input") -> list[Obj]:
     """Return the objects of a manifest, in order; empty documents are skipped, and a `List` is replaced by its items.
 
-    Raises Unreadable with `source`, line and column for text that `read_yaml` rejects, and BadRequest naming `source` for a
-    document that is not an object.
+    Raises BadRequest, which names `source`, for text that cannot be parsed, with line and column, and for a document that is not
+    an object.
     """
     objects: list[Obj] = []
     for index, document in enumerate(_values(text, source)):
@@ -34,9 +36,10 @@ def load_documents(text: str | bytes, source: str = "input") -> list[Obj]:
 
 def _values(text: str | bytes, source: str) -> list[Any]:
     """Parse JSON first, as kubectl does: it may contain escapes that YAML does not know."""
-    if text[:1] in ("{", b"{"):
-        try:
-            return [read_json(text, source)]
-        except NotJson:
-            pass
-    return read_yaml(text, source)
+    try:
+        if text[:1] in ("{", b"{"):
+            with contextlib.suppress(NotJson):
+                return [read_json(text, source)]
+        return read_yaml(text, source)
+    except Unreadable as error:
+        raise BadRequest(error.message) from error

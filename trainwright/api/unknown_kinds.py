@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.api.errors import Problem
 from trainwright.api.kinds import ALL, JOBSET, TRAINER
 from trainwright.api.objects import Obj
-from trainwright.api.suggest import suggest
+from trainwright.text.suggest import suggest
 
 _COMPLETE_GROUPS = (TRAINER, JOBSET.group)
 """The groups of which Trainwright knows every kind."""

@@ -13,7 +13,6 @@ from typing import Annotated
 import typer
 
 from trainwright.api.errors import ApiError
-from trainwright.api.one_line import one_line
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cluster import NoCluster, connect
 from trainwright.cluster.connection_failure import NoConnection
@@ -23,6 +22,7 @@ from trainwright.controlplane.home import VARIABLE, Home
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobs_client import JobsClient, for_jobs
 from trainwright.submission.mode import Mode, requested_mode
+from trainwright.text.one_line import one_line
 
 
 def home_folder(value: Path | None) -> Path | None:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from trainwright.api.terminal_text import printable
 from trainwright.cli.connection import home_folder
 from trainwright.cli.errors import fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object
@@ -23,6 +22,7 @@ from trainwright.controlplane.controller_names import (
     format_controllers,
     parse_controllers,
 )
+from trainwright.text.terminal import printable
 
 
 class Durability(StrEnum):

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from trainwright.api.admission.crds import custom_resource_definitions
-from trainwright.api.yaml_writer import to_yaml_documents
 from trainwright.cli.output import Format
+from trainwright.text.yaml_writer import to_yaml_documents
 
 
 def register(app: typer.Typer) -> None:

@@ -11,8 +11,6 @@ import typer
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
-from trainwright.api.terminal_text import printable
-from trainwright.api.yaml_writer import to_yaml
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, FAILURE, WarningPrinter, bad_input_exits, cluster_errors_exit
 from trainwright.cli.manifests import checked_documents
@@ -20,6 +18,8 @@ from trainwright.cli.materialize import Files
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.submit.spec_diff import comparable
 from trainwright.submission.jobs_client import JobsClient
+from trainwright.text.terminal import printable
+from trainwright.text.yaml_writer import to_yaml
 
 DIFFERS = 1
 

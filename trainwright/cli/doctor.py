@@ -14,7 +14,6 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright.api.errors import ApiError
-from trainwright.api.one_line import one_line
 from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller, check_mode
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, require_connection, selected_cluster
 from trainwright.cli.errors import FAILURE
@@ -25,6 +24,7 @@ from trainwright.cluster import NoCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Choice, Mode, choose_mode, requested_mode
+from trainwright.text.one_line import one_line
 
 _CONNECT = "check that the cluster is running and that the kubeconfig is correct; `trainwright up` starts a local cluster"
 _STYLES = {Level.ok: "green", Level.warning: "yellow", Level.missing: "bold red"}

@@ -11,12 +11,13 @@ import typer
 
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.objects import Obj
-from trainwright.api.one_line import one_line
 from trainwright.api.schema.check import ROOT
 from trainwright.cluster.connect import NoCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
+from trainwright.text.one_line import one_line
+from trainwright.text.text_input import Unreadable
 
 FAILURE, BAD_INPUT = int(ExitCode.other), int(ExitCode.bad_input)
 
@@ -30,7 +31,7 @@ def bad_input_exits() -> Iterator[None]:
         for line in [format_problem(problem) for problem in error.problems] or [error.message]:
             print(one_line(line), file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from error
-    except ApiError as error:
+    except (ApiError, Unreadable) as error:
         fail(error.message, BAD_INPUT)
 
 

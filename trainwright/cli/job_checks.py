@@ -13,7 +13,6 @@ from trainwright.api.conditions import condition
 from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import Obj, labels_of, name_of
-from trainwright.api.suggest import suggest
 from trainwright.cli.findings import Finding, missing, ok, warning
 from trainwright.cli.permission_advice import rule_advice
 from trainwright.cluster.discovery import served_versions
@@ -25,6 +24,7 @@ from trainwright.runtimes import bundled_runtimes
 from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
 from trainwright.submission.mode import Mode
+from trainwright.text.suggest import suggest
 
 _APPLY_HINT = "`trainwright runtimes apply NAME` creates a bundled runtime in the cluster"
 

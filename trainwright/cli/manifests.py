@@ -17,12 +17,12 @@ from trainwright.api.documents import load_documents
 from trainwright.api.errors import BadRequest, Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of
-from trainwright.api.one_line import one_line
-from trainwright.api.text_input import MAX_BYTES, decoded
 from trainwright.cli.errors import WarningPrinter
 from trainwright.cluster.options import FieldValidation
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, manifest_problems
 from trainwright.migration import MigrationResult, is_legacy, migrate
+from trainwright.text.one_line import one_line
+from trainwright.text.text_input import MAX_BYTES, decoded
 
 _UNKNOWN = "FieldUnknown"
 
@@ -57,7 +57,8 @@ ValidateOption = Annotated[
 def read_manifests(files: list[str]) -> list[Obj]:
     """Return all objects of all files, in order.
 
-    Raises BadRequest naming a file that cannot be read, or the files if they contain no objects.
+    Raises Unreadable for a text that is none, and BadRequest naming a file that cannot be read or parsed, or the files if they
+    contain no objects.
     """
     objects = [obj for file in files for obj in load_documents(read_text(file), file)]
     if files and not objects:
@@ -66,7 +67,7 @@ def read_manifests(files: list[str]) -> list[Obj]:
 
 
 def read_text(file: str) -> str:
-    """Return the text of a file, as far as `decoded` accepts it. Raises BadRequest naming it if it cannot be read."""
+    """Return the text of a file, as far as `decoded` accepts it. Raises Unreadable, and BadRequest naming it if it cannot be read."""
     try:
         if file == "-":
             data = sys.stdin.buffer.read(MAX_BYTES + 1)

@@ -10,14 +10,14 @@ import typer
 from trainwright.api import admit
 from trainwright.api.errors import BadRequest
 from trainwright.api.objects import Obj
-from trainwright.api.one_line import one_line
-from trainwright.api.yaml_writer import to_yaml
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, json_text
 from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.materialize import materialize
 from trainwright.migration import MigrationResult, Note, migrate
+from trainwright.text.one_line import one_line
+from trainwright.text.yaml_writer import to_yaml
 
 Files = Annotated[
     list[str], typer.Option("-f", "--filename", metavar="FILE", help="Manifest file, - for standard input; repeatable.")

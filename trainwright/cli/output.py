@@ -11,9 +11,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trainwright.api.one_line import one_line
-from trainwright.api.terminal_text import json_printable, printable, with_colours_only
-from trainwright.api.yaml_writer import to_yaml
+from trainwright.text.one_line import one_line
+from trainwright.text.terminal import json_printable, printable, with_colours_only
+from trainwright.text.yaml_writer import to_yaml
 
 _NO_LIMIT = 10_000
 

@@ -14,12 +14,12 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.api.errors import BadRequest
-from trainwright.api.json_reader import NotJson, read_json
 from trainwright.jobs.code.function_source import NamedSource, lines_of, source_of
 from trainwright.jobs.request.setting import Setting
 from trainwright.jobs.request.setting_names import WAIT_SETTINGS
 from trainwright.jobs.request.setting_values import parse_text
 from trainwright.jobs.request.settings_table import TABLE
+from trainwright.text.json_reader import NotJson, read_json
 
 EXCLUDED_SETTINGS = frozenset({"manifest", "resume", "resume_secret", "on_cancel", "waiter_lease_seconds", *WAIT_SETTINGS})
 """Settings for which commands define their own options: `-f`, and those of waiting."""

@@ -12,7 +12,6 @@ import typer
 from trainwright.api.errors import AlreadyExists, ApiError, BadRequest, Forbidden, Invalid, Undecodable
 from trainwright.api.kinds import TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, name_of, namespace_of
-from trainwright.api.one_line import one_line
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import WarningPrinter, bad_input_exits, cluster_errors_exit
 from trainwright.cli.help_pages import OptionsByGroup
@@ -55,6 +54,7 @@ from trainwright.jobs.submit.create_object import LostAnswer, create_object
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.runtime_lookup import resolve_in_cluster
+from trainwright.text.one_line import one_line
 
 MaybeFiles = Annotated[
     list[str] | None,

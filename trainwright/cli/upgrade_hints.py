@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import typer
 
 from trainwright.api.objects import Obj
-from trainwright.api.one_line import one_line
 from trainwright.migration import is_outdated
+from trainwright.text.one_line import one_line
 
 
 def print_upgrade_hints(documents: Iterable[Obj]) -> None:

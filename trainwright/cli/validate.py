@@ -13,18 +13,18 @@ from trainwright.api.admission.admit import Lookup
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem
 from trainwright.api.objects import Obj, described, name_of, namespace_of
-from trainwright.api.one_line import one_line
 from trainwright.api.schema.check import ROOT
-from trainwright.api.source_map import SourceMap, source_maps
 from trainwright.api.unknown_kinds import is_known, kind_problem
 from trainwright.cli.errors import BAD_INPUT, WarningPrinter, bad_input_exits, fail
 from trainwright.cli.manifests import read_text
 from trainwright.cli.materialize import materialize_trainjob
 from trainwright.cli.output import json_text
+from trainwright.cli.source_map import SourceMap, source_maps
 from trainwright.cli.upgrade_hints import print_upgrade_hints
 from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.migration import KINDS, is_legacy
 from trainwright.runtimes import bundled_runtimes
+from trainwright.text.one_line import one_line
 
 Files = Annotated[
     list[str], typer.Option("-f", "--filename", metavar="FILE", help="Manifest file, - for standard input; repeatable.")

@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator
 
 from trainwright.api.errors import ServiceUnavailable
-from trainwright.api.one_line import one_line
+from trainwright.text.one_line import one_line
 
 _DEPTH = 10
 _TEMPORARY_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError, ssl.SSLWantReadError, ssl.SSLWantWriteError)

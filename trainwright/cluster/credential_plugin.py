@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from trainwright.api.one_line import one_line
+from trainwright.text.one_line import one_line
 
 _MODULES = ("kube_config", "exec_provider")
 _EXIT = re.compile(r"exec: process returned (-?[0-9]+)")

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from trainwright.api.objects import Obj
-from trainwright.api.text_input import MAX_BYTES, Unreadable, too_large
-from trainwright.api.yaml_reader import read_yaml
+from trainwright.text.text_input import MAX_BYTES, Unreadable, too_large
+from trainwright.text.yaml_reader import read_yaml
 
 _PEM_FIELDS = ("certificate-authority-data", "client-certificate-data", "client-key-data")
 _HEADER_VALUE = re.compile(r"[\x21-\x7e]+(?: [\x21-\x7e]+)?")

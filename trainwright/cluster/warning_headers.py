@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from trainwright.api.one_line import one_line
+from trainwright.text.one_line import one_line
 
 OnWarning = Callable[[str], None]
 _WARNING = re.compile(r'(?P<code>\d{3}) +\S+ +"(?P<text>(?:\\.|[^"\\])*)"')

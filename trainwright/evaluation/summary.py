@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trainwright.api.markdown_text import code, escaped, fenced
+from trainwright.text.markdown import code, escaped, fenced
 
 _SAMPLE = (("prompt", "Prompt"), ("expected", "Expected"), ("before", "Before"), ("after", "After"))
 _FACTS = (

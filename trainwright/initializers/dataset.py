@@ -13,7 +13,6 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from trainwright.api.json_reader import read_json
 from trainwright.initializers.columns import RowMapper, check_column_names
 from trainwright.initializers.dataset_card import CARD
 from trainwright.initializers.dataset_files import fetch_selection
@@ -26,6 +25,7 @@ from trainwright.initializers.rows import SUFFIXES, Row, read_rows
 from trainwright.initializers.subsets import Selection
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
+from trainwright.text.json_reader import read_json
 from trainwright.workspace.prepared import Prepared
 from trainwright.workspace.receipt import Receipt, digest_files
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.text_input import Unreadable
-from trainwright.api.yaml_reader import read_yaml
 from trainwright.initializers.errors import InitializerError
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import read_yaml
 
 CARD = "README.md"
 _MAX_BYTES = 4 * 1024 * 1024

@@ -19,7 +19,6 @@ from trainwright.initializers.hub_api import HubFile, HubRepository
 from trainwright.initializers.hub_cache import COMMIT, cached_commit, fetch_cached, is_offline
 from trainwright.storage.digests import ProgressCallback
 from trainwright.storage.errors import ChecksumMismatch, StorageError
-from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.http.downloads import Download, download_files
 from trainwright.storage.http.errors import HttpError, is_transient
 from trainwright.storage.http.hub_environment import hub_token
@@ -27,6 +26,7 @@ from trainwright.storage.http.remote_file import RemoteFile
 from trainwright.storage.http.retries import Retries, RetryPolicy
 from trainwright.storage.transfer import check_space
 from trainwright.storage.uri import StorageUri
+from trainwright.text.foreign_texts import without_credentials
 
 log = logging.getLogger(__name__)
 RESOLVE_POLICY = RetryPolicy(first_contact=5.0, without_progress=30.0)

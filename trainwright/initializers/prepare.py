@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.hub_names import with_scheme
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.placement import find_existing, swap_into_place
 from trainwright.initializers.source import resolve_revision
@@ -19,6 +18,7 @@ from trainwright.storage.claims import mounted
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
+from trainwright.text.hub_names import with_scheme
 from trainwright.workspace.layout import Kind, store_path
 from trainwright.workspace.prepared import Prepared, find_prepared, publish
 from trainwright.workspace.receipt import Receipt

@@ -14,10 +14,10 @@ from trainwright.api import names
 from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of, owner_reference
-from trainwright.api.text_input import Unreadable
-from trainwright.api.yaml_writer import to_yaml
 from trainwright.materialize.go_serialization import serialize
 from trainwright.materialize.go_types import RUNTIME
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_writer import to_yaml
 
 KEY = "runtime"
 _CACHE_SIZE = 64
@@ -93,7 +93,7 @@ def _loaded(text: str, trainjob: Obj) -> Obj:
 
 @lru_cache(_CACHE_SIZE)
 def _as_json(text: str) -> bytes:
-    from trainwright.api.yaml_reader import read_yaml  # imports PyYAML
+    from trainwright.text.yaml_reader import read_yaml  # imports PyYAML
 
     return orjson.dumps(next(iter(read_yaml(text)), None))
 

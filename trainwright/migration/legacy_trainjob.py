@@ -11,7 +11,6 @@ from typing import Any
 
 from trainwright.api import admit, names
 from trainwright.api.errors import Invalid, Problem
-from trainwright.api.hub_names import is_bare_name
 from trainwright.api.objects import Obj
 from trainwright.api.schema.check import findings
 from trainwright.migration.legacy_runtime import (
@@ -28,6 +27,7 @@ from trainwright.migration.legacy_schemas import LEGACY_RUNTIME, LEGACY_TRAINJOB
 from trainwright.migration.notes import MigrationResult, Notes
 from trainwright.migration.replica_job import API_VERSION
 from trainwright.migration.replica_schemas import without_nulls
+from trainwright.text.hub_names import is_bare_name
 
 TRAINER_KINDS = ("TrainJob", "TrainingRuntime", "ClusterTrainingRuntime")
 ALPHA = "kubeflow.org/v2alpha1"

@@ -11,12 +11,12 @@ from itertools import takewhile
 from typing import Any
 
 from trainwright.api.objects import Obj
-from trainwright.api.terminal_text import printable
-from trainwright.api.text_input import Unreadable
-from trainwright.api.yaml_reader import read_yaml
-from trainwright.api.yaml_writer import to_yaml_documents
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.parameters import ParameterSpec, parameter_specs
+from trainwright.text.terminal import printable
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import read_yaml
+from trainwright.text.yaml_writer import to_yaml_documents
 
 _NEEDED = ("pipelineInfo", "root", "deploymentSpec", "schemaVersion")
 

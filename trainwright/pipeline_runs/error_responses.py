@@ -11,8 +11,8 @@ from urllib.parse import urljoin
 
 from trainwright.cluster.connection_failure import CannotConnect, connection_failure
 from trainwright.pipeline_runs.errors import NotKubeflowPipelines, ServerError
-from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.web_address import shown_address
+from trainwright.text.foreign_texts import without_credentials
 
 _MAX_RETRY_AFTER = 60.0
 _TOKEN_ADVICE = "set KFP_EXISTING_TOKEN to a token, or KF_PIPELINES_SA_TOKEN_PATH to a file with one"

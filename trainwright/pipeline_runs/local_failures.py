@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trainwright.api.one_line import one_line
-from trainwright.api.terminal_text import plain
 from trainwright.jobs.logs.failure_log_tail import LOG_LINES
 from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES, log_tail
 from trainwright.pipeline_runs.task_report import FailedTask
+from trainwright.text.one_line import one_line
+from trainwright.text.terminal import plain
 
 _BEGIN = re.compile(r"\d\d:\d\d:\d\d\.\d{3} - INFO - Executing task '(?P<task>.+)'")
 _END = re.compile(r"\d\d:\d\d:\d\d\.\d{3} - [A-Z]+ - Task '(?P<task>.+)' finished with status (?P<status>[A-Z]+)")

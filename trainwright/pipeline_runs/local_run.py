@@ -12,7 +12,6 @@ from typing import Any
 
 from packaging.version import Version
 
-from trainwright.api.terminal_text import plain
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing
 from trainwright.pipeline_runs.local_conditions import with_conditions
@@ -20,6 +19,7 @@ from trainwright.pipeline_runs.local_failures import LocalFailure, LocalFailures
 from trainwright.pipeline_runs.local_integers import with_integers
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.program_run import run_program
+from trainwright.text.terminal import plain
 
 _FLOOR = (2, 17)
 """The local runner of earlier versions runs every branch of a condition."""

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainwright.api.json_reader import read_json
 from trainwright.api.objects import Obj
-from trainwright.api.suggest import suggest
-from trainwright.api.text_input import Unreadable
 from trainwright.jobs.credentials.secret_detection import literal_problems
 from trainwright.pipeline_runs.errors import BadParameters
+from trainwright.text.json_reader import read_json
+from trainwright.text.suggest import suggest
+from trainwright.text.text_input import Unreadable
 
 _TYPE_NAMES = {
     "STRING": "str",

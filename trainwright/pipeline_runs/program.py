@@ -20,12 +20,12 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from trainwright.api.one_line import one_line
-from trainwright.api.suggest import suggest
 from trainwright.jobs.request.validation_problems import message_of
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_conditions import unresolved_conditions
 from trainwright.pipeline_runs.program_run import REQUEST, RESULT
+from trainwright.text.one_line import one_line
+from trainwright.text.suggest import suggest
 
 _SHIPPED_PACKAGE = "trainwright.pipelines"
 """Imported by name, since it lies above this package: it is one of many that a user may name."""

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.api.errors import BadRequest
-from trainwright.api.text_input import MAX_BYTES, decoded
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.program_run import run_program
 from trainwright.runtimes.image import VARIABLE as IMAGE_VARIABLE
+from trainwright.text.text_input import MAX_BYTES, decoded
 
 PARALLELISM_VARIABLE = "TRAINWRIGHT_PARALLELISM"
 MOST_PARALLEL = 500
@@ -108,5 +107,5 @@ def _read(file: str) -> str:
             return decoded(stream.read(MAX_BYTES + 1), file)
     except OSError as error:
         raise BadPipeline(f"{file[:200]}: {error.strerror or error}") from None
-    except (BadRequest, ValueError) as error:  # not UTF-8; a null character in the name
+    except ValueError as error:  # not UTF-8; a null character in the name
         raise BadPipeline(str(error)) from None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.task_nodes import Node, drivers_of, executors_of, groups_of, last_pod, tasks_of
-from trainwright.storage.foreign_texts import without_credentials
+from trainwright.text.foreign_texts import without_credentials
 
 _FAILED = ("FAILED", "ERROR", "CANCELED")
 _MOST = 50

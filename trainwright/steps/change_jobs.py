@@ -16,7 +16,6 @@ from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
-from trainwright.api.suspension import is_queued
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobError
@@ -24,6 +23,7 @@ from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelRes
 from trainwright.jobs.submit.job_lookup import LocatedJob, labelled_jobs
 from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
 from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.suspension import is_queued
 
 log = logging.getLogger(__name__)
 

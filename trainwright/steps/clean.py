@@ -12,11 +12,11 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.times import parse_time
-from trainwright.api.waiter_lease import is_abandoned
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.waiter_lease import is_abandoned
 
 
 @dataclass(frozen=True)

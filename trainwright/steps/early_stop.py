@@ -16,13 +16,13 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.api.phase import Phase
-from trainwright.api.suspension import early_stop_reason
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.progress import Progress, progress_of
 from trainwright.jobs.submit.job_lookup import LocatedJob, jobs_of_run
 from trainwright.jobs.wait.metric_changes import finite
 from trainwright.jobs.wait.stop_early import stop_early
+from trainwright.submission.suspension import early_stop_reason
 
 log = logging.getLogger(__name__)
 _STEP = "step"

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trainwright.api.suggest import suggest
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
@@ -25,6 +24,7 @@ from trainwright.steps.requests import (
     RegisterModel,
     StartRun,
 )
+from trainwright.text.suggest import suggest
 
 OF_THE_CHAIN = frozenset(
     {

@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from trainwright.api.markdown_text import code, escaped, table
 from trainwright.api.objects import name_of
 from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, RunTimeout, StepFailed, StoppedEarly, TrainJobError
 from trainwright.jobs.wait.metric_changes import finite
 from trainwright.jobs.wait.run_step import StepResult
 from trainwright.steps.requests import PickTrial
 from trainwright.steps.retire import retire_run
+from trainwright.text.markdown import code, escaped, table
 from trainwright.workspace import begin_run, run_folder
 
 MOST_TRIALS = 500

@@ -11,8 +11,8 @@ from typing import Literal
 from urllib.parse import quote, unquote, unquote_to_bytes, urlsplit
 
 from trainwright.storage.errors import BadUri, StorageError
-from trainwright.storage.foreign_texts import shown_uri
 from trainwright.storage.web_address import parsed_address
+from trainwright.text.foreign_texts import shown_uri
 
 SCHEMES = ("az", "file", "gs", "hf", "http", "https", "pvc", "s3")
 _BUCKETS = ("az", "gs", "pvc", "s3")

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from trainwright.storage.foreign_texts import shown_uri, without_user
 from trainwright.storage.locks import file_lock
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
+from trainwright.text.foreign_texts import shown_uri, without_user
 from trainwright.tools.content_folder import find_folder, publish_folder, receipt_of
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import BadToolInput, ToolFailed

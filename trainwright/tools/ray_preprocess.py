@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.storage.claims import mounted
-from trainwright.storage.foreign_texts import shown_uri
 from trainwright.storage.locks import file_lock
 from trainwright.storage.plain_files import folder_files
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
+from trainwright.text.foreign_texts import shown_uri
 from trainwright.tools.content_folder import find_folder, publish_folder, receipt_of
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import BadToolInput

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainwright.storage.foreign_texts import without_user
+from trainwright.text.foreign_texts import without_user
 
 REQUIREMENTS = {
     "mlflow": ("mlflow-skinny>=3.1,<3.18", "sqlalchemy>=2,<3", "alembic>=1.13,<2"),

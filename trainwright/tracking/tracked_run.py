@@ -8,7 +8,7 @@ from typing import Any
 
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
-from trainwright.storage.foreign_texts import without_user
+from trainwright.text.foreign_texts import without_user
 
 _PARAMETERS = ("runtime", "builtin", "num_nodes", "num_proc_per_node", "image")
 _TAGS = ("dataset_uri", "model_uri", "dataset_digest", "model_digest", "code")

@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from trainwright.api.markdown_text import code, escaped
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts, read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, model_card
+from trainwright.text.markdown import code, escaped
 
 MakeExport = Callable[..., str]
 DIGEST = f"sha256:{'a' * 64}"

@@ -32,10 +32,10 @@ from trainwright.api.kinds import (
     TRAINJOB,
     VOLCANO_GROUP,
 )
-from trainwright.api.waiter_lease import renewal_patch
 from trainwright.cli import app
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
+from trainwright.jobs.state.waiter_lease import renewal_patch
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "controller"
 ACCOUNT = "trainwright-system:trainwright-controller"

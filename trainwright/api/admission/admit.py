@@ -23,7 +23,7 @@ from trainwright.api.schema.defaulting import Unknown, apply_defaults, typed_nul
 from trainwright.api.schema.metadata import METADATA
 from trainwright.api.schema.round_trip import read_nulls, read_quantities
 from trainwright.api.schema.types import Struct
-from trainwright.api.suggest import suggest
+from trainwright.text.suggest import suggest
 
 __all__ = ["AdmissionContext", "Admitted", "Lookup", "admit", "check_readable", "governs"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from trainwright.api.one_line import one_line
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats.dcp import DcpFormat
 from trainwright.checkpoints.formats.deepspeed import DeepSpeedFormat
@@ -19,6 +18,7 @@ from trainwright.checkpoints.formats.model import ModelFormat
 from trainwright.checkpoints.formats.plugin import guarded
 from trainwright.checkpoints.formats.sharded_safetensors import SafetensorsFormat
 from trainwright.checkpoints.formats.torchtune import TorchtuneFormat
+from trainwright.text.one_line import one_line
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainwright.api.hub_names import is_bare_name
-from trainwright.api.one_line import one_line
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
 from trainwright.checkpoints.manifest import Manifest
 from trainwright.checkpoints.training_start import STARTS_KEY
+from trainwright.text.hub_names import is_bare_name
+from trainwright.text.one_line import one_line
 
 _MAX_TEXT = 200
 _MAX_METRICS = 100

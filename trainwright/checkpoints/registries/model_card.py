@@ -8,12 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.api.hub_names import is_bare_name
-from trainwright.api.markdown_text import code, escaped, table
-from trainwright.api.one_line import one_line
-from trainwright.api.yaml_writer import to_yaml
 from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts, LogHistory, is_number
+from trainwright.text.hub_names import is_bare_name
+from trainwright.text.markdown import code, escaped, table
+from trainwright.text.one_line import one_line
+from trainwright.text.yaml_writer import to_yaml
 
 CARD = "README.md"
 CURVE = "loss_curve.svg"

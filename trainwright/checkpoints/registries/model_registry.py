@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from trainwright.api.one_line import one_line
 from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts
 from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
 from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.storage.errors import StorageError, Transient, Unreachable, UnsafeFile
-from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.plain_files import read_plain
+from trainwright.text.foreign_texts import without_credentials
+from trainwright.text.one_line import one_line
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -12,8 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.api.errors import BadRequest
-from trainwright.api.json_reader import NotJson, read_json
-from trainwright.api.yaml_reader import read_yaml
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.manifests import read_text
 from trainwright.cli.output import print_lines
@@ -23,6 +21,9 @@ from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
 from trainwright.pipeline_runs.source import MOST_PARALLEL
+from trainwright.text.json_reader import NotJson, read_json
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import read_yaml
 
 PIPELINE_HELP = "A shipped pipeline (trainwright pipeline list), MODULE:FUNCTION, FILE.py[:FUNCTION], or a compiled FILE.yaml."
 Image = Annotated[
@@ -100,7 +101,7 @@ def pipeline_errors_exit() -> Iterator[None]:
         raise typer.Exit(BAD_INPUT) from None
     except PipelineError as error:
         fail(str(error), int(error.exit_code))
-    except BadRequest as error:
+    except (BadRequest, Unreadable) as error:
         fail(error.message, BAD_INPUT)
 
 

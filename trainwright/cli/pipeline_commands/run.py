@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.api.objects import Obj
-from trainwright.api.terminal_text import plain
 from trainwright.cli.connection import selected_home
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import Format, print_lines, print_object
@@ -44,6 +43,7 @@ from trainwright.pipeline_runs.submit import RunRequest, start_run
 from trainwright.pipeline_runs.task_report import FailedTask, failed_tasks, failure_message
 from trainwright.pipeline_runs.training_progress import TrainingProgress
 from trainwright.pipeline_runs.uploads import checked_name, experiment_name
+from trainwright.text.terminal import plain
 
 _MOST_LOGS = 5
 """Failed tasks whose logs are read."""

@@ -8,9 +8,9 @@ from datetime import datetime
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.api.waiter_lease import abandoned_patch, active_lease_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.events import record_event
+from trainwright.jobs.state.waiter_lease import abandoned_patch, active_lease_of
 
 log = logging.getLogger(__name__)
 

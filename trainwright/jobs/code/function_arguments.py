@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from trainwright.api.suggest import suggest
 from trainwright.jobs.code.argument_types import (
     ANY,
     ArgumentType,
@@ -20,6 +19,7 @@ from trainwright.jobs.code.argument_types import (
     type_of_annotation,
 )
 from trainwright.jobs.code.function_source import NamedSource
+from trainwright.text.suggest import suggest
 
 
 @dataclass(frozen=True)

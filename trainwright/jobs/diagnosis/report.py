@@ -12,7 +12,6 @@ from trainwright.api.errors import ApiError, BadRequest, NotFound
 from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.api.terminal_text import plain
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.causes import deletions_in, failures_of, ordered, split_by_attempt
@@ -30,6 +29,7 @@ from trainwright.jobs.state.pods import pods_of, step_of
 from trainwright.jobs.state.restarts import Restarts, restarts_of
 from trainwright.jobs.state.started_pods import StartedPods
 from trainwright.jobs.state.usage import NO_USAGE, Usage, usage_of
+from trainwright.text.terminal import plain
 
 _MAX_PODS = 4
 _RETRY_SECONDS = 15

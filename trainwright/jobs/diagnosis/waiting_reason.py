@@ -20,7 +20,6 @@ from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
-from trainwright.api.one_line import one_line
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.pod_failure import describe_exit, waiting_of
@@ -36,6 +35,7 @@ from trainwright.jobs.state.kubernetes_events import (
 from trainwright.jobs.state.pod_history import container_states
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.workloads import queue_reason, workload_of
+from trainwright.text.one_line import one_line
 
 T = TypeVar("T")
 _FINAL_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})

@@ -11,7 +11,7 @@ from trainwright.api.schema.decoding import decoding_problems
 from trainwright.api.schema.defaulting import apply_defaults
 from trainwright.api.schema.types import Struct
 from trainwright.api.schema.volumes import VOLUME
-from trainwright.api.suggest import suggest
+from trainwright.text.suggest import suggest
 
 
 def schema_problems(schema: Struct, value: dict[str, Any], path: str) -> Iterator[str]:

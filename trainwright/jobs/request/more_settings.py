@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.api.suggest import suggest
 from trainwright.jobs.request.setting_values import parse_structure
+from trainwright.text.suggest import suggest
 
 COMPONENT_DEFAULTS: dict[str, Any] = {"waiter_lease_seconds": 600, "run_timeout_seconds": -1}
 """What a component passes for a setting that nobody has given, where kfp has no word for it or another default suits it better.

@@ -9,9 +9,9 @@ import math
 from datetime import timedelta
 from typing import Any
 
-from trainwright.api.json_reader import NotJson, read_json
-from trainwright.api.text_input import Unreadable
-from trainwright.api.yaml_reader import read_yaml
+from trainwright.text.json_reader import NotJson, read_json
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import read_yaml
 
 _MAX_DEPTH = 100
 

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import QUEUE_LABEL
 from trainwright.cluster.options import FieldValidation
 from trainwright.jobs.code.function_arguments import check_names, checked_arguments, signature_of
@@ -43,6 +42,7 @@ from trainwright.jobs.request.variables import Variables, reference_problems
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.deadline_timer import DEADLINE, RUN_TIMEOUT_SECONDS, START_TIMEOUT_SECONDS
 from trainwright.jobs.state.run_folder import prepared_folder
+from trainwright.text.hub_names import with_scheme
 
 Group = Literal["what", "data", "workspace", "placement", "deadlines", "logs", "resume", "cancellation", "secrets"]
 DEFAULT_RUNTIME, FUNCTION_RUNTIME = "trl-sft", "torch-distributed"

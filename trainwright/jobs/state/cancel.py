@@ -16,10 +16,10 @@ from trainwright.api.errors import ApiError, Conflict, Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
-from trainwright.api.suspension import is_queued, suspension_mark
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import jobset_may_create_pods, named_pods, remaining_pods
 from trainwright.jobs.state.workflow import workflows_of
+from trainwright.submission.suspension import is_queued, suspension_mark
 
 POD_TERMINATION_SECONDS = 10.0
 """Seconds to wait for the pods of a cancelled job to end: less than the client's own grace period after SIGTERM."""

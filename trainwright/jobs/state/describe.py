@@ -6,12 +6,12 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.phase import phase_of
-from trainwright.api.terminal_text import printable
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.kubernetes_events import event_time, events_of, reason_and_message, steps_of
 from trainwright.jobs.state.pods import index_of, pods_of, step_of
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.progress_line import progress_line
+from trainwright.text.terminal import printable
 
 _MAX_EVENTS = 20
 

@@ -9,8 +9,8 @@ from trainwright.api import names
 from trainwright.api.conditions import condition
 from trainwright.api.kinds import EVENT
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.api.one_line import one_line
 from trainwright.cluster.protocol import Cluster
+from trainwright.text.one_line import one_line
 
 
 def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str], claims: Iterable[str] = ()) -> list[Obj]:

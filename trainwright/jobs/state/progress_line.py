@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from trainwright.api.phase import Phase
-from trainwright.api.terminal_text import printable
 from trainwright.jobs.state.progress import Progress
+from trainwright.text.terminal import printable
 
 _SHOWN = ("loss", "eval_loss", "mean_token_accuracy", "epoch")
 _LINE = re.compile(rf"({'|'.join(Phase)})( \d+ %( \(\d+ s left\))?)?( ({'|'.join(_SHOWN)})=\S+)*(: .*)?")

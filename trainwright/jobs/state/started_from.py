@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, named
-from trainwright.api.one_line import one_line
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.pods import index_of, pods_of
+from trainwright.text.one_line import one_line
 
 NOT_KNOWN = "what is not known"
 ITS_PROGRAM = f"what its program finds: its pods have no init container {names.RESUME_POINT!r}"

@@ -11,13 +11,13 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
-from trainwright.api.suspension import MARKS, early_stop_reason, is_suspended_by_us
-from trainwright.api.waiter_lease import RENEWALS, active_lease_of, release_patch, waiter_lease_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job, versions_of
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
+from trainwright.jobs.state.waiter_lease import RENEWALS, active_lease_of, release_patch, waiter_lease_of
+from trainwright.submission.suspension import MARKS, early_stop_reason, is_suspended_by_us
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj
-from trainwright.api.yaml_writer import to_yaml
 from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
 from trainwright.jobs.submit.clean_up_manifests import clean_up_calls, clean_up_manifests
 from trainwright.jobs.submit.rbac import (
@@ -24,6 +23,7 @@ from trainwright.jobs.submit.rbac import (
     ApiCall,
 )
 from trainwright.submission.mode import Mode
+from trainwright.text.yaml_writer import to_yaml
 
 _CLEAN_UP_COMMENT = "# Only for the CronJob that suspends jobs whose waiting step is gone.\n"
 _VERBS = ("create", "get", "list", "watch", "patch", "delete")

@@ -16,13 +16,13 @@ from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from trainwright.api.kinds import CLAIM, STORAGE_CLASS
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, owners_of
 from trainwright.api.quantities import Quantity, parse_quantity
-from trainwright.api.suggest import suggest
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import NewClaim, Workspace
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.submit.owner_references import set_owners, trainjob_reference
+from trainwright.text.suggest import suggest
 
 DELETION_WAIT_SECONDS = 30.0
 """Seconds to wait for a claim that is being deleted."""

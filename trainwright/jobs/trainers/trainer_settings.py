@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from trainwright.api.suggest import suggest
 from trainwright.jobs.request.validation_words import words_of
+from trainwright.text.suggest import suggest
 
 
 class TrainerSettings(BaseModel):

@@ -6,13 +6,13 @@ import time
 from collections.abc import Callable
 
 from trainwright.api.phase import Phase
-from trainwright.api.terminal_text import plain
 from trainwright.jobs.logs.history_lines import is_history_line
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.result_lines import is_result_line
 from trainwright.jobs.state.progress import Progress
 from trainwright.jobs.state.progress_line import progress_line
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput, PodFailed, Restarted, StartedFrom, apply_event
+from trainwright.text.terminal import plain
 
 
 class EventPrinter:

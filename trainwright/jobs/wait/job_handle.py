@@ -12,7 +12,6 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
-from trainwright.api.waiter_lease import lease_seconds, renewal_patch
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted
@@ -21,6 +20,7 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.started_from import read_started_from
+from trainwright.jobs.state.waiter_lease import lease_seconds, renewal_patch
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.adoption import release_lease, resume_if_suspended_by_us
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, submit_or_adopt

@@ -17,13 +17,13 @@ from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET, TRAINJOB, Kind
 from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
-from trainwright.api.suspension import suspension_mark
-from trainwright.api.waiter_lease import RENEWALS, is_active, lease_seconds, renewal_patch, was_abandoned
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import have_pods_ended, wait_until_pods_ended
+from trainwright.jobs.state.waiter_lease import RENEWALS, is_active, lease_seconds, renewal_patch, was_abandoned
 from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
+from trainwright.submission.suspension import suspension_mark
 
 _REQUEST_SECONDS = 10.0
 _WARM_SECONDS = 30.0

@@ -12,10 +12,10 @@ from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
 from trainwright.api.phase import phase_of
-from trainwright.api.suspension import MARKS, is_queued
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import versions_of
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
+from trainwright.submission.suspension import MARKS, is_queued
 
 
 class ResumeOutcome(enum.StrEnum):

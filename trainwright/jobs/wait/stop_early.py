@@ -9,10 +9,10 @@ from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.api.phase import phase_of
-from trainwright.api.suspension import early_stop_reason, suspension_mark
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import StoppedEarly
 from trainwright.jobs.state.cancel import versions_of
+from trainwright.submission.suspension import early_stop_reason, suspension_mark
 
 
 def stop_early(cluster: Cluster, trainjob: Obj, reason: str) -> bool:

@@ -11,11 +11,11 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from trainwright.api.suggest import suggest
 from trainwright.jobs.request.more_settings import with_more
 from trainwright.jobs.request.setting_types import Texts
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.validation_problems import message_of
+from trainwright.text.suggest import suggest
 
 _REQUIRED: Any = ...
 

@@ -18,11 +18,11 @@ from types import TracebackType
 from urllib.parse import SplitResult
 
 from trainwright.storage.errors import StorageError, Unreachable
-from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.http.abort_scope import AbortScope
 from trainwright.storage.http.errors import ConnectionCut, HttpError, Untrusted
 from trainwright.storage.http.proxy import proxy_for
 from trainwright.storage.web_address import checked_address, origin, redirect_target, shown_address
+from trainwright.text.foreign_texts import without_credentials
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MAX_REDIRECTS = 5

@@ -19,7 +19,7 @@ from trainwright.storage.errors import (
     Transient,
     Unreachable,
 )
-from trainwright.storage.foreign_texts import without_credentials
+from trainwright.text.foreign_texts import without_credentials
 
 if TYPE_CHECKING:
     from trainwright.storage.uri import StorageUri

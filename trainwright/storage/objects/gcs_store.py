@@ -12,12 +12,12 @@ import os
 from typing import Any
 
 from trainwright.storage.errors import NoAccess
-from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.objects.connection import ObjectConnection
 from trainwright.storage.objects.lease import LEASE_SECONDS
 from trainwright.storage.objects.object_store import ObjectStore
 from trainwright.storage.objects.options import client_options, import_obstore, retry_options
 from trainwright.storage.uri import StorageUri
+from trainwright.text.foreign_texts import without_credentials
 
 _NO_GENERATION = "1"
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, owner_reference
-from trainwright.api.suspension import is_suspended_by_us
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import Keys
 from trainwright.submission.jobset_mode.record import Record, check_size
+from trainwright.submission.suspension import is_suspended_by_us
 
 _GROUP = "trainer.kubeflow.org"
 

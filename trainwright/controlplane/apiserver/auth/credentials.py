@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from trainwright.api.yaml_writer import to_yaml
 from trainwright.controlplane.apiserver.auth.authority import (
     KeyPair,
     is_valid,
     new_authority,
     new_server_certificate,
 )
+from trainwright.text.yaml_writer import to_yaml
 
 CONTEXT = "trainwright"
 SUCCESSOR_OVERLAP = timedelta(days=365)

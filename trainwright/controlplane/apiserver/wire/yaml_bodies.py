@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 import yaml
 
-from trainwright.api.yaml_writer import to_yaml
 from trainwright.controlplane.apiserver.wire.limits import BODY_DEPTH
+from trainwright.text.yaml_writer import to_yaml
 
 _Fast: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _OPENING = (yaml.MappingStartEvent, yaml.SequenceStartEvent)

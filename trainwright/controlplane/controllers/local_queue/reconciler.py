@@ -24,7 +24,6 @@ from trainwright.api.objects import (
     namespace_of,
     uid_of,
 )
-from trainwright.api.suspension import is_suspended_by_us
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
@@ -36,6 +35,7 @@ from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_resources import add
 from trainwright.jobs.manifest.scheduling_patch import PRIORITY_LABEL
 from trainwright.materialize.pod_requests import Requests
+from trainwright.submission.suspension import is_suspended_by_us
 
 PASS: Key = ("", "pass")
 SOURCE = "trainwright-queue"

@@ -7,9 +7,9 @@ from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.api.quantities import parse_quantity
-from trainwright.api.text_input import Unreadable
-from trainwright.api.yaml_reader import read_yaml
 from trainwright.materialize.pod_requests import Requests
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import read_yaml
 
 CONFIG_MAP_NAME = ("kubeflow-system", "trainwright-queues")
 """Namespace and name."""

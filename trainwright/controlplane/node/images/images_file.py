@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.suggest import suggest
-from trainwright.api.text_input import Unreadable
-from trainwright.api.yaml_reader import read_yaml
 from trainwright.controlplane.node.volumes.errors import ConfigError
+from trainwright.text.suggest import suggest
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import read_yaml
 
 _FIELDS = ("image", "environment", "command", "workingDir", "env", "user", "absent")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trainwright.api.one_line import one_line
+from trainwright.text.one_line import one_line
 
 _MAX = 300
 _USER = re.compile(r"(?<=://)[^/\s@]{1,512}+@")

@@ -12,8 +12,8 @@ from datetime import datetime
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.objects import Obj, annotations_of, is_deleting
-from trainwright.api.suspension import is_suspended_by_us, suspension_mark
 from trainwright.api.times import is_moment, rfc3339, seconds_between
+from trainwright.submission.suspension import is_suspended_by_us, suspension_mark
 
 MIN_SECONDS = 30
 """A shorter lease would expire when its holder is busy, or when clocks differ."""

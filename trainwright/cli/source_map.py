@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.paths import child, element
-from trainwright.api.text_input import Unreadable
-from trainwright.api.yaml_reader import YamlDocument, read_yaml_documents
+from trainwright.text.text_input import Unreadable
+from trainwright.text.yaml_reader import YamlDocument, read_yaml_documents
 
 _MOST = 200_000
 """Maximum number of fields, because aliases repeat fields."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from trainwright.api.one_line import one_line
+from trainwright.text.one_line import one_line
 
 _MAX, _MAX_BLOCK = 300, 600
 """Characters of a text in a line, and in a block; longer ones are truncated."""

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 
-from trainwright.api.errors import BadRequest
-from trainwright.api.one_line import one_line
+from trainwright.text.one_line import one_line
 
 MAX_BYTES = 16 * 1024 * 1024
 """More than any manifest: etcd stores objects of 1.5 MiB, and all CRDs of Kubeflow together take 4 MiB."""
@@ -20,13 +19,14 @@ _BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _MOST_SHOWN = 60
 
 
-class Unreadable(BadRequest, ValueError):
+class Unreadable(ValueError):
     """A text that cannot be parsed; the message names the source, the line and the column (counted from 1, 0 if unknown)."""
 
     def __init__(self, source: str, problem: str, line: int = 0, column: int = 0):
         place = f"line {line}, column {column}" if line and not source else ""
         where = place or (f"{source}:{line}:{column}" if line else source)
-        super().__init__(f"{where}: {problem}" if where else problem)
+        self.message = f"{where}: {problem}" if where else problem
+        super().__init__(self.message)
         self.source, self.problem, self.line, self.column = source, problem, line, column
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from trainwright.api.text_input import MAX_DEPTH, Unreadable, decoded, quoted
+from trainwright.text.text_input import MAX_DEPTH, Unreadable, decoded, quoted
 
 ALIASED_SIZE = 3 * 1024 * 1024
 """What aliases repeat, in characters with 8 for each value: no object that an API server accepts (3 MiB) needs more."""

@@ -10,7 +10,7 @@ import math
 import re
 from typing import Any
 
-from trainwright.api.text_input import MAX_DEPTH, Unreadable, decoded, position, quoted
+from trainwright.text.text_input import MAX_DEPTH, Unreadable, decoded, position, quoted
 
 _LONGEST_INTEGER = 20
 _TOKEN = re.compile(r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)|[{}\[\]:]|-?Infinity|NaN|-?[0-9][0-9.eE+-]*+', re.DOTALL)
