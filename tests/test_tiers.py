@@ -41,7 +41,7 @@ def test_names_paths_finds_files_folders_and_tests(arguments: Sequence[str], exp
 def test_modules_with_tests_alone_have_the_mark() -> None:
     found = tiers.modules_with_tests_alone()
     assert "tests/controlplane/apiserver/test_apiserver_connections.py" in found
-    assert "tests/api/test_yaml_reader.py" not in found
+    assert "tests/text/test_yaml_reader.py" not in found
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from support.rounds import IS_LONG
 OLDEST, NEWEST = 30, 37
 TESTS = [
     "tests/cluster",
-    "tests/jobs/test_jobs_run.py::test_a_sigterm_suspends_and_the_same_step_again_resumes",
+    "tests/jobs/test_run_to_end.py::test_a_sigterm_suspends_and_the_same_step_again_resumes",
     "tests/faults/test_client_faults.py::test_every_schedule_of_faults_ends_with_the_right_verdict_and_one_job",
 ]
 # Not about the client, and the slowest of all.
