@@ -213,7 +213,7 @@ def test_a_split_of_the_source_is_kept(source: Path, target: Path, name: str) ->
     assert held_out(target) == [{"text": "held out"}]
 
 
-@pytest.mark.parametrize("name", ["latest.jsonl", "contest.jsonl", "device.jsonl", "train.jsonl"])
+@pytest.mark.parametrize("name", ["latest.jsonl", "contest.jsonl", "device.jsonl"])
 def test_a_name_that_only_sounds_like_a_split_is_none(source: Path, target: Path, name: str) -> None:
     write(source / name, [{"text": "a"}])
     write(source / "more.jsonl", [{"text": "b"}])
