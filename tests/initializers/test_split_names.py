@@ -12,7 +12,20 @@ from fsspec.utils import glob_translate
 from trainwright.initializers.split_names import is_held_out, splits_of
 from trainwright.initializers.subsets import select_files
 
-KEYWORDS = ("train", "training", "validation", "valid", "dev", "val", "test", "testing", "eval", "evaluation", "latest", "contest")
+KEYWORDS = (
+    "train",
+    "training",
+    "validation",
+    "valid",
+    "dev",
+    "val",
+    "test",
+    "testing",
+    "eval",
+    "evaluation",
+    "latest",
+    "contest",
+)
 NAMES = ("{}", "{}1", "{}-1", "{}_a", "{}.a", "a-{}", "a_{}_b", "a.{}", "a1{}2", "a{}", "{}a", "my {}")
 PLACES = ("{}.jsonl", "{}/rows.jsonl", "a/{}/rows.jsonl", "data/{}-00000-of-00001.jsonl", "{}/b/rows.jsonl")
 BESIDE = ((), ("rows.jsonl",), ("train.jsonl",), ("train/rows.jsonl",), ("train.jsonl", "all.jsonl", "test.jsonl"))

@@ -67,7 +67,9 @@ def fetch_selection(
         log.info("event=splits_left_out uri=%s split=%s left_out=%s", where, selection.split, ",".join(selection.left_out))
     if selection.unread:
         some = ",".join(selection.unread[:_MAX_SHOWN]) + (",..." if len(selection.unread) > _MAX_SHOWN else "")
-        log.warning("event=files_unread uri=%s files=%d names=%s reason=others_are_named_train", where, len(selection.unread), some)
+        log.warning(
+            "event=files_unread uri=%s files=%d names=%s reason=others_are_named_train", where, len(selection.unread), some
+        )
     return replace(selection, details=fetched.details)
 
 

@@ -1,7 +1,7 @@
 """Which split of a dataset each of its files belongs to, by the names of folders and files, as the library `datasets` decides it.
 
-Source of the words, of the characters around them and of the order (shards, folders, files): `datasets.data_files`. Names in upper case
-count here, too: rows for tests shall not be trained on because their file is called `Test.jsonl`.
+Source of the words, of the characters around them and of the order (shards, folders, files): `datasets.data_files`. Upper case counts,
+too: rows for tests shall not be trained on because their file is called `Test.jsonl`.
 """
 
 from __future__ import annotations

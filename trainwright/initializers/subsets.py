@@ -83,7 +83,8 @@ def matches_glob(pattern: str, name: str) -> bool:
 
 
 def _from_card(names: list[str], card: tuple[Subset, ...], subset: str, where: str) -> tuple[str, Splits, list[str]]:
-    found, unread = _chosen_subset(card, subset, where), []
+    found = _chosen_subset(card, subset, where)
+    unread: list[str] = []
     if found.patterns:
         splits = {split: _matching(names, patterns) for split, patterns in found.patterns}
         splits = {split: files for split, files in splits.items() if files}
