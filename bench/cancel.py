@@ -36,7 +36,7 @@ PROGRAM = """
 import sys
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.wait.step import cancel_handler
+from trainwright.jobs.wait.run_step import cancel_handler
 from trainwright.submission import connect_for_jobs
 
 kubeconfig, run, suspends_at_once = sys.argv[1:]

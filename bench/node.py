@@ -97,7 +97,7 @@ def idle_pods(cluster: KubernetesCluster, home: Home) -> tuple[float, float]:
     running = home.running()
     assert running is not None
     ours = [pid for pid in _processes() if str(home.path) in _command_line(pid)]
-    supervisors = [pid for pid in ours if "shim.py" in _command_line(pid)]
+    supervisors = [pid for pid in ours if "supervise.py" in _command_line(pid)]
     watched = {running.pid, *ours}
     time.sleep(2)  # their starts are over
     began, used = time.monotonic(), sum(map(_seconds_used, watched))

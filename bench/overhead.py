@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from trainwright.jobs.request.sft import SftSettings
+from trainwright.jobs.trainers.sft import SftSettings
 from trainwright.quickstart.base_model import ensure_base_model
 
 STEPS = 100

@@ -20,6 +20,7 @@ from parameters_page import PAGE, page
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from trainwright.jobs.request.more_settings import COMPONENT_DEFAULTS
 from trainwright.jobs.request.setting import Kind, Setting
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.steps import requests
@@ -130,13 +131,9 @@ class Edge(NamedTuple):
     pass_on: Callable[[Setting], str]
 
 
-_KFP_DEFAULTS = {"waiter_lease_seconds": 600}
-"""A pod that waits is seldom cut off from its cluster for long; a triggerer may be."""
-
-
 def _kfp_parameter(setting: Setting) -> str:
     """kfp has no None, no functions and no unions."""
-    setting = setting._replace(default=_KFP_DEFAULTS.get(setting.name, setting.default))
+    setting = setting._replace(default=COMPONENT_DEFAULTS.get(setting.name, setting.default))
     kind = {"integer": "int", "seconds": "int", "number": "float", "flag": "bool", "object": "dict", "list": "list"}.get(
         setting.kind, "str"
     )

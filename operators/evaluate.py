@@ -51,8 +51,8 @@ class EvaluateOperator(WorkspaceOperator):
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
     :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
         0: no limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default:
-        a week. 0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or
+        -1: that of the manifest, else a week. 0: no limit.
     :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
     :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
     :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or
@@ -115,7 +115,7 @@ class EvaluateOperator(WorkspaceOperator):
         affinity: dict[str, Any] | str | None = None,
         queue_timeout_seconds: int | str | timedelta | None = None,
         start_timeout_seconds: int | str | timedelta = 21600,
-        run_timeout_seconds: int | str | timedelta = 604800,
+        run_timeout_seconds: int | str | timedelta | None = None,
         logs: str = "0",
         log_bytes: int | str = 16777216,
         on_cancel: str = "suspend",

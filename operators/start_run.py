@@ -130,7 +130,7 @@ def _with_source(training: Any) -> Any:
     """The settings with the source of a function of the DAG in its place, which can be a result of a task."""
     if not isinstance(training, dict) or not callable(training.get("func")):
         return training
-    from trainwright.jobs.request.function_source import source_of
+    from trainwright.jobs.code.function_source import source_of
 
     found = source_of(training["func"])
     assert found is not None

@@ -88,8 +88,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
     :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
         0: no limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default:
-        a week. 0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or
+        -1: that of the manifest, else a week. 0: no limit.
     :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled,
         a command that the image does not have, a Job that the API server refuses.
     :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
@@ -182,7 +182,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         volume_mounts: list[Any] | str | None = None,
         queue_timeout_seconds: int | str | timedelta | None = None,
         start_timeout_seconds: int | str | timedelta = 21600,
-        run_timeout_seconds: int | str | timedelta = 604800,
+        run_timeout_seconds: int | str | timedelta | None = None,
         fail_if_stuck: bool | str = True,
         fail_on_divergence: bool | str = True,
         lost_node_timeout_seconds: int | str | timedelta | None = None,
@@ -387,7 +387,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _show_rest_of_log(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
         """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
         from trainwright.jobs import LogStreamOptions
-        from trainwright.jobs.logs.polled_logs import PolledLogs
+        from trainwright.jobs.logs.poll_logs import PolledLogs
         from trainwright.jobs.logs.shown_log import shown_until
         from trainwright.jobs.wait.event_printer import format_log_line, is_shown
 
@@ -400,7 +400,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.errors import Cancelled
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         submitted = self._submit(context, cluster)
         cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
@@ -430,8 +430,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         return find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, self.request()))
 
     def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
-        from trainwright.jobs.wait.run import follow_to_end
-        from trainwright.jobs.wait.step import waiting_of
+        from trainwright.jobs.wait.run_step import waiting_of
+        from trainwright.jobs.wait.run_to_end import follow_to_end
 
         request, printer = self.request(), self._event_printer()
         ended = follow_to_end(
@@ -454,7 +454,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _defer(self, context: Context, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
-        from trainwright.jobs.wait.step import waiter_options_of
+        from trainwright.jobs.wait.run_step import waiter_options_of
 
         request = self.request()
         lease_seconds = waiter_options_of(request, suspends_at_once=False).lease_seconds
@@ -496,7 +496,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             return latest_export_lookup(identity, self.export_uri)()
 
     def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
-        from trainwright.jobs.wait.step import result_of
+        from trainwright.jobs.wait.run_step import result_of
 
         return self._done(context, result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))
 

@@ -47,8 +47,8 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
     :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
         0: no limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default:
-        a week. 0: no limit.
+    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or
+        -1: that of the manifest, else a week. 0: no limit.
     :param fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled,
         a command that the image does not have, a Job that the API server refuses.
     :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
@@ -78,7 +78,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         # Written by `make edges` from TrainRequest.
         queue_timeout_seconds: int | str | timedelta | None = None,
         start_timeout_seconds: int | str | timedelta = 21600,
-        run_timeout_seconds: int | str | timedelta = 604800,
+        run_timeout_seconds: int | str | timedelta | None = None,
         fail_if_stuck: bool | str = True,
         fail_on_divergence: bool | str = True,
         lost_node_timeout_seconds: int | str | timedelta | None = None,
@@ -174,7 +174,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         from trainwright.jobs.diagnosis.errors import Diverged
         from trainwright.jobs.state.divergence import DivergenceDetector
         from trainwright.jobs.state.progress import reported_values
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         if phase is Phase.Succeeded:
             self._judge_end(cluster, trainjob)
@@ -189,8 +189,8 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
 
     def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs import LogStreamOptions, TrainJobDeadline
-        from trainwright.jobs.wait.run import follow_to_end
-        from trainwright.jobs.wait.step import deadlines_of, wait_settings_of
+        from trainwright.jobs.wait.run_step import deadlines_of, wait_settings_of
+        from trainwright.jobs.wait.run_to_end import follow_to_end
 
         options, printer = self._options(), self._event_printer()
         try:
@@ -241,7 +241,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         return trainjob if self.on_cancel == "keep" else resume_if_suspended_by_us(cluster, trainjob)
 
     def _cancel(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
         self.log.error("TrainJob %s took too long: %s", trainjob["metadata"]["name"], result)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import random
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from datetime import timedelta
@@ -17,12 +16,12 @@ from typing import Any, NamedTuple
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from trainwright.backoff import Backoff
 from trainwright.operators.hook import TrainwrightHook
 
 _OVERLAP = timedelta(seconds=60)
 """How far behind the latest completion another one may be reported: conditions have whole seconds, controllers several workers."""
 _CHECK_SECONDS = 30.0
-_MAX_BACKOFF_SECONDS = 60.0
 _SYNC_SECONDS = 0.1
 _MAX_RECENT = 900
 """UIDs in the stored state, of jobs that succeeded within the overlap: about 60 kB of the 64 kB that Airflow stores."""
@@ -43,7 +42,7 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
     The event: `name`, `namespace`, `uid` and `labels` of the job, the `metrics` last reported, and when it was `completed` (RFC 3339).
     """
 
-    first_backoff_seconds = 1.0
+    backoff = Backoff(1.0, 60.0)
     """Seconds after which a cluster that cannot be reached is tried again, at first; not an argument, which would be stored."""
 
     def __init__(
@@ -124,14 +123,14 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
         from trainwright.api.errors import ApiError
         from trainwright.cluster import NoCluster
 
-        seconds = self.first_backoff_seconds
+        failures = 0
         while True:
             try:
                 return await TrainwrightHook(self.conn_id, self.submission_mode).aget_conn()
             except (ApiError, NoCluster) as error:
                 self.log.warning("cannot watch TrainJobs, trying again: %s", error)
-            await asyncio.sleep(seconds * random.uniform(0.5, 1.0))
-            seconds = min(2 * seconds, _MAX_BACKOFF_SECONDS)
+            failures += 1
+            await asyncio.sleep(self.backoff.pause(failures))
 
     def _report_outage(self, reflector: Any) -> None:
         if (failure := reflector.failure) is not None:

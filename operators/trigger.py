@@ -199,9 +199,9 @@ class TrainJobTrigger(BaseTrigger):
         from trainwright.api.suspension import early_stop_reason
         from trainwright.jobs import Deadlines, TrainJobDeleted
         from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
+        from trainwright.jobs.wait.follow_job import JobState
+        from trainwright.jobs.wait.job_watch import check_reachable
         from trainwright.jobs.wait.stop_early import stopped_early_message
-        from trainwright.jobs.wait.wait_for import JobState
-        from trainwright.jobs.wait.watching import check_reachable
 
         waited = JobState(self._job(), Deadlines(**self.deadlines))
         log, lease = TriggerLog(self, follower), TriggerLease(self, self.lease_seconds, self.lease_retry_seconds)

@@ -8,7 +8,7 @@ from typing import Any
 
 from kfp import kubernetes
 
-from trainwright.jobs.request.store_variables import all_store_variables
+from trainwright.jobs.credentials.store_variables import all_store_variables
 
 MOUNT = "/workspace"
 """Where the steps mount the workspace's claim."""

@@ -11,10 +11,10 @@ from protocol import Reporter
 reporter = Reporter()
 from trainwright.cluster import connect  # noqa: E402
 from trainwright.jobs import wait_for  # noqa: E402
-from trainwright.jobs.wait import watching  # noqa: E402
+from trainwright.jobs.wait import job_watch  # noqa: E402
 
 if "alone" in sys.argv:
-    watching._SharedWatch = watching._SingleWatch  # type: ignore[assignment,misc]
+    job_watch._SharedWatch = job_watch._SingleWatch  # type: ignore[assignment,misc]
 threading.stack_size(256 * 1024)
 
 

@@ -41,7 +41,7 @@ def evaluate(
     affinity: dict = {},
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 21600,
-    run_timeout_seconds: int = 604800,
+    run_timeout_seconds: int = -1,
     logs: str = "0",
     log_bytes: int = 16777216,
     on_cancel: str = "suspend",
@@ -92,8 +92,8 @@ def evaluate(
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
         start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
             no limit.
-        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
-            week. 0: no limit.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1:
+            that of the manifest, else a week. 0: no limit.
         logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
         log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
         on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep

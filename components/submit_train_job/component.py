@@ -44,7 +44,7 @@ def submit_train_job(
     affinity: dict = {},
     volumes: list = [],
     volume_mounts: list = [],
-    run_timeout_seconds: int = 604800,
+    run_timeout_seconds: int = -1,
     resume: str = "auto",
     export_uri: str = "",
     previous_jobs: str = "keep",
@@ -111,8 +111,8 @@ def submit_train_job(
         affinity: Node and pod affinity of the training pods.
         volumes: Volumes of the training pods, besides the runtime's and the workspace.
         volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
-        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
-            week. 0: no limit.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1:
+            that of the manifest, else a week. 0: no limit.
         resume: Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI
             (the run's last checkpoint, else the weights of that export at step 0).
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.

@@ -50,7 +50,7 @@ def train(
     volume_mounts: list = [],
     queue_timeout_seconds: int = 0,
     start_timeout_seconds: int = 21600,
-    run_timeout_seconds: int = 604800,
+    run_timeout_seconds: int = -1,
     fail_if_stuck: bool = True,
     fail_on_divergence: bool = True,
     lost_node_timeout_seconds: int = 0,
@@ -135,8 +135,8 @@ def train(
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
         start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
             no limit.
-        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a
-            week. 0: no limit.
+        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1:
+            that of the manifest, else a week. 0: no limit.
         fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a
             command that the image does not have, a Job that the API server refuses.
         fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after

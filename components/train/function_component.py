@@ -24,9 +24,9 @@ from trainwright.components.train.generated_component import (
     component_of,
     with_input_types,
 )
-from trainwright.jobs.request.argument_types import ArgumentType, convert
-from trainwright.jobs.request.function_arguments import FunctionParameter, check_names, signature_of
-from trainwright.jobs.request.function_source import source_of
+from trainwright.jobs.code.argument_types import ArgumentType, convert
+from trainwright.jobs.code.function_arguments import FunctionParameter, check_names, signature_of
+from trainwright.jobs.code.function_source import source_of
 from trainwright.jobs.request.typed_parameters import ValueType
 
 _RESERVED = {*FUNCTION_INPUTS, "run_id", "metrics", "loss_curve", "task_config"}

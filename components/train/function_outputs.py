@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainwright.components.train.component import train
-from trainwright.jobs.request.argument_types import ArgumentType, type_of_annotation
-from trainwright.jobs.request.function_arguments import FunctionSignature
+from trainwright.jobs.code.argument_types import ArgumentType, type_of_annotation
+from trainwright.jobs.code.function_arguments import FunctionSignature
 from trainwright.jobs.request.typed_parameters import ValueType
 
 SINGLE = "Output"

@@ -18,7 +18,7 @@ from kfp.dsl.structures import InputSpec
 from trainwright.components.pipeline_values import TypedComponent
 from trainwright.components.step import step
 from trainwright.components.train.component import train
-from trainwright.jobs.request.function_source import NamedSource
+from trainwright.jobs.code.function_source import NamedSource
 from trainwright.jobs.request.typed_parameters import ValueType
 
 _OTHER_PROGRAMS = {"func", "builtin", "settings", "command", "args", "code", "manifest"}

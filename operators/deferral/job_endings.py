@@ -8,12 +8,12 @@ next triggerer (`left_jobs`) and by CleanUpOperator.
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from trainwright.backoff import Backoff
 from trainwright.operators.values.airflow_calls import state_of
 from trainwright.operators.values.defined_connection import ConnectionNotDefined
 from trainwright.operators.values.task_state import GOES_ON, StateUnknown, TaskId
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 STOP_SECONDS = 120.0
 """How long an API server that cannot be reached is tried again, for one job."""
-_MAX_PAUSE_SECONDS = 10.0
+_BACKOFF = Backoff(0.5, 10.0)
 _pool = ThreadPoolExecutor(16, thread_name_prefix="stop-jobs")
 
 
@@ -59,7 +59,7 @@ async def stop_job(connected: Callable[[], Awaitable[Any]], trainjob: dict[str, 
     from trainwright.api.errors import ApiError, Forbidden, Unauthorized
     from trainwright.cluster import NoCluster
 
-    deadline, pause = time.monotonic() + STOP_SECONDS, 0.5
+    deadline, failures = time.monotonic() + STOP_SECONDS, 0
     while True:
         try:
             cluster = await connected()
@@ -68,8 +68,8 @@ async def stop_job(connected: Callable[[], Awaitable[Any]], trainjob: dict[str, 
             is_final = isinstance(error, Forbidden | Unauthorized | ValueError | ConnectionNotDefined)
             if is_final or time.monotonic() >= deadline:
                 return str(error), False
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-        pause = min(2 * pause, _MAX_PAUSE_SECONDS)
+        failures += 1
+        await asyncio.sleep(_BACKOFF.pause(failures))
 
 
 def _cancel(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str) -> str:

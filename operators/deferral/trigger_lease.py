@@ -46,7 +46,7 @@ class TriggerLease:
         """
         from trainwright.api.conditions import is_finished
         from trainwright.api.errors import ApiError
-        from trainwright.jobs.wait.waiter import renew_lease
+        from trainwright.jobs.wait.keep_lease import renew_lease
 
         if not self._seconds or time.monotonic() < self._due or is_finished(trainjob):
             return

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainwright.api.phase import Phase
     from trainwright.cluster.shared_watch import Subscription
-    from trainwright.jobs.logs.polled_logs import PolledLogs
+    from trainwright.jobs.logs.poll_logs import PolledLogs
     from trainwright.jobs.state.divergence import Divergence
     from trainwright.jobs.state.progress import Progress
     from trainwright.jobs.wait.job_observer import JobObserver
@@ -130,7 +130,7 @@ class TriggerLog:
     async def _show_log(self, trainjob: dict[str, Any], phase: Phase) -> None:
         """Poll the log, from where an earlier triggerer has ended, or from its beginning."""
         from trainwright.jobs import Phase
-        from trainwright.jobs.logs.polled_logs import PolledLogs
+        from trainwright.jobs.logs.poll_logs import PolledLogs
         from trainwright.jobs.logs.shown_log import shown_until
 
         if self._poller is None and self._log_options is not None and (phase is Phase.Running or phase.is_final):

@@ -73,7 +73,7 @@ class WaitsForTrainJob(_Operator):
         from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
         from trainwright.jobs.state.divergence import Divergence
         from trainwright.jobs.state.pod_history import PodHistory
-        from trainwright.jobs.wait.run import cancel_unwatched_job, stop_failing_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job, stop_failing_job
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
         if outcome == "succeeded":
@@ -121,7 +121,7 @@ class WaitsForTrainJob(_Operator):
 
         After a timeout, `on_cancel` applies and the task fails. After a failed trigger, the worker waits for the job.
         """
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         if hasattr(self, next_method):
             return super().resume_execution(next_method, next_kwargs, context)
@@ -243,7 +243,7 @@ class WaitsForTrainJob(_Operator):
 
         Raises TaskDeferred.
         """
-        from trainwright.jobs.wait.step import deadlines_of, restarts_of_request
+        from trainwright.jobs.wait.run_step import deadlines_of, restarts_of_request
 
         warn_of_short_deferral(self.log, self.min_defer_seconds)
         left, metadata = until - time.time() if until is not None else None, trainjob["metadata"]
@@ -288,7 +288,7 @@ class WaitsForTrainJob(_Operator):
 
         Without such a trigger within a moment, which it may need to begin, nothing is done.
         """
-        from trainwright.jobs.wait.run import cancel_unwatched_job
+        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         trainjob, mode = vars(self)["_deferred_job"]
         deadline = time.monotonic() + _TEST_BEGIN_SECONDS

@@ -73,7 +73,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         from dataclasses import asdict
 
         from trainwright.jobs import TrainRequest
-        from trainwright.jobs.wait.step import deadlines_of
+        from trainwright.jobs.wait.run_step import deadlines_of
         from trainwright.steps.change_jobs import job_named
         from trainwright.submission.jobs_client import JobsClient
 

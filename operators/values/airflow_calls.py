@@ -10,12 +10,13 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from trainwright.backoff import Backoff
 from trainwright.operators.values.task_state import StateUnknown, TaskId
 
 _T = TypeVar("_T")
 _ANSWER_SECONDS = 60.0
-_pauses = (0.5, 1.0, 2.0, 4.0)
-"""Seconds between attempts to read a state."""
+_attempts, _backoff = 5, Backoff(0.5, 4.0)
+"""To read a state."""
 _under_way: set[asyncio.Task[Any]] = set()
 """The event loop itself keeps only weak references."""
 
@@ -37,13 +38,13 @@ async def state_of(task: TaskId) -> str:
     """The state of a task, see `TaskId.state`; asked again if that fails. Raises StateUnknown."""
     from asgiref.sync import sync_to_async  # its threads ask on the event loop, as the Task SDK expects; Airflow depends on it
 
-    for pause in (*_pauses, None):
+    for attempt in range(1, _attempts + 1):
         try:
             return await asyncio.wait_for(undisturbed(sync_to_async(task.state)()), _ANSWER_SECONDS)
         except StateUnknown:
-            if pause is None:
+            if attempt == _attempts:
                 raise
-            await asyncio.sleep(pause)
+            await asyncio.sleep(_backoff.pause(attempt))
         except TimeoutError:
             raise StateUnknown(f"Airflow did not answer within {_ANSWER_SECONDS:g} s") from None
     raise AssertionError

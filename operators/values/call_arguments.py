@@ -17,8 +17,8 @@ def check_arguments(func: Any, arguments: Any) -> None:
 
     Raises ValueError for names that are unknown or missing, and for values of a wrong type that are not templates.
     """
-    from trainwright.jobs.request.function_arguments import check_names, converted_arguments, signature_of
-    from trainwright.jobs.request.function_source import source_of
+    from trainwright.jobs.code.function_arguments import check_names, converted_arguments, signature_of
+    from trainwright.jobs.code.function_source import source_of
 
     function = source_of(func)
     if function is None or not isinstance(arguments, Mapping):
@@ -32,8 +32,8 @@ def check_arguments(func: Any, arguments: Any) -> None:
 
 def check_rendered(func: Any, arguments: Any, templated: frozenset[str]) -> None:
     """Raise ValueError for the rendered text of a template that may be of another type, if no annotation says which."""
-    from trainwright.jobs.request.function_arguments import ambiguous_arguments
-    from trainwright.jobs.request.function_source import source_of
+    from trainwright.jobs.code.function_arguments import ambiguous_arguments
+    from trainwright.jobs.code.function_source import source_of
 
     function = source_of(func)
     if function is None or not isinstance(arguments, Mapping):

@@ -131,7 +131,7 @@ def _azure(connection: Any, extra: dict[str, Any]) -> dict[str, str]:
 
 
 def _generic(connection: Any, extra: dict[str, Any]) -> dict[str, str]:
-    from trainwright.jobs.request.store_variables import all_store_variables
+    from trainwright.jobs.credentials.store_variables import all_store_variables
 
     return _aws(connection, extra) | {name: str(extra[name]) for name in all_store_variables() if extra.get(name)}
 

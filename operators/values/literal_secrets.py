@@ -12,7 +12,7 @@ _TEMPLATE = ("{{", "{%")
 
 def reject_literal_secrets(fields: dict[str, Any]) -> None:
     """Check the plain values of an operator's fields, and mask what is found in logs. Raises LiteralSecret naming the fields."""
-    from trainwright.jobs.request.credential_patterns import find_literals
+    from trainwright.jobs.credentials.credential_patterns import find_literals
 
     plain = {name: _plain(value) for name, value in fields.items()}
     found = [literal for name, value in plain.items() for literal in find_literals(name, value)]
@@ -20,7 +20,7 @@ def reject_literal_secrets(fields: dict[str, Any]) -> None:
         return
     from airflow.sdk.log import mask_secret
 
-    from trainwright.jobs.request.secret_detection import reject_literals
+    from trainwright.jobs.credentials.secret_detection import reject_literals
 
     for literal in found:
         mask_secret(literal.value)

@@ -165,7 +165,7 @@ def test_weights_alone_replace_no_export_with_the_state_of_the_training(
     assert latest(target)["checkpoint"] == "checkpoint-10.2"
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 2}', b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 1}', b"\xff"])
 def test_a_manifest_that_is_none_is_never_written_over(
     output: Path, target: Path, write_checkpoint: Callable[..., Path], content: bytes
 ) -> None:
@@ -278,7 +278,8 @@ def test_latest_does_not_stay_on_an_export_that_is_gone(
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"[1]", b'{"step": "x"}', b'{"step": 99}', b'{"step": 99, "checkpoint": "../../x"}', b"[" * 100_000]
+    "content",
+    [b"", b"[1]", b'{"step": "x"}', b'{"step": 99}', b'{"step": 9, "manifest": "a", "checkpoint": "../x"}', b"[" * 100_000],
 )
 def test_a_latest_that_makes_no_sense_is_replaced(
     output: Path, target: Path, write_checkpoint: Callable[..., Path], content: bytes

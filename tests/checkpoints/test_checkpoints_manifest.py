@@ -15,13 +15,13 @@ SHA = "a" * 64
 
 
 def document(**changes: Any) -> dict[str, Any]:
-    file = {"path": "model.safetensors", "size": 1, "sha256": SHA}
-    whole = {"version": 2, "format": "hf-trainer", "step": 5, "source": "run", "created": "2026-01-01T00:00:00Z", "files": [file]}
-    return {**whole, "metadata": {}, **changes}
+    file = {"path": "model.safetensors", "size": 1, "sha256": SHA, "key": "attempt/model.safetensors"}
+    whole = {"version": 1, "format": "hf-trainer", "step": 5, "source": "run", "created": "2026-01-01T00:00:00Z", "files": [file]}
+    return {**whole, "confirmed": "checked", "metadata": {}, **changes}
 
 
 def with_file(**changes: Any) -> dict[str, Any]:
-    return document(files=[{"path": "model.safetensors", "size": 1, "sha256": SHA, **changes}])
+    return document(files=[{**document()["files"][0], **changes}])
 
 
 @given(
@@ -43,9 +43,9 @@ def test_a_manifest_that_is_cut_off_is_none(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (document(version=3), "has version 3; this version of Trainwright supports versions 1 and 2"),
-        (document(version=1, resumable=True), "version 1 has no such field"),
-        ({**with_file(key="a/model.safetensors"), "version": 1}, "version 1 has no such field"),
+        (document(version=3), "has version 3; this version of Trainwright supports version 1"),
+        (document(confirmed=""), "confirmed: Input should be 'checked' or 'read-back'"),
+        (with_file(key=""), "is outside of the export"),
         (with_file(key="../../a"), "is outside of the export"),
         (with_file(key="a/../b"), "is outside of the export"),
         (with_file(key="/a"), "is outside of the export"),
@@ -82,7 +82,7 @@ def test_every_fact_is_in_the_digest() -> None:
         document(source="other"),
         document(created="2026-01-01T00:00:01Z"),
         document(metadata={"loss": 1}),
-        document(version=1),
+        document(confirmed="read-back"),
         document(resumable=False),
         document(supersedes="sha256:1"),
         document(metrics={"loss": 0.5}),
@@ -94,14 +94,6 @@ def test_every_fact_is_in_the_digest() -> None:
     assert len({Manifest.model_validate(fact).digest for fact in facts}) == len(facts)
 
 
-def test_a_manifest_of_the_first_version_keeps_its_digest() -> None:
-    content = json.dumps(document(version=1), sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
-    manifest = Manifest.parse(content, "here")
-    assert manifest.text() == content
-    assert manifest.resumable
-    assert manifest.files[0].stored_at == "model.safetensors"
-
-
 def test_a_path_in_a_manifest_stays_below_any_folder(tmp_path: Path) -> None:
-    file = ManifestFile(path="nested/ü.txt", size=0, sha256=SHA)
+    file = ManifestFile(path="nested/ü.txt", size=0, sha256=SHA, key="attempt/nested/ü.txt")
     assert (tmp_path / file.path).resolve().is_relative_to(tmp_path.resolve())

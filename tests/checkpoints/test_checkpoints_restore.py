@@ -274,22 +274,3 @@ def test_the_name_of_a_target_may_be_as_long_as_names_can_be(uri: str, tmp_path:
     assert restore_checkpoint(uri, target) == restore_checkpoint(uri, target)
     assert {path.name for path in tmp_path.iterdir()} >= {target.name}
     assert not list(tmp_path.glob("*.lock"))
-
-
-def test_an_export_of_the_first_layout_is_verified_restored_and_repaired(
-    output: Path, exported: Path, uri: str, target: Path
-) -> None:
-    files = json.loads((exported / "manifest.json").read_bytes())["files"]
-    for file in files:
-        (exported / file["path"]).parent.mkdir(exist_ok=True)
-        stored_path(exported, file["path"]).rename(exported / file["path"])
-    entries = [{name: file[name] for name in ("path", "size", "sha256")} for file in files]
-    first = {"version": 1, "format": "hf-trainer", "step": 5, "source": "run", "created": "2026-01-01T00:00:00Z"}
-    (exported / "manifest.json").write_text(json.dumps({**first, "metadata": {}, "files": entries}))
-    manifest = verify_export(uri)
-    assert restore_checkpoint(uri, target) == manifest
-    assert incomplete_reason(target) is None
-    (exported / "optimizer.pt").unlink()
-    again = export_checkpoint(output, str(StorageUri.from_path(exported.parent)), source="run")
-    assert (again.existed, again.digest) == (True, manifest.digest)
-    assert verify_export(uri)

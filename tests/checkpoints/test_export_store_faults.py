@@ -191,7 +191,7 @@ def export_checkpoint_with_short_lease(output: Path, uri: str) -> ExportResult:
 
     store = S3Store(StorageUri.parse(uri), lease_seconds=2.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("trainwright.checkpoints.export.open_store", lambda _uri: store)
+        patch.setattr("trainwright.checkpoints.publish.open_store", lambda _uri: store)
         return export_checkpoint(output, uri, source="second")
 
 

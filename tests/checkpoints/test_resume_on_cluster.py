@@ -19,7 +19,7 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainJobFailed, TrainRequest
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import run_folder
 

@@ -46,7 +46,7 @@ def fresh(tmp_path: Path) -> Path:
 def exports(workspace: Path, output: Path, write_checkpoint: WriteCheckpoint) -> str:
     """A folder with an export of step 10, and one of step 5, of the run `run`."""
     resume_point(workspace)
-    target = str(StorageUri.from_path(workspace / "exports"))
+    target = str(StorageUri.from_path(workspace / "exports" / "run"))
     for step in (5, 10):
         write_checkpoint(step)
         export_checkpoint(output, target, source="run/job", step=step)
@@ -245,14 +245,18 @@ def test_the_wish_comes_from_the_environment() -> None:
 
 
 def test_only_the_latest_export_of_the_run_itself_is_its_own(exports: str, tmp_path: Path) -> None:
-    assert latest_export_lookup(Identity("kfp", "run", "train"), exports)() == f"{exports}/checkpoint-10"
-    assert latest_export_lookup(Identity("kfp", "ru", "train"), exports)() == ""
+    root = exports.removesuffix("/run")
+    assert latest_export_lookup(Identity("kfp", "run", "train"), root)() == f"{exports}/checkpoint-10"
+    assert latest_export_lookup(Identity("kfp", "ru", "train"), root)() == ""
+    folder = StorageUri.parse(exports).path
+    folder.rename(folder.with_name("ru"))
+    assert latest_export_lookup(Identity("kfp", "ru", "train"), root)() == "", "it is in its folder, but of another run"
     assert latest_export_lookup(Identity("kfp", "run", "train"), str(StorageUri.from_path(tmp_path / "nothing")))() == ""
 
 
 def test_a_store_that_cannot_be_read_is_a_warning(exports: str, caplog: pytest.LogCaptureFixture) -> None:
     (StorageUri.parse(exports).path / "checkpoint-10" / "manifest.json").write_bytes(b"{")
-    assert latest_export_lookup(Identity("kfp", "run", "train"), exports)() == ""
+    assert latest_export_lookup(Identity("kfp", "run", "train"), exports.removesuffix("/run"))() == ""
     assert "could not be looked up" in caplog.text
 
 

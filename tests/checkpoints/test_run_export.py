@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from prepared_folders import prepare
 
-from trainwright.checkpoints import CheckpointError, ExportResult, NoCheckpoint, export_checkpoint, export_run, verify_export
+from trainwright.checkpoints import CheckpointError, ExportResult, NoCheckpoint, export_run, verify_export
 from trainwright.checkpoints.job_record import JOBS, Writer, record_writer, recorded_writers
 from trainwright.checkpoints.resume_point import resume_point
 from trainwright.checkpoints.resume_source import latest_export_lookup
@@ -88,30 +88,6 @@ def test_an_output_without_a_record_is_exported_under_any_name(workspace: Path, 
     assert export(workspace, exports, trainjob="job-3").manifest.source == "a/job-3"
 
 
-class TestEarlierVersions:
-    """Checkpoints at the root of a workspace, where all runs once wrote."""
-
-    def test_they_are_exported_where_the_run_has_no_folder(
-        self, workspace: Path, exports: str, train: Callable[..., Path], caplog: pytest.LogCaptureFixture
-    ) -> None:
-        train("")
-        assert export(workspace, exports).uri == f"{exports}/a/checkpoint-5"
-        assert "the output of an earlier version" in caplog.text
-
-    def test_they_are_not_those_of_a_run_that_has_a_folder(
-        self, workspace: Path, exports: str, train: Callable[..., Path], caplog: pytest.LogCaptureFixture
-    ) -> None:
-        train("")
-        (workspace / "runs/a").mkdir(parents=True)
-        with pytest.raises(NoCheckpoint, match=r"no complete checkpoint in .*runs/a/output"):
-            export(workspace, exports)
-        assert "neither resumed from nor exported" in caplog.text
-
-    def test_a_new_run_does_not_resume_from_them(self, workspace: Path, train: Callable[..., Path]) -> None:
-        train("")
-        assert resume_point(workspace / "runs/a") is None
-
-
 def test_without_a_folder_there_is_no_checkpoint(workspace: Path, exports: str) -> None:
     with pytest.raises(NoCheckpoint, match="no complete checkpoint in"):
         export(workspace, exports)
@@ -153,20 +129,6 @@ class TestExportedBy:
             latest_export_lookup(Identity("kfp", run, "train", index), exports)().rpartition("-")[2] for index in (-1, 0, 1, 2)
         ]
         assert steps == ["5", "10", "15", ""]
-
-    def test_an_export_of_an_earlier_version_is_found_at_the_root(
-        self, workspace: Path, exports: str, train: Callable[..., Path]
-    ) -> None:
-        export_checkpoint(train(""), exports, source="a/b/job")
-        assert latest_export_lookup(Identity("kfp", "a/b", "train"), exports)() == f"{exports}/checkpoint-5"
-        assert latest_export_lookup(Identity("kfp", "a", "train"), exports)() == ""
-        assert latest_export_lookup(Identity("kfp", "a/b", "train", 0), exports)() == ""  # it may be that of any mapped step
-
-    def test_the_runs_own_folder_comes_first(self, workspace: Path, exports: str, train: Callable[..., Path]) -> None:
-        export_checkpoint(train("", 50), exports, source="a/job")
-        train("runs/a", 10)
-        export(workspace, exports)
-        assert latest_export_lookup(Identity("kfp", "a", "train"), exports)() == f"{exports}/a/checkpoint-10"
 
     @pytest.mark.parametrize("uri", ["hf://a/b", "nonsense"])
     def test_a_store_that_cannot_be_read_is_a_warning(self, uri: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -11,10 +11,10 @@ from prepared_folders import prepare
 
 from trainwright.api import names
 from trainwright.checkpoints import resume_point as program
-from trainwright.checkpoints.export import export_checkpoint
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.job_record import JOBS
 from trainwright.checkpoints.manifest import OWNER
+from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import export_page
 from trainwright.checkpoints.training_start import STARTS, recorded_starts

@@ -17,7 +17,7 @@ import pytest
 
 from trainwright.api import names
 from trainwright.checkpoints import export_checkpoint
-from trainwright.jobs.request.sft import SftSettings
+from trainwright.jobs.trainers.sft import SftSettings
 from trainwright.quickstart.base_model import ensure_base_model
 from trainwright.storage.uri import StorageUri
 

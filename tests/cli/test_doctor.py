@@ -333,12 +333,12 @@ def test_a_folder_is_left_as_it_was(tmp_path: Path) -> None:
 
 @pytest.mark.medium
 def test_a_bucket_is_left_as_it_was(s3_folder: str) -> None:
-    from trainwright.storage.objects.s3_listing import list_objects
+    from trainwright.storage.objects.s3_store import S3Store
     from trainwright.storage.uri import StorageUri
 
     finding = check_store(s3_folder)
     assert (finding.level, finding.check, finding.subject) == (Level.ok, "store", s3_folder), finding
-    assert list(list_objects(StorageUri.parse(s3_folder))) == []
+    assert S3Store(StorageUri.parse(s3_folder)).list_objects() == []
     bucketless = s3_folder.replace("s3://", "s3://no-such-bucket-")
     assert check_store(bucketless).level is Level.missing
 

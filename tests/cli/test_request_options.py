@@ -11,7 +11,7 @@ import pytest
 
 from trainwright.api.errors import BadRequest
 from trainwright.cli.request_options import setting_values
-from trainwright.jobs.request.function_source import NamedSource
+from trainwright.jobs.code.function_source import NamedSource
 
 Run = Callable[..., Any]
 CLIENT = ("--dry-run", "client")

@@ -105,6 +105,14 @@ def test_a_delete_whose_answer_is_lost_is_done() -> None:
         RetryingCluster(cluster).delete(CONFIG_MAP, "a", "team")  # type: ignore[arg-type]
 
 
+def test_wrapped_again_the_last_budget_counts_alone() -> None:
+    cluster = Lossy(*[ServiceUnavailable("away")] * 99)
+    inner = RetryingCluster(cluster, seconds=0.5)  # type: ignore[arg-type]
+    with pytest.raises(ServiceUnavailable):
+        RetryingCluster(inner, seconds=0).get(CONFIG_MAP, "a", "team")
+    assert cluster.asked == 1
+
+
 def test_patience_ends_after_its_seconds_whatever_the_server_asks_for() -> None:
     cluster = Lossy(*[TooManyRequests("slowly", retry_after=3600)] * 9)
     began = time.monotonic()

@@ -15,6 +15,7 @@ from support.waiting import eventually
 
 from trainwright.api.errors import ApiError, Expired, Forbidden, ServiceUnavailable, TooManyRequests
 from trainwright.api.kinds import POD
+from trainwright.backoff import Backoff
 from trainwright.cluster import Listing, Reflector, WatchEvent
 from trainwright.cluster import reflector as module
 
@@ -53,8 +54,7 @@ class Scripted:
 
 @pytest.fixture
 def follow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Reflector, list[tuple[str, str]]]]]:
-    monkeypatch.setattr(module, "INITIAL_BACKOFF_SECONDS", 0.001)
-    monkeypatch.setattr(module, "MAX_BACKOFF_SECONDS", 0.002)
+    monkeypatch.setattr(module, "BACKOFF", Backoff(0.001, 0.002))
     started: list[tuple[Scripted, Reflector, threading.Thread]] = []
 
     def start(cluster: Scripted) -> tuple[Reflector, list[tuple[str, str]]]:
@@ -254,8 +254,7 @@ def test_property_after_any_changes_and_faults_known_equals_the_cluster(
             told[name] = obj["metadata"]["resourceVersion"]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "INITIAL_BACKOFF_SECONDS", 0.0)
-        patch.setattr(module, "MAX_BACKOFF_SECONDS", 0.0)
+        patch.setattr(module, "BACKOFF", Backoff(0.0, 0.0))
         reflector = Reflector(cluster, POD, handler=handler, stop=cluster.stop)  # type: ignore[arg-type]
         reflector.run()
     assert {name for _, name in reflector.known} == set(cluster.objects)

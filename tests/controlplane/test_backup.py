@@ -16,7 +16,6 @@ import pytest
 from typer.testing import CliRunner
 
 from trainwright.cli.app import app
-from trainwright.controlplane.apiserver.storage import journal_schema
 from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
 from trainwright.controlplane.apiserver.storage.store import Store
@@ -174,31 +173,12 @@ def test_the_command(home: Home, store: Store, tmp_path: Path) -> None:
     assert "no such file" in refused.output
 
 
-def test_an_older_schema_is_brought_up_to_date(home: Home, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.close()
-    monkeypatch.setattr(journal_schema, "SCHEMA_VERSION", 4)
-    steps = {2: ("ALTER TABLE current ADD COLUMN note TEXT",), 3: ("CREATE TABLE extra (a)", "INSERT INTO extra VALUES (1)")}
-    monkeypatch.setattr(journal_schema, "STEPS", {**steps, 3: ("CREATE TABLE extra (a)", "nonsense")})
-    with pytest.raises(sqlite3.OperationalError):
-        Store(home.database)
-    with sqlite3.connect(home.database) as db:  # as it was, down to the step that had worked
-        assert journal_schema.version_of(db) == 2
-        assert "note" not in [row[1] for row in db.execute("PRAGMA table_info(current)")]
-    monkeypatch.setattr(journal_schema, "STEPS", steps)
-    again = Store(home.database)
-    assert len(again.list("things")[0]) == 50
-    again.close()
-    with sqlite3.connect(home.database) as db:
-        assert journal_schema.version_of(db) == 4
-        assert db.execute("SELECT a FROM extra").fetchall() == [(1,)]
-
-
-def test_a_newer_schema_is_refused_and_left_alone(home: Home, store: Store) -> None:
+def test_another_schema_is_refused_and_left_alone(home: Home, store: Store) -> None:
     store.close()
     with sqlite3.connect(home.database) as db:
         db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
     before = home.database.read_bytes()
-    with pytest.raises(UnknownSchema, match="schema 99, this version of Trainwright reads up to 2"):
+    with pytest.raises(UnknownSchema, match="schema 99, this version of Trainwright reads schema 1"):
         Store(home.database)
     assert home.database.read_bytes() == before
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,11 +48,6 @@ def home(tmp_path: Path) -> Iterator[Home]:
 
 @pytest.mark.parametrize("controllers", [(), parse_controllers("job"), ALL_CONTROLLERS])
 def test_an_announcement_is_read_as_it_was_written(home: Home, controllers: tuple[str, ...]) -> None:
-    running = Running(1, 2, "https://127.0.0.1:2", "2026-01-01T00:00:00Z", node=False, controllers=controllers)
+    running = Running(1, 2, "https://127.0.0.1:2", "2026-01-01T00:00:00Z", False, controllers, "normal", {"TASCacheNodes": True})
     home.announce(running)
     assert home.running() == running
-
-
-def test_one_of_an_earlier_release_runs_everything(home: Home) -> None:
-    (home.path / "running.json").write_text(json.dumps({"pid": 1, "port": 2, "url": "u", "started": "s"}))
-    assert home.running() == Running(1, 2, "u", "s", node=True, controllers=ALL_CONTROLLERS)

@@ -326,7 +326,7 @@ def test_down_ends_only_its_own(home: Home, tmp_path: Path) -> None:
     bystander = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)", "--home", str(home.path)])
     try:
         home.make()
-        home.announce(Running(bystander.pid, 1, "https://127.0.0.1:1", ""))
+        home.announce(Running(bystander.pid, 1, "https://127.0.0.1:1", "", True, (), "normal", {}))
         assert ends_soon(home) == "not running"
         assert bystander.poll() is None
         assert len(processes(other)) == 1

@@ -16,8 +16,8 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, Identity, TrainRequest
-from trainwright.jobs.request.sft import SftSettings
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.trainers.sft import SftSettings
+from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import read_receipt
 

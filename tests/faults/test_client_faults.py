@@ -26,7 +26,7 @@ from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cluster import Cluster, kubernetes_cluster
 from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.errors import StepFailed
-from trainwright.jobs.logs.read_logs import follow_logs
+from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobset_mode import JobSetCluster

@@ -78,7 +78,7 @@ def processes_of(uid: str) -> list[int]:
 
 def supervisors_of(uid: str) -> list[int]:
     return _processes(
-        lambda entry: uid.encode() in (entry / "cmdline").read_bytes() and b"shim" in (entry / "cmdline").read_bytes()
+        lambda entry: uid.encode() in (entry / "cmdline").read_bytes() and b"supervise.py" in (entry / "cmdline").read_bytes()
     )
 
 

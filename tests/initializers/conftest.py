@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from servers.hub_server import HubServer
 
+from trainwright.backoff import Backoff
 from trainwright.storage.http.retries import RetryPolicy
 
 WHOLE = (2).to_bytes(8, "little") + b"{}"
@@ -50,7 +51,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     for name in ("HF_TOKEN_PATH", "HUGGINGFACE_HUB_CACHE", "HF_HUB_DISABLE_IMPLICIT_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    policy = RetryPolicy(first_contact=0.2, without_progress=2.0, first_pause=0.02, longest_pause=0.1)
+    policy = RetryPolicy(first_contact=0.2, without_progress=2.0, backoff=Backoff(0.02, 0.1))
     monkeypatch.setattr(module, "RESOLVE_POLICY", policy)
     monkeypatch.setattr(module, "FETCH_POLICY", policy)
     yield server

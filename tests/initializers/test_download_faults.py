@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from servers.hub_server import Fault, FileServer
 from support.waiting import eventually
 
+from trainwright.backoff import Backoff
 from trainwright.storage.errors import BadUri, ChecksumMismatch, NoSpace, StorageError, Unreachable
 from trainwright.storage.http import downloads as downloads_module
 from trainwright.storage.http import partial_file
@@ -61,9 +62,9 @@ class Clock:
         self.now += seconds
 
 
-def retries(clock: Clock | None = None, **policy: float) -> Retries:
-    clock = clock or Clock()
-    return Retries(RetryPolicy(**policy), clock=clock, sleep=clock.sleep, jitter=lambda: 1.0)
+def retries(clock: Clock | None = None, first_pause: float = 0.5, longest_pause: float = 30.0, **policy: float) -> Retries:
+    clock, backoff = clock or Clock(), Backoff(first_pause, longest_pause, jitter=0.0)
+    return Retries(RetryPolicy(**policy, backoff=backoff), clock=clock, sleep=clock.sleep)
 
 
 def remote(server: FileServer, path: str = PATH, **changes: object) -> RemoteFile:

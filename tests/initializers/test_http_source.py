@@ -17,6 +17,7 @@ from urllib.parse import quote
 import pytest
 from servers.hub_server import Fault, FileServer
 
+from trainwright.backoff import Backoff
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, http_file, initialize_dataset, initialize_model
 from trainwright.initializers.rows import read_rows
 from trainwright.storage.errors import BadUri, ChecksumMismatch, StorageError, Unreachable
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.medium
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, lines: bytes) -> Iterator[FileServer]:
-    policy = RetryPolicy(first_contact=0.2, without_progress=0.2, first_pause=0.02, longest_pause=0.1)
+    policy = RetryPolicy(first_contact=0.2, without_progress=0.2, backoff=Backoff(0.02, 0.1))
     monkeypatch.setattr(http_file, "RESOLVE_POLICY", policy)
     monkeypatch.setattr(http_file, "FETCH_POLICY", policy)
     started = FileServer()

@@ -14,7 +14,6 @@ from trainwright.initializers.source import fetch, resolve_revision
 from trainwright.storage import open_store
 from trainwright.storage.digests import no_progress
 from trainwright.storage.errors import ChecksumMismatch, StorageError
-from trainwright.storage.objects.s3_listing import list_objects
 from trainwright.storage.objects.s3_store import S3Store
 from trainwright.storage.store import StoredFile
 from trainwright.storage.uri import StorageUri
@@ -98,7 +97,7 @@ def test_the_names_of_kubeflows_initializers_do(
 def test_every_page_is_listed(s3: S3Server, s3_folder: str, tmp_path: Path) -> None:
     upload(s3, s3_folder, {f"{number:04}.txt": b"%d" % number for number in range(1100)})
     uri, file_filter = StorageUri.parse(s3_folder), FileFilter("dataset", ("*99.txt",))
-    assert len(list_objects(uri)) == 1100
+    assert len(S3Store(uri).list_objects()) == 1100
     assert (
         len(fetch(uri, file_filter, resolve_revision(uri, file_filter), tmp_path / "x", lambda _total: no_progress).paths) == 11
     )

@@ -143,30 +143,6 @@ def test_a_damaged_folder_is_prepared_again(
     assert "is corrupt and is replaced" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["dataset", "model"])
-def test_what_an_earlier_version_left_at_the_root_is_used(
-    workspace: Path, source: str, model: str, kind: str, no_fetch: Callable[[], None], caplog: pytest.LogCaptureFixture
-) -> None:
-    receipt = initialize_dataset(source, workspace / kind) if kind == "dataset" else initialize_model(model, workspace / kind)
-    no_fetch()
-    prepared = prepare_dataset(source, workspace) if kind == "dataset" else prepare_model(model, workspace)
-    assert prepared.receipt == receipt
-    assert prepared.folder.parent == workspace / f"{kind}s"
-    assert receipt.matches(workspace / kind)
-    assert "of an earlier version was imported" in caplog.text
-
-
-def test_what_an_earlier_version_left_of_another_source_is_neither_used_nor_touched(
-    workspace: Path, source: str, tmp_path: Path, lines: bytes
-) -> None:
-    (tmp_path / "other.jsonl").write_bytes(lines[: lines.index(b"\n") + 1] * 3)
-    old = initialize_dataset(
-        str(StorageUri.from_path(tmp_path / "other.jsonl")), workspace / "dataset", DatasetOptions(test_fraction=0)
-    )
-    assert prepare_dataset(source, workspace).digest != old.digest
-    assert old.matches(workspace / "dataset")
-
-
 def test_what_somebody_else_put_at_the_root_does_not_matter(workspace: Path, source: str) -> None:
     (workspace / "dataset").mkdir(parents=True)
     (workspace / "dataset" / "precious").write_bytes(b"x")

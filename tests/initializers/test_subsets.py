@@ -254,7 +254,6 @@ def test_a_changed_card_prepares_the_dataset_again(tmp_path: Path) -> None:
 
 
 def test_options_that_are_not_set_are_not_recorded(tmp_path: Path) -> None:
-    """Datasets that an earlier version has prepared are reused."""
     receipt = prepare(write(tmp_path / "source", {"rows.jsonl": "a"}), tmp_path / "out")
     assert receipt.options == {"layout": "", "test_fraction": 0.0, "max_rows": 0, "ignore": []}
     assert receipt.details == {"layout": "text", "train_rows": 1, "test_rows": 0, "empty_rows": 0}

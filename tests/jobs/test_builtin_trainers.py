@@ -12,7 +12,11 @@ from pydantic import ValidationError
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import name_of
 from trainwright.jobs import Identity, TrainRequest
-from trainwright.jobs.request.builtin_trainers import (
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
+from trainwright.jobs.submit.compatibility import IncompatibleRuntime, InvalidSettings, check_compatible
+from trainwright.jobs.submit.resolve import resolve
+from trainwright.jobs.trainers.builtin_trainers import (
     GROUP,
     NoSuchTrainer,
     Program,
@@ -21,12 +25,8 @@ from trainwright.jobs.request.builtin_trainers import (
     runtime_of,
     trainer_for,
 )
-from trainwright.jobs.request.manifest import trainjob_manifest
-from trainwright.jobs.request.resolved_request import ResolvedRequest
-from trainwright.jobs.request.sft import SftSettings
-from trainwright.jobs.request.torchtune import TorchTuneSettings
-from trainwright.jobs.submit.compatibility import IncompatibleRuntime, InvalidSettings, check_compatible
-from trainwright.jobs.submit.resolve import resolve
+from trainwright.jobs.trainers.sft import SftSettings
+from trainwright.jobs.trainers.torchtune import TorchTuneSettings
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 
@@ -188,7 +188,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     entry = EntryPoint("third", f"{__name__}:{value}", GROUP)
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [entry] if group == GROUP else [])
     monkeypatch.setattr(EntryPoint, "load", lambda _entry: globals()[value])
-    monkeypatch.setattr("trainwright.jobs.request.builtin_trainers.builtin_trainers", builtin_trainers.__wrapped__)
+    monkeypatch.setattr("trainwright.jobs.trainers.builtin_trainers.builtin_trainers", builtin_trainers.__wrapped__)
 
 
 def test_another_package_may_bring_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

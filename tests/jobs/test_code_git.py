@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.request.code_package import BadCode, pack_code
-from trainwright.jobs.request.secret_detection import LiteralSecret
+from trainwright.jobs.code.code_package import BadCode, pack_code
+from trainwright.jobs.credentials.secret_detection import LiteralSecret
 
 pytestmark = pytest.mark.medium
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.request import code_package
-from trainwright.jobs.request.code_package import BadCode, PackedCode, pack_code
+from trainwright.jobs.code import code_package
+from trainwright.jobs.code.code_package import BadCode, PackedCode, pack_code
 
 
 def make(folder: Path, files: dict[str, str]) -> Path:

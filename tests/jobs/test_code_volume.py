@@ -17,10 +17,10 @@ from trainwright.api.kinds import CONFIG_MAP, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, named, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobNameTaken, TrainRequest, submit_or_adopt
-from trainwright.jobs.request.code_package import PackedCode, pack_code
-from trainwright.jobs.request.code_patch import MOUNT
-from trainwright.jobs.request.manifest import trainjob_manifest
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.code.code_package import PackedCode, pack_code
+from trainwright.jobs.manifest.code_patch import MOUNT
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.code_volume import set_code_owner
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime
@@ -205,7 +205,7 @@ def test_three_parts_are_three_configmaps_in_one_volume(
     cluster: EmbeddedCluster, wanted: TrainRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = -(-len(pack_code(wanted.code).parts[0]) // 3)
-    monkeypatch.setattr("trainwright.jobs.request.code_package.PART_BYTES", size)
+    monkeypatch.setattr("trainwright.jobs.code.code_package.PART_BYTES", size)
     made = submit(cluster, wanted)
     code = pack_code(wanted.code)
     found = maps(cluster)

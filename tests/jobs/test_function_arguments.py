@@ -8,8 +8,8 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.request.function_arguments import signature_of
-from trainwright.jobs.request.function_source import NamedSource
+from trainwright.jobs.code.function_arguments import signature_of
+from trainwright.jobs.code.function_source import NamedSource
 
 
 def arguments_of(annotation: str, value: Any) -> Any:

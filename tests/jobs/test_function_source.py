@@ -10,7 +10,7 @@ import pytest
 from pydantic import ValidationError
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.request.function_source import MAX_SOURCE_BYTES, NamedSource, dedent, source_of
+from trainwright.jobs.code.function_source import MAX_SOURCE_BYTES, NamedSource, dedent, source_of
 
 OUTSIDE = 3
 

@@ -17,7 +17,7 @@ from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobDeleted
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.wait.handle import JobHandle, submit_step, wait_step
+from trainwright.jobs.wait.job_handle import JobHandle, submit_step, wait_step
 
 STEP = Identity("kfp", "run", "train")
 OPTIONS = TrainRequest()

@@ -11,14 +11,15 @@ from factories import jobset, train_request
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, uid_of
+from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, StepFailed, TrainJobFailed, TrainRequest, submit_or_adopt
-from trainwright.jobs.diagnosis import preemption
+from trainwright.jobs.diagnosis import job_retry, preemption
 from trainwright.jobs.diagnosis.errors import CannotRun, DeadlineExceeded, ImagePullFailure, OutOfMemory, Preempted
 from trainwright.jobs.diagnosis.job_retry import may_retry
 from trainwright.jobs.state.attempts import attempts_of, preemptions_so_far, retries_so_far
 from trainwright.jobs.submit.submit_or_adopt import Submitted
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 
 STEP = Identity("kfp", "run", "train")
 ENDED = {"name": "node", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
@@ -46,7 +47,8 @@ Ends = Callable[..., Callable[[Submitted], None]]
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 0.0)
+    for module in (preemption, job_retry):
+        monkeypatch.setattr(module, "RESUBMISSION", Backoff(0.0, 0.0))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
-from trainwright.jobs.request.secret_detection import LiteralSecret, credential_kind, literal_problems, manifest_problems
+from trainwright.jobs.credentials.secret_detection import LiteralSecret, credential_kind, literal_problems, manifest_problems
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.runtimes import bundled_runtime
 

@@ -15,11 +15,11 @@ from support.waiting import eventually
 from trainwright.api.errors import BadRequest, NotFound, ServiceUnavailable
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.logs import log_reader
-from trainwright.jobs.logs import read_logs as module
+from trainwright.jobs.logs import container_log
+from trainwright.jobs.logs import follow_logs as module
+from trainwright.jobs.logs.container_log import ContainerLog
+from trainwright.jobs.logs.follow_logs import Budget, LogSelector, follow_logs, read_logs
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.log_reader import ContainerLog
-from trainwright.jobs.logs.read_logs import Budget, LogSelector, follow_logs, read_logs
 
 Job = dict[str, Any]
 EVERY = LogSelector(rank=None)
@@ -27,7 +27,7 @@ EVERY = LogSelector(rank=None)
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(container_log, "POLL_SECONDS", 0.02)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ LINES = tuple(f"line {number}" for number in range(12))
 def test_every_line_comes_once_wherever_the_connection_breaks(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, cuts: list[int], end: str, tail: int | None
 ) -> None:
-    monkeypatch.setattr(log_reader, "POLL_SECONDS", 0)
+    monkeypatch.setattr(container_log, "POLL_SECONDS", 0)
     pod = {
         "metadata": {"name": "x-node-0-0-a", "namespace": "default", "uid": "u"},
         "spec": {"containers": [{"name": "node"}]},
@@ -187,7 +187,7 @@ def test_a_pod_that_takes_the_place_of_another_is_followed_too(
 
 
 def test_a_log_that_stays_away_says_so(cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "MAX_LOST_CONNECTIONS", 2)
+    monkeypatch.setattr(container_log, "MAX_LOST_CONNECTIONS", 2)
     source: Any = WithLogs(cluster, Log("a", cuts=(-1, -1, -1)))
     assert texts(follow_logs(source, ended)) == ["(the connection to this log was lost: the connection broke)"]
 
@@ -195,7 +195,7 @@ def test_a_log_that_stays_away_says_so(cluster: EmbeddedCluster, ended: Job, mon
 def test_a_cluster_that_is_away_for_a_moment_does_not_end_it_and_for_long_does(
     cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "MAX_LOST_CONNECTIONS", 3)
+    monkeypatch.setattr(container_log, "MAX_LOST_CONNECTIONS", 3)
     source: Any = WithLogs(cluster, Log("a"))
     source.lost = 3
     assert texts(follow_logs(source, ended)) == ["a"]
@@ -286,6 +286,6 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
 def test_a_line_without_an_end_is_cut_and_what_follows_is_not(
     cluster: EmbeddedCluster, ended: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_reader, "MAX_LINE_BYTES", 100)
+    monkeypatch.setattr(container_log, "MAX_LINE_BYTES", 100)
     source: Any = WithLogs(cluster, Log("x" * 5000, "after", "y" * 3000, end=""))
     assert texts(read_logs(source, ended)) == ["x" * 100 + " ... (cut)", "after", "y" * 100 + " ... (cut)"]

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
-from trainwright.jobs.request.manifest import spec_digest
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.submit.resolve import resolve
+from trainwright.jobs.wait.run_step import deadlines_of
 from trainwright.materialize import materialize
 
 STEP = Identity("kfp", "run", "train")
@@ -55,9 +55,29 @@ def test_every_job_has_a_deadline_unless_there_is_to_be_none() -> None:
     assert deadline(manifest=trainjob(activeDeadlineSeconds=5)) == 5
 
 
-def test_a_job_of_a_version_without_a_default_deadline_is_adopted() -> None:
-    assert spec_digest({"a": 1, "activeDeadlineSeconds": 7 * 24 * 3600}) == spec_digest({"a": 1})
-    assert spec_digest({"a": 1, "activeDeadlineSeconds": 60}) != spec_digest({"a": 1})
+WEEK = 7 * 24 * 3600
+
+
+@pytest.mark.parametrize(
+    ("given", "of_manifest", "seconds", "is_asked_for"),
+    [
+        ({}, None, WEEK, False),
+        ({"run_timeout_seconds": -1}, None, WEEK, False),
+        ({"run_timeout_seconds": ""}, 5, 5, True),
+        ({}, 30 * WEEK, 30 * WEEK, True),
+        ({"run_timeout_seconds": WEEK}, 5, WEEK, True),
+        ({"run_timeout_seconds": WEEK}, None, WEEK, True),
+        ({"run_timeout_seconds": 0}, None, None, True),
+    ],
+)
+def test_deadline_that_equals_the_default_is_still_the_one_that_was_asked_for(
+    given: dict[str, Any], of_manifest: int | None, seconds: int | None, is_asked_for: bool
+) -> None:
+    manifest = trainjob(**({} if of_manifest is None else {"activeDeadlineSeconds": of_manifest}))
+    request = TrainRequest.from_parameters({"manifest": manifest, **given})
+    made = trainjob_manifest(ResolvedRequest(request, catalogue_runtime("torch-distributed")), STEP, "team")
+    assert made["spec"].get("activeDeadlineSeconds") == request.run_deadline == deadlines_of(request).run == seconds
+    assert request.asks_for_deadline is is_asked_for
 
 
 def test_everything_in_a_request_reaches_the_manifest() -> None:

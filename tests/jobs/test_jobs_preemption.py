@@ -20,6 +20,7 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, uid_of
+from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
@@ -30,8 +31,8 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, preemptions_so_far
 from trainwright.jobs.state.pods import pods_of
-from trainwright.jobs.wait import run as run_module
-from trainwright.jobs.wait.run import follow_to_end, run_to_end
+from trainwright.jobs.wait import run_to_end as run_module
+from trainwright.jobs.wait.run_to_end import follow_to_end, run_to_end
 
 STEP = Identity("kfp", "run", "train")
 TAKEN = {
@@ -52,7 +53,7 @@ BROKEN = {"phase": "Failed", "containerStatuses": [{**ENDED, "state": {"terminat
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(0.0, 0.0))
 
 
 @pytest.fixture
@@ -224,7 +225,7 @@ def test_whoever_is_killed_in_between_loses_no_count(
             case "before it is counted":
                 patched.setattr(run_module, "wait_to_resume", dying)
             case "after it is counted":
-                patched.setattr(preemption.random, "uniform", dying)
+                patched.setattr("random.uniform", dying)
             case _:
                 patched.setattr(run_module, "submit_or_adopt", dying)
         fail(TAKEN)
@@ -253,8 +254,7 @@ def test_adoption_counts_a_preemption_once(cluster: EmbeddedCluster, fail: Any, 
 def test_a_signal_ends_the_wait_before_the_next_is_submitted(
     cluster: EmbeddedCluster, fail: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 600.0)
-    monkeypatch.setattr(preemption, "MAX_BACKOFF_SECONDS", 600.0)
+    monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(600.0, 600.0))
     stop = threading.Event()
     submit_or_adopt(cluster, train_request(), STEP, "default")
     fail(TAKEN)

@@ -16,7 +16,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
-from trainwright.jobs.request.resume import PATCH_MANAGER
+from trainwright.jobs.manifest.resume_patch import PATCH_MANAGER
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize

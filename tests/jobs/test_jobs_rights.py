@@ -26,7 +26,7 @@ from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, RunFolderTaken, TrainJobDeleted, TrainJobNameTaken, TrainRequest, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.pod_failure import pod_failure
 from trainwright.jobs.diagnosis.report import report_of
-from trainwright.jobs.logs.read_logs import follow_logs
+from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, READ_WORKFLOW, WORKLOAD, ApiCall
 from trainwright.runtimes import RuntimeNotFound

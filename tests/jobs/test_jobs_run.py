@@ -35,7 +35,7 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.submit.job_lookup import find_job
 from trainwright.jobs.wait.job_events import LogOutput, Restarted
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 
 pytestmark = pytest.mark.medium
 STEP = Identity("kfp", "run", "train")
@@ -44,7 +44,7 @@ import sys
 from trainwright.cluster import connect
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 
 request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", sys.argv[2]])
 try:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from trainwright.api import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.scheduling import Topology
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize

@@ -19,7 +19,7 @@ from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Deadlines, Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.submit.api_compat import served_form
-from trainwright.jobs.wait.run import _with_run_deadline
+from trainwright.jobs.wait.run_to_end import _with_run_deadline
 from trainwright.submission.served_schema import DEFINITION, ServedSchema, schema_in, served_trainjob
 
 STEP = Identity("o", "r", "s")

@@ -27,10 +27,10 @@ from trainwright.jobs import (
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of, is_permanent
 from trainwright.jobs.state.deadline_timer import DeadlineTimer
-from trainwright.jobs.wait import watching
+from trainwright.jobs.wait import job_watch
 from trainwright.jobs.wait.job_events import PhaseChanged
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run import follow_to_end, run_to_end
+from trainwright.jobs.wait.run_to_end import follow_to_end, run_to_end
 
 Started = Callable[..., "Waiting"]
 QUICK = WaitSettings(poll_seconds=0.05)
@@ -219,7 +219,7 @@ def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_no
             return cluster.list(*arguments, **more)
 
     assert wait_for(Flaky(), job, settings=QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # type: ignore[arg-type]
-    monkeypatch.setattr(watching, "CLUSTER_LOST_SECONDS", 0.1)
+    monkeypatch.setattr(job_watch, "CLUSTER_LOST_SECONDS", 0.1)
     with pytest.raises(ServiceUnavailable, match="down"):
         wait_for(Refusing(ServiceUnavailable("down")), job, settings=QUICK)  # type: ignore[arg-type]
 

@@ -16,7 +16,7 @@ from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobDeleted, submit_or_adopt, wait_for
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.watching import JobWatch, LatestValue
+from trainwright.jobs.wait.job_watch import JobWatch, LatestValue
 
 QUICK = WaitSettings(poll_seconds=0.05)
 

@@ -38,14 +38,14 @@ from trainwright.jobs import (
     wait_for,
 )
 from trainwright.jobs.diagnosis.report import report_of
-from trainwright.jobs.logs.read_logs import follow_logs, read_logs
+from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
 from trainwright.jobs.submit.rbac import JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD
 from trainwright.jobs.wait.job_events import PhaseChanged
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import VARIABLE, Mode, NoTrainingApi

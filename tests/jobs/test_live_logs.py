@@ -15,9 +15,9 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
-from trainwright.jobs.logs import log_reader
-from trainwright.jobs.logs.polled_logs import PolledLogs
-from trainwright.jobs.logs.read_logs import Budget, LogSelector
+from trainwright.jobs.logs import container_log
+from trainwright.jobs.logs.follow_logs import Budget, LogSelector
+from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.wait.job_events import JobEvent, LogOutput, Metrics
 
 Job = dict[str, Any]
@@ -27,7 +27,7 @@ LINES = tuple(f"line {number}" for number in range(12))
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(container_log, "POLL_SECONDS", 0.02)
 
 
 class Waiting:

@@ -24,9 +24,9 @@ from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.state import remaining_pods
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_job, suspend_job
 from trainwright.jobs.submit.submit_or_adopt import Submitted
-from trainwright.jobs.wait.handle import JobHandle, wait_step
-from trainwright.jobs.wait.resume import ResumeOutcome, resume_job
-from trainwright.jobs.wait.waiter import Waiter, WaiterOptions, renew_lease
+from trainwright.jobs.wait.job_handle import JobHandle, wait_step
+from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, renew_lease
+from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
 
 STEP = Identity("o", "r", "s")
 Job = dict[str, Any]

@@ -13,7 +13,7 @@ from factories import trainjob
 
 from trainwright.api.errors import ApiError
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.request.secret_detection import LiteralSecret, credential_kind
+from trainwright.jobs.credentials.secret_detection import LiteralSecret, credential_kind
 
 TOKEN = "hf_" + "aB3" * 10
 URL = "https://me:hunter2@example.com/simple"

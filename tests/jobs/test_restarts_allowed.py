@@ -16,8 +16,8 @@ from trainwright.jobs.diagnosis.errors import CannotRun
 from trainwright.jobs.state.cancel import cancel_owned_job
 from trainwright.jobs.wait import job_observer
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run import follow_to_end
-from trainwright.jobs.wait.step import restarts_of_request
+from trainwright.jobs.wait.run_step import restarts_of_request
+from trainwright.jobs.wait.run_to_end import follow_to_end
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 READY = [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainwright.jobs.request.runtime_patch import claim_volume, is_claim_of, runtime_patch
-from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.manifest.runtime_patch import claim_volume, runtime_patch
+from trainwright.jobs.request.workspace import Workspace, is_claim_of
 
 WORKSPACE = Workspace.parse("pvc://shared/team")
 

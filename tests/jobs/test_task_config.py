@@ -9,7 +9,7 @@ import pytest
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.jobs import Identity, TrainRequest
-from trainwright.jobs.request.manifest import trainjob_manifest
+from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.request.task_config import with_task_config
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime
 from trainwright.jobs.submit.resolve import resolve

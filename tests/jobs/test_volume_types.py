@@ -13,8 +13,8 @@ from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import copy_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, IncompatibleRuntime, TrainRequest, submit_or_adopt
-from trainwright.jobs.request.manifest import trainjob_manifest
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime

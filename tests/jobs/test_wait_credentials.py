@@ -23,9 +23,9 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
-from trainwright.jobs.wait import watching
+from trainwright.jobs.wait import job_watch
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.watching import check_reachable
+from trainwright.jobs.wait.job_watch import check_reachable
 
 OLD, NEW = "the-old-token-of-the-test", "the-new-token-of-the-test"
 
@@ -131,8 +131,8 @@ def test_a_token_that_is_renewed_at_its_source_is_renewed_while_waiting(server: 
 def test_a_static_token_that_has_expired_ends_the_wait_with_the_code_for_access(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert watching.ACCESS_LOST_SECONDS == 180, "minutes, not half an hour"
-    monkeypatch.setattr(watching, "ACCESS_LOST_SECONDS", 1)
+    assert job_watch.ACCESS_LOST_SECONDS == 180, "minutes, not half an hour"
+    monkeypatch.setattr(job_watch, "ACCESS_LOST_SECONDS", 1)
     cluster = connect(server.kubeconfig({"token": OLD}))
     wait = Wait(cluster, submitted(cluster, "static"))
     server.take(NEW)
@@ -146,7 +146,7 @@ def test_a_static_token_that_has_expired_ends_the_wait_with_the_code_for_access(
 
 @pytest.mark.medium
 def test_one_stray_refusal_ends_no_wait(server: Server, monkeypatch: pytest.MonkeyPatch, caplog: Any) -> None:
-    monkeypatch.setattr(watching, "ACCESS_LOST_SECONDS", 5)
+    monkeypatch.setattr(job_watch, "ACCESS_LOST_SECONDS", 5)
     cluster = connect(server.kubeconfig({"token": OLD}))
     job = submitted(cluster, "stray")
     server.take(NEW)

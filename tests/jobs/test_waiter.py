@@ -21,22 +21,24 @@ from trainwright.api.waiter_lease import MIN_SECONDS, abandoned_patch, is_abando
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, suspension_patch
+from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
-from trainwright.jobs.wait.waiter import Waiter, WaiterOptions, suspension_patch
 from trainwright.materialize import Settings
 
 STEP = Identity("kfp", "run", "train")
+REQUEST = train_request().model_copy(update={"run_timeout_seconds": 0})
+"""Without a deadline, for which a controller would look again."""
 Job = dict[str, Any]
 AT_ONCE = WaiterOptions(suspends_at_once=True)
 
 
 @pytest.fixture
 def job(cluster: EmbeddedCluster) -> Job:
-    return submit_or_adopt(cluster, train_request().model_copy(update={"run_timeout_seconds": None}), STEP, "default").trainjob
+    return submit_or_adopt(cluster, REQUEST, STEP, "default").trainjob
 
 
 class Recording:
@@ -72,7 +74,7 @@ def test_a_signal_costs_one_request(cluster: EmbeddedCluster, job: Job) -> None:
     suspended = current(cluster, job)
     assert suspended["spec"]["suspend"] is True
     assert annotations_of(suspended)[names.SUSPENDED_BY_ANNOTATION] == names.suspended_by_us(suspended["metadata"]["generation"])
-    again = submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", command=["true"]), STEP, "default")
+    again = submit_or_adopt(cluster, REQUEST, STEP, "default")
     assert again.adopted
     assert again.trainjob["spec"]["suspend"] is False
 
@@ -97,7 +99,7 @@ def suspended_by_a_person(cluster: EmbeddedCluster, job: Job, _set_status: Any) 
 
 def replaced(cluster: EmbeddedCluster, job: Job, _set_status: Any) -> Job:
     cluster.delete(TRAINJOB, name_of(job), "default")
-    submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", command=["true"]), STEP, "default")
+    submit_or_adopt(cluster, REQUEST, STEP, "default")
     return job
 
 
@@ -156,7 +158,7 @@ def test_the_controller_suspends_a_job_whose_client_is_gone(cluster: EmbeddedClu
     assert names.WAITER_LOST_ANNOTATION in annotations_of(suspended)
     assert "WaiterGone" in {event["reason"] for event in cluster.list(EVENT, "default").items}
     reconcile(cluster, job)
-    again = submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", command=["true"]), STEP, "default").trainjob
+    again = submit_or_adopt(cluster, REQUEST, STEP, "default").trainjob
     assert again["spec"]["suspend"] is False
     assert waiter_lease_of(again) is None, "an expired lease would suspend it again"
     assert names.WAITER_LOST_ANNOTATION not in annotations_of(again)
@@ -223,7 +225,7 @@ def test_a_job_that_somebody_else_has_suspended_stays_so(cluster: EmbeddedCluste
 
 def test_adopting_a_running_job_ends_the_lease_of_an_earlier_client(cluster: EmbeddedCluster, job: Job) -> None:
     leased(cluster, job, ago=61)
-    again = submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", command=["true"]), STEP, "default")
+    again = submit_or_adopt(cluster, REQUEST, STEP, "default")
     assert waiter_lease_of(again.trainjob) is None
 
 

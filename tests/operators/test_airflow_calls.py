@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from trainwright.backoff import Backoff
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values import airflow_calls
 from trainwright.operators.values.airflow_calls import state_of, undisturbed
@@ -46,7 +47,8 @@ def test_a_state_is_asked_for_again_and_not_for_ever(monkeypatch: pytest.MonkeyP
             raise StateUnknown("no answer")
         return "failed"
 
-    monkeypatch.setattr(airflow_calls, "_pauses", (0.0, 0.0))
+    monkeypatch.setattr(airflow_calls, "_attempts", 3)
+    monkeypatch.setattr(airflow_calls, "_backoff", Backoff(0.0, 0.0))
     monkeypatch.setattr(TaskId, "state", state)
     if is_known:
         assert asyncio.run(state_of(TASK)) == "failed"

@@ -70,7 +70,7 @@ def test_lease_that_cannot_be_renewed_is_logged_once_for_each_reason(monkeypatch
         if answer is not None:
             raise answer
 
-    monkeypatch.setattr("trainwright.jobs.wait.waiter.renew_lease", renew)
+    monkeypatch.setattr("trainwright.jobs.wait.keep_lease.renew_lease", renew)
     log = SimpleNamespace(warning=lambda text, *values: warned.append(text % values))
 
     async def renew_all() -> None:

@@ -93,12 +93,13 @@ def test_latest_export_is_looked_up_with_the_store_connection(
 def _export(folder: str, run: str) -> str:
     """Publish an export that is little more than a manifest, as the run's latest; returns its URI."""
     store, name = open_store(folder), "checkpoint-5"
-    files = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64),)
+    files = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64, key="attempt/model.safetensors"),)
     manifest = Manifest(
         format="model",
         step=5,
         source=f"{run}/job",
         created="2026-01-01T00:00:00Z",
+        confirmed="checked",
         files=files,
         metadata={OWNER: "airflow/d"},
     )

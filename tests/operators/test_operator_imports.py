@@ -11,6 +11,7 @@ import pytest
 pytestmark = pytest.mark.medium
 LEAVES = {
     "trainwright",
+    "trainwright.backoff",
     "trainwright.jobs",
     "trainwright.jobs.request",
     "trainwright.jobs.state",

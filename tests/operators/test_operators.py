@@ -123,7 +123,7 @@ def test_retries_that_are_edited_in_the_dag_are_no_clear() -> None:
     assert task_identity({**context(), "task": SimpleNamespace(retries=5)}).submitter.relation_to(job) is Relation.retry
 
 
-def test_a_job_of_an_earlier_version_is_taken_as_it_is() -> None:
+def test_job_without_notes_has_an_unknown_relation() -> None:
     assert task_identity(context()).submitter.relation_to({"metadata": {}}) is Relation.unknown
 
 
@@ -175,7 +175,7 @@ def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:
 def test_a_literal_credential_is_refused_before_the_dag_is_serialized(
     monkeypatch: pytest.MonkeyPatch, fields: dict[str, Any], field: str
 ) -> None:
-    from trainwright.jobs.request.secret_detection import LiteralSecret
+    from trainwright.jobs.credentials.secret_detection import LiteralSecret
 
     masked: list[str] = []
     monkeypatch.setattr("airflow.sdk.log.mask_secret", masked.append)
@@ -191,7 +191,7 @@ def test_a_literal_credential_is_refused_before_the_dag_is_serialized(
 
 
 def test_a_template_is_checked_when_it_is_rendered() -> None:
-    from trainwright.jobs.request.secret_detection import LiteralSecret
+    from trainwright.jobs.credentials.secret_detection import LiteralSecret
 
     env = {"HF_TOKEN": "{{ conn.hub.password }}", "DATABASE": "postgres://me:{{conn.db.password}}@db/x", "MAX_TOKENS": "5"}
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", env=env)

@@ -97,8 +97,8 @@ def write_export(folder: Path, run: str) -> tuple[str, str]:
     """URI and digest of an export."""
     target = folder / run / "checkpoint-5"
     target.mkdir(parents=True)
-    files = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64),)
-    manifest = Manifest(format="model", step=5, source=run, created="2026-01-01T00:00:00Z", files=files, metadata={})
+    files = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64, key="attempt/model.safetensors"),)
+    manifest = Manifest(format="model", step=5, source=run, created="2026-01-01T00:00:00Z", confirmed="checked", files=files)
     (target / MANIFEST).write_bytes(manifest.text())
     return str(StorageUri.from_path(target)), manifest.digest
 

@@ -15,6 +15,7 @@ from airflow.triggers.base import BaseEventTrigger
 from trainwright.api.errors import Expired, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
+from trainwright.backoff import Backoff
 from trainwright.cluster import reflector
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
@@ -28,7 +29,7 @@ Job = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reflector, "INITIAL_BACKOFF_SECONDS", 0.01)
+    monkeypatch.setattr(reflector, "BACKOFF", Backoff(0.01, 30.0))
     monkeypatch.setattr(reflector, "POLL_SECONDS", 0.05)
 
 
@@ -258,7 +259,7 @@ def test_a_long_list_is_read_page_by_page(
 def test_a_cluster_that_cannot_be_reached_is_tried_again(
     connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TrainJobCompletionTrigger, "first_backoff_seconds", 0.01)
+    monkeypatch.setattr(TrainJobCompletionTrigger, "backoff", Backoff(0.01, 0.02))
     errors: list[Exception] = [ServiceUnavailable("away"), Forbidden("not yet")]
     monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: connected if not errors else _raise(errors.pop()))
     job = submit("run")

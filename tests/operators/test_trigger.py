@@ -19,6 +19,7 @@ from trainwright.api import names
 from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
+from trainwright.backoff import Backoff
 from trainwright.cluster import NoCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
@@ -26,7 +27,7 @@ from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.started_from import ITS_PROGRAM
-from trainwright.jobs.wait import job_observer, watching
+from trainwright.jobs.wait import job_observer, job_watch
 from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
 from trainwright.operators.deferral import job_endings, left_jobs
 from trainwright.operators.deferral.trigger_log import TriggerLog
@@ -267,7 +268,7 @@ def expire(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Calla
         raise Unauthorized("Unauthorized")
 
     def expire() -> None:
-        monkeypatch.setattr(watching, "ACCESS_LOST_SECONDS", 0.2)
+        monkeypatch.setattr(job_watch, "ACCESS_LOST_SECONDS", 0.2)
         monkeypatch.setattr("trainwright.operators.trigger._CHECK_SECONDS", 0.1)
         for verb in ("get", "list", "watch"):
             monkeypatch.setattr(connected, verb, refuse)
@@ -711,7 +712,7 @@ def preempted(connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, m
     """Let the newest job fail because its pod was taken away; returns it."""
     from trainwright.jobs.diagnosis import preemption
 
-    monkeypatch.setattr(preemption, "INITIAL_BACKOFF_SECONDS", 0.0)
+    monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(0.0, 0.0))
     disruption = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
 
     def make() -> dict[str, Any]:

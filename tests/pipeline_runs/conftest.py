@@ -11,6 +11,7 @@ from pipeline_commands import Run
 from servers.kfp_api_server import KfpApiServer, kfp_api_server
 from typer.testing import CliRunner, Result
 
+from trainwright.backoff import Backoff
 from trainwright.cli import app
 from trainwright.cluster.connect import NoCluster
 from trainwright.pipeline_runs.compiled import CompiledPipeline
@@ -66,8 +67,12 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("KF_PIPELINES_DEFAULT_EXPERIMENT_NAME", raising=False)
     monkeypatch.setattr("trainwright.pipeline_runs.step_logs.connect", no_cluster)
-    monkeypatch.setattr("trainwright.pipeline_runs.server.RETRY_POLICY", RetryPolicy(2.0, 0.01, 0.05, 1.0, (0.01, 0.05, 0.5)))
-    monkeypatch.setattr("trainwright.pipeline_runs.polling.POLLING", Polling(0.01, 0.05, 1.5, 5.0, 0.3))
+    monkeypatch.setattr(
+        "trainwright.pipeline_runs.server.RETRY_POLICY", RetryPolicy(2.0, Backoff(0.01, 0.05), 1.0, (0.01, 0.05, 0.5))
+    )
+    monkeypatch.setattr(
+        "trainwright.pipeline_runs.polling.POLLING", Polling(Backoff(0.01, 0.05, 1.5), Backoff(0.01, 0.05), 5.0, 0.3)
+    )
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from servers.kfp_task_details import NodeTree
 from support.waiting import eventually
 
 from trainwright.api.errors import NotFound
+from trainwright.backoff import Backoff
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 
 pytestmark = pytest.mark.medium
@@ -220,7 +221,9 @@ def test_failures_of_the_server_while_waiting_are_waited_out(kfp: KfpApiServer, 
 def test_an_outage_has_a_limit(kfp: KfpApiServer, start: Any, monkeypatch: pytest.MonkeyPatch, kind: int, code: int) -> None:
     from trainwright.pipeline_runs.polling import Polling
 
-    monkeypatch.setattr("trainwright.pipeline_runs.polling.POLLING", Polling(0.01, 0.05, 1.5, 0.3, 0.2))
+    monkeypatch.setattr(
+        "trainwright.pipeline_runs.polling.POLLING", Polling(Backoff(0.01, 0.05, 1.5), Backoff(0.01, 0.05), 0.3, 0.2)
+    )
     kfp.faults.append(Fault(kind, method="GET", path="runs/"))
     result = start("--wait")
     assert result.exit_code == code

@@ -15,9 +15,9 @@ import pytest
 from support.container_command import launch, words_of
 
 from trainwright.jobs import TrainRequest
+from trainwright.jobs.code.code_package import PackedCode, pack_code
 from trainwright.jobs.logs.result_lines import parse_results
-from trainwright.jobs.request.code_package import PackedCode, pack_code
-from trainwright.jobs.request.code_patch import MOUNT
+from trainwright.jobs.manifest.code_patch import MOUNT
 
 pytestmark = pytest.mark.medium
 MAIN = """
@@ -89,8 +89,8 @@ def test_results_of_an_earlier_run_in_the_code_are_not_this_ones(tmp_path: Path,
 
 
 def test_many_parts_are_put_together(tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.jobs.request.code_package.PART_BYTES", 100)
-    monkeypatch.setattr("trainwright.jobs.request.code_package.MAX_PARTS", 1000)
+    monkeypatch.setattr("trainwright.jobs.code.code_package.PART_BYTES", 100)
+    monkeypatch.setattr("trainwright.jobs.code.code_package.MAX_PARTS", 1000)
     code = pack_code(str(folder))
     assert len(code.parts) > 3
     assert started(tmp_path, code, "train.py").returncode == 0

@@ -44,7 +44,7 @@ def test_trl_still_passes_the_checkpoint_on_and_knows_our_arguments() -> None:
     from trl import ModelConfig, ScriptArguments, SFTConfig
     from trl.scripts import sft
 
-    from trainwright.jobs.request.sft import SftSettings
+    from trainwright.jobs.trainers.sft import SftSettings
 
     assert "resume_from_checkpoint=training_args.resume_from_checkpoint" in inspect.getsource(sft)
     known = {

@@ -34,9 +34,12 @@ def exported(tmp_path: Path) -> tuple[str, str]:
     files = []
     for name, content in FILES.items():
         (folder / name).write_bytes(content)
-        files.append(ManifestFile(path=name, size=len(content), sha256=hashlib.sha256(content).hexdigest()))
+        files.append(ManifestFile(path=name, size=len(content), sha256=hashlib.sha256(content).hexdigest(), key=name))
     origin = {kind: f"sha256:{letter * 64}" for kind, letter in (("dataset", "d"), ("model", "e"))}
-    manifest = Manifest(format="hf-trainer", step=5, source="r", created="t", files=tuple(files), metadata={"origin": origin})
+    metadata = {"origin": origin}
+    manifest = Manifest(
+        format="hf-trainer", step=5, source="r", created="t", confirmed="checked", files=tuple(files), metadata=metadata
+    )
     (folder / MANIFEST).write_bytes(manifest.text())
     return str(StorageUri.from_path(folder)), manifest.digest
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.jobs.request.secret_detection import LiteralSecret
+from trainwright.jobs.credentials.secret_detection import LiteralSecret
 from trainwright.jobs.request.setting_names import SETTINGS
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
 from trainwright.steps.phases import OF_THE_CHAIN, RUN_SETTINGS, Phases, phases_of

@@ -57,7 +57,7 @@ def test_a_store_that_has_answered_is_waited_for(pauses: list[float]) -> None:
     opened = Opened()
     connection = ObjectConnection("s3://bucket", opened, first_seconds=5, outage_seconds=600)
     assert connection.retry(failing(0, Transient("")), URI) == "done"
-    assert opened.settings == [(5, True), (600, True)]  # the requests themselves are more patient, too
+    assert opened.settings == [(0, True), (5, True), (0, True), (600, True)], "only parts of uploads are retried below it"
     assert connection.retry(failing(20, Transient("away")), URI) == "done"
     assert max(pauses) <= 15
     before = sum(pauses)
@@ -78,7 +78,7 @@ def test_credentials_that_have_expired_are_read_again_but_not_for_long(pauses: l
     opened = Opened()
     connection = ObjectConnection("s3://bucket", opened, outage_seconds=600)
     assert connection.retry(failing(2, ExpiredCredentials("expired")), URI) == "done"
-    assert len(opened.settings) == 1 + 2 + 1  # at first, for each failure, after the first success
+    assert len(opened.settings) == 2 * (1 + 2 + 1)  # twice at first, for each failure, after the first success
     with pytest.raises(ExpiredCredentials):
         connection.retry(failing(10_000, ExpiredCredentials("expired")), URI)
     assert sum(pauses) < 70

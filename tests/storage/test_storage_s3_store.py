@@ -22,9 +22,8 @@ from trainwright.storage.digests import no_progress
 from trainwright.storage.errors import AlreadyExists, LockLost, NoAccess, NoBucket, NotFound, StorageError, Unreachable
 from trainwright.storage.objects.lease import hold_lease
 from trainwright.storage.objects.object_store import PART, LeaseFile
-from trainwright.storage.objects.s3_listing import list_objects
+from trainwright.storage.objects.process_identity import identity
 from trainwright.storage.objects.s3_store import S3Store
-from trainwright.storage.process_identity import identity
 from trainwright.storage.store import Capabilities, Lock, StoredFile
 from trainwright.storage.uri import StorageUri
 
@@ -184,7 +183,7 @@ def test_what_a_killed_exporter_left_unfinished_is_aborted_and_nobody_elses(stor
 
 def test_the_lock_of_a_process_that_has_ended_is_not_waited_for(store: S3Store) -> None:
     dead = subprocess.run(
-        [sys.executable, "-c", "from trainwright.storage.process_identity import identity; print(identity())"],
+        [sys.executable, "-c", "from trainwright.storage.objects.process_identity import identity; print(identity())"],
         check=True,
         capture_output=True,
     )
@@ -322,7 +321,7 @@ def _is_lost(lock: Lock) -> bool:
 
 
 def _names(store: S3Store) -> list[str]:
-    return [each.name for each in list_objects(store.uri)]
+    return [each.name for each in S3Store(store.uri).list_objects()]
 
 
 def test_progress_need_not_be_told(store: S3Store, tmp_path: Path) -> None:

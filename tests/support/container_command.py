@@ -12,9 +12,9 @@ from factories import runtime
 
 from trainwright.controlplane.node.expansion import expand_references
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.request.code_package import PackedCode
-from trainwright.jobs.request.resolved_request import ResolvedRequest
-from trainwright.jobs.request.training_program import training_command
+from trainwright.jobs.code.code_package import PackedCode
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.training_program import training_command
 
 BIN = Path(sys.executable).parent
 

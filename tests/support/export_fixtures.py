@@ -11,7 +11,7 @@ from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.storage.uri import StorageUri
 
 Export = tuple[str, str]
-FILES = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64),)
+FILES = (ManifestFile(path="model.safetensors", size=0, sha256="e" * 64, key="attempt/model.safetensors"),)
 
 
 @pytest.fixture
@@ -27,7 +27,15 @@ def export(tmp_path: Path) -> Callable[..., Export]:
         folder = tmp_path / "exports" / run / "checkpoint-5"
         folder.mkdir(parents=True)
         metadata = {"origin": origin} if origin else {}
-        manifest = Manifest(format="model", step=5, source=run, created="2026-01-01T00:00:00Z", files=FILES, metadata=metadata)
+        manifest = Manifest(
+            format="model",
+            step=5,
+            source=run,
+            created="2026-01-01T00:00:00Z",
+            confirmed="checked",
+            files=FILES,
+            metadata=metadata,
+        )
         (folder / MANIFEST).write_bytes(manifest.text())
         return str(StorageUri.from_path(folder)), manifest.digest
 

@@ -23,7 +23,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.initializers import DatasetOptions
 from trainwright.jobs import Deadlines, Identity, TrainRequest
-from trainwright.jobs.wait.run import run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.storage.uri import StorageUri
 

@@ -20,12 +20,12 @@ import pytest
 
 from support.waiting import eventually
 from trainwright.api.objects import Obj
-from trainwright.controlplane.node import shim
 from trainwright.controlplane.node.isolation.exec_command import command_inside
 from trainwright.controlplane.node.isolation.layers import remove_layer
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
 from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, container_identity, isolation_plan
 from trainwright.controlplane.node.isolation.support import isolation_support
+from trainwright.controlplane.node.supervisor import supervise
 
 OTHER_USER = 12345
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
@@ -130,7 +130,7 @@ class Runs:
         lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         self.own(folder)
-        command = [*prefix, interpreter(self.user), "-S", "-E", "-P", str(shim.__file__), str(folder), str(lock)]
+        command = [*prefix, interpreter(self.user), "-S", "-E", "-P", str(supervise.__file__), str(folder), str(lock)]
         process = subprocess.Popen(command, pass_fds=(lock,), start_new_session=True, env={"PATH": PATH}, **_as(self.user))
         os.close(lock)
         self.started.append(Run(folder, process, self.user))

@@ -21,7 +21,6 @@ from trainwright.storage.errors import StorageError
 from trainwright.workspace import PreparedMismatch, Receipt, check_prepared, publish, verify_prepared
 from trainwright.workspace import prepared as module
 from trainwright.workspace.index import record_entry
-from trainwright.workspace.legacy_import import import_legacy
 from trainwright.workspace.prepared import find_prepared
 from trainwright.workspace.receipt import NAME, read_receipt
 
@@ -240,55 +239,6 @@ def test_a_receipt_with_paths_that_lead_out_of_its_folder_is_none(workspace: Pat
         text = receipt.model_dump_json().replace('"train.jsonl"', f'"{path}"')
         (folder / NAME).write_text(text)
         assert read_receipt(folder) is None
-
-
-class TestFoldersOfEarlierVersions:
-    @pytest.fixture
-    def root(self, workspace: Path, finished: Finished) -> Receipt:
-        folder, receipt = finished()
-        os.rename(folder, workspace / "dataset")
-        return receipt
-
-    @pytest.mark.parametrize("links", [True, False])
-    def test_they_are_taken_into_the_store_and_left_as_they_are(
-        self, workspace: Path, root: Receipt, links: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        def none(*_: object) -> None:
-            raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
-
-        if not links:
-            monkeypatch.setattr(os, "link", none)
-        before = {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (workspace / "dataset").rglob("*")}
-        found = import_legacy(workspace, "dataset", ("file:///rows",), "1", {})
-        assert found is not None
-        assert found.folder == workspace / "datasets" / hex_of(root)
-        assert root.matches(found.folder)
-        assert {path: (path.stat().st_mtime_ns, path.stat().st_ino) for path in (workspace / "dataset").rglob("*")} == before
-        assert (found.folder / "train.jsonl").samefile(workspace / "dataset" / "train.jsonl") is links
-        assert "of an earlier version was imported" in caplog.text
-        assert find_prepared(workspace, "dataset", "file:///rows", "1", {}) is not None
-        assert visible(workspace / "datasets") == [found.folder.name]
-
-    @pytest.mark.parametrize(
-        ("sources", "revision", "options"),
-        [(("file:///x",), "1", {}), (("file:///rows",), "2", {}), (("file:///rows",), "1", {"max_rows": 1})],
-    )
-    def test_those_of_something_else_are_not(
-        self, workspace: Path, root: Receipt, sources: tuple[str, ...], revision: str, options: dict[str, object]
-    ) -> None:
-        assert import_legacy(workspace, "dataset", sources, revision, options) is None
-        assert import_legacy(workspace, "model", ("file:///rows",), "1", {}) is None
-        assert not (workspace / "datasets").exists()
-
-    def test_damaged_ones_are_not(self, workspace: Path, root: Receipt, caplog: pytest.LogCaptureFixture) -> None:
-        _change(workspace / "dataset" / "train.jsonl")
-        assert import_legacy(workspace, "dataset", ("file:///rows",), None, None) is None
-        assert "prepared files have changed" in caplog.text
-
-    def test_a_link_is_not_followed(self, workspace: Path, root: Receipt, tmp_path: Path) -> None:
-        os.rename(workspace / "dataset", tmp_path / "elsewhere")
-        (workspace / "dataset").symlink_to(tmp_path / "elsewhere")
-        assert import_legacy(workspace, "dataset", ("file:///rows",), None, None) is None
 
 
 KILLED = """

@@ -18,9 +18,8 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
 from trainwright.checkpoints import restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.initializers import initialize_dataset, initialize_model
 from trainwright.jobs import Identity, RunFolderTaken, TrainJobFailed, TrainRequest, submit_or_adopt
-from trainwright.jobs.logs.read_logs import LogSelector, follow_logs
+from trainwright.jobs.logs.follow_logs import LogSelector, follow_logs
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
@@ -213,33 +212,6 @@ def test_old_runs_and_what_they_alone_used_go_and_live_ones_stay(runs: Runs) -> 
         left = {f"sha256:{path.name}" for path in (workspace / f"{kind}s").glob("[0-9a-f]*")}
         assert left == {known[run][f"{kind}_digest"] for run in ("live", "current", "third")}
     assert is_of(workspace / "runs/current/output/checkpoint-5", "current")
-
-
-def test_what_an_earlier_version_left_at_the_root_is_reused_but_its_output_is_not_resumed_from(
-    runs: Runs, tmp_path: Path
-) -> None:
-    workspace, inputs = runs.claim("earlier"), runs.inputs("earlier")
-    initialize_dataset(inputs.dataset, workspace / "dataset")
-    initialize_model(inputs.model, workspace / "model")
-    runs.train("earlier", "template", runs.inputs("template"))
-    (workspace / "runs/template/output").rename(workspace / "output")
-    before = contents(workspace)
-
-    job = runs.train("earlier", "run", inputs)
-    for kind, store in (("dataset", "datasets"), ("model", "models")):
-        assert f"a {kind} of an earlier version was imported" in log_of(runs, job, f"{kind}-initializer")
-        receipt = json.loads((workspace / kind / ".trainwright-receipt.json").read_bytes())
-        assert any(
-            json.loads(path.read_bytes())["files"] == receipt["files"]
-            for path in (workspace / store).glob("*/.trainwright-receipt.json")
-        )
-    assert learned(workspace / "runs/run/output/checkpoint-5")["start"] == 0
-    assert is_of(workspace / "runs/run/output/checkpoint-5", "earlier")
-    after = contents(workspace)
-    assert {path: after.get(path) for path in before} == before
-    exported = export_run_checkpoint(workspace, str(StorageUri.from_path(tmp_path / "exports")), run_id="run")
-    assert exported.uri.endswith("/run/checkpoint-5")
-    assert exported.manifest.source.startswith("run/")
 
 
 def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs, tmp_path: Path) -> None:

@@ -115,14 +115,6 @@ RETRIES_ANNOTATION = "trainwright.dev/retries-before"
 """On a TrainJob: the number of earlier attempts of its step that were submitted again so."""
 RESUMES_FROM_ANNOTATION = "trainwright.dev/resumes-from"
 """On a TrainJob that continues earlier attempts: the UIDs of their JobSets, the latest first."""
-LEGACY = {
-    ATTEMPT_ANNOTATION: "trainwright.dev/generation",
-    SOURCE_KIND_LABEL: "trainwright.dev/stands-for",
-    COMPANIONS_CREATED_ANNOTATION: "trainwright.dev/built",
-    SINGLE_NODE_ANNOTATION: "trainwright.dev/whole-cluster",
-    RESUMES_FROM_ANNOTATION: "trainwright.dev/continues",
-}
-"""The names that 0.1 stored; 0.2 still reads them."""
 RESUME_POINT = "resume-point"
 """The init container of a runtime that selects the checkpoint to resume from; it reads the variables below."""
 RESUME_VARIABLE = "TRAINWRIGHT_RESUME"
@@ -133,7 +125,7 @@ RESUME_EXPORT_VARIABLE = "TRAINWRIGHT_RESUME_EXPORT"
 """The run's export, from which `auto` and `weights:URI` resume if the volume has no checkpoint."""
 RESUME_JOB_VARIABLE = "TRAINWRIGHT_RESUME_JOB"
 """The identity of a job: the UID of its JobSet."""
-RESUMES_FROM_VARIABLE = "TRAINWRIGHT_RESUME_CONTINUES"
+RESUMES_FROM_VARIABLE = "TRAINWRIGHT_RESUMES_FROM"
 """Comma-separated UIDs of preempted attempts, whose checkpoints count as the job's own."""
 
 

@@ -10,8 +10,6 @@ from typing import Any, TypeVar
 
 import orjson
 
-from trainwright.api.names import LEGACY
-
 Obj = dict[str, Any]
 JsonT = TypeVar("JsonT")
 
@@ -41,12 +39,6 @@ def labels_of(obj: Obj) -> dict[str, str]:
 
 def annotations_of(obj: Obj) -> dict[str, str]:
     return (obj.get("metadata") or {}).get("annotations") or {}
-
-
-def stored_annotation(obj: Obj, key: str) -> str | None:
-    """Return the value of one of our annotations, also under the name of the previous release, or None."""
-    annotations = annotations_of(obj)
-    return annotations.get(key, annotations.get(LEGACY.get(key, "")))
 
 
 def is_deleting(obj: Obj) -> bool:

@@ -32,7 +32,7 @@ class Export:
 
     def key_in_run(self, file: ManifestFile) -> str:
         """The key of a stored file relative to the folder of the run's exports."""
-        key = file.stored_at
+        key = file.key
         return key.removeprefix("../") if key.startswith("../") else f"{self.name}/{key}"
 
     def uri_of(self, file: ManifestFile) -> str:
@@ -69,7 +69,7 @@ class Export:
         return None
 
     def _place(self, file: ManifestFile) -> tuple[Store, str]:
-        key = file.stored_at
+        key = file.key
         return (self._parent, key.removeprefix("../")) if key.startswith("../") else (self.store, key)
 
     @functools.cached_property

@@ -1,7 +1,4 @@
-"""The manifest of an export: its files with sizes, checksums and keys. It is written last, and readers use only what it lists.
-
-Version 2 is written; version 1, whose files lie at their own path beside the manifest, is still read.
-"""
+"""The manifest of an export: its files with sizes, checksums and keys. It is written last, and readers use only what it lists."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import json
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from trainwright.checkpoints.errors import CheckpointError
 
@@ -19,9 +16,7 @@ LATEST = "latest.json"
 BEST = "best.json"
 OWNER = "owner"
 """Key of the metadata: who ran the training, as `kfp` or `airflow/DAG`. Exports of others are neither resumed from nor touched."""
-VERSION: Literal[2] = 2
-_V1_FIELDS = {"version", "format", "step", "source", "created", "metadata", "files"}
-_V1_FILE_FIELDS = {"path", "size", "sha256"}
+VERSION: Literal[1] = 1
 
 
 def _inside(path: str) -> str:
@@ -34,15 +29,14 @@ def _inside(path: str) -> str:
 
 def _key(key: str) -> str:
     """Accept `ATTEMPT/PATH` in the export's own folder, and `../EXPORT/ATTEMPT/PATH` in that of another export of the run."""
-    if key:
-        _inside(key.removeprefix("../"))
+    _inside(key.removeprefix("../"))
     return key
 
 
 class ManifestFile(BaseModel):
     """`path` is where the file belongs in the checkpoint, `size` is in bytes, `sha256` is hexadecimal.
 
-    `crc64nvme` is base64 as in S3, or empty. `key` is where the file is stored, relative to the manifest; empty for `path`.
+    `crc64nvme` is base64 as in S3, or empty. `key` is where the file is stored, relative to the manifest.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,11 +45,7 @@ class ManifestFile(BaseModel):
     size: Annotated[int, Field(ge=0)]
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     crc64nvme: Annotated[str, Field(pattern=r"^([A-Za-z0-9+/]{11}=)?$")] = ""
-    key: Annotated[str, AfterValidator(_key)] = ""
-
-    @property
-    def stored_at(self) -> str:
-        return self.key or self.path
+    key: Annotated[str, AfterValidator(_key)]
 
 
 class Manifest(BaseModel):
@@ -68,13 +58,13 @@ class Manifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    version: Literal[1, 2] = VERSION
+    version: Literal[1] = VERSION
     format: str
     step: int
     source: str
     created: str
     resumable: bool = True
-    confirmed: Literal["", "checked", "read-back"] = ""
+    confirmed: Literal["checked", "read-back"]
     supersedes: str = ""
     metrics: dict[str, float] = {}
     metadata: dict[str, Any] = {}
@@ -87,21 +77,9 @@ class Manifest(BaseModel):
             raise ValueError("files must not be empty or contain duplicates")
         return files
 
-    @model_validator(mode="after")
-    def _fields_of_version(self) -> Manifest:
-        if self.version == 1 and (
-            self.model_fields_set - _V1_FIELDS or any(f.model_fields_set - _V1_FILE_FIELDS for f in self.files)
-        ):
-            raise ValueError("version 1 has no such field")
-        return self
-
     def text(self) -> bytes:
         """Serialise canonically; the digest of the export is computed from this text."""
-        is_first = self.version == 1
-        content = self.model_dump(mode="json", include=_V1_FIELDS if is_first else None)
-        if is_first:
-            content["files"] = [{name: file[name] for name in _V1_FILE_FIELDS} for file in content["files"]]
-        return json.dumps(content, sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
 
     @property
     def digest(self) -> str:
@@ -117,10 +95,8 @@ class Manifest(BaseModel):
         """Parse a manifest. Raises CheckpointError, which names `where`, for an invalid one or an unsupported version."""
         try:
             version = json.loads(content)["version"]
-            if version not in (1, VERSION):
-                raise CheckpointError(
-                    f"{where} has version {version!r}; this version of Trainwright supports versions 1 and {VERSION}"
-                )
+            if version != VERSION:
+                raise CheckpointError(f"{where} has version {version!r}; this version of Trainwright supports version {VERSION}")
             return cls.model_validate_json(content)
         except ValidationError as error:
             first = error.errors()[0]

@@ -47,7 +47,7 @@ def update_latest(store: Store, name: str, manifest: Manifest) -> None:
     pointer = {**_describe(name, manifest), "created": manifest.created, "resumable": manifest.resumable}
 
     def is_replaced(current: Pointer) -> bool:
-        if bool(current.get("resumable", True)) != manifest.resumable:
+        if current.get("resumable") is not manifest.resumable:
             return manifest.resumable
         return (_created(current), current["step"]) < (_created(pointer), manifest.step)
 
@@ -71,7 +71,7 @@ def update_best(store: Store, name: str, manifest: Manifest, metric: Metric) -> 
 
 
 def latest_export(store: Store) -> tuple[str, str] | None:
-    """Return name and manifest digest (empty if not recorded) of the latest export, or None."""
+    """Return name and manifest digest of the latest export, or None."""
     return _named_by(store, LATEST)
 
 
@@ -82,7 +82,7 @@ def best_export(store: Store) -> tuple[str, str] | None:
 
 def _named_by(store: Store, key: str) -> tuple[str, str] | None:
     pointer = _pointer(read_if_present(store, key))
-    return None if pointer is None else (pointer["checkpoint"], str(pointer.get("manifest") or ""))
+    return None if pointer is None else (pointer["checkpoint"], pointer["manifest"])
 
 
 def _update(store: Store, key: str, pointer: Pointer, is_replaced: Callable[[Pointer], bool]) -> None:
@@ -104,7 +104,7 @@ def _describe(name: str, manifest: Manifest) -> Pointer:
 
 
 def _created(pointer: Pointer) -> datetime:
-    """When the export was published. Pointers of earlier versions do not say it, and count as earlier."""
+    """When the export was published; a pointer with an unreadable time counts as the oldest."""
     try:
         return parse_time(str(pointer.get("created") or ""))
     except ValueError:
@@ -117,7 +117,7 @@ def _pointer(content: bytes | None) -> Pointer | None:
     except (ValueError, RecursionError):
         return None
     match pointer:
-        case {"step": int(), "checkpoint": str(name)} if name not in ("", ".", "..") and "/" not in name:
+        case {"step": int(), "manifest": str(), "checkpoint": str(name)} if name not in ("", ".", "..") and "/" not in name:
             return dict(pointer)
         case _:
             return None

@@ -57,16 +57,13 @@ def _hint(uri: StorageUri) -> str:
 def latest_export_lookup(identity: Identity, export_uri: str) -> Callable[[], str]:
     """Return a function for `submit_or_adopt` that finds the URI of the latest export of a step's run below `export_uri`, else "".
 
-    It checks the step's own folder first, then its parent for an export of an earlier version; not for a mapped step or one of
-    several, since that version did not distinguish them. An export of another owner is never returned. If the store cannot be read
-    it logs a warning, because a checkpoint on the volume may be enough.
+    An export of another owner is never returned. If the store cannot be read it logs a warning, because a checkpoint on the volume
+    may be enough.
     """
 
     def find_latest() -> str:
         try:
-            root = StorageUri.parse(export_uri)
-            own = _latest_of(identity, root.join(identity.exports))
-            return own or (_latest_of(identity, root) if identity.map_index < 0 and not identity.subfolder else "")
+            return _latest_of(identity, StorageUri.parse(export_uri).join(identity.exports))
         except (CheckpointError, StorageError) as error:
             log.warning(
                 "earlier exports of this run could not be looked up: without a checkpoint in its workspace, the job starts from "

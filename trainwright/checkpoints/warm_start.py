@@ -18,12 +18,12 @@ from typing import Any, Literal
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats import checkpoint_format
+from trainwright.checkpoints.formats.model_weights import INDEX, weights_error
 from trainwright.checkpoints.hf_trainer import FORMAT, STATE
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import ResumeSource, find_export
 from trainwright.storage.errors import UnsafeFile
-from trainwright.storage.model_weights import INDEX, weights_error
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace.receipt import read_receipt

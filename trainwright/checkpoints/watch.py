@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
-from trainwright.checkpoints.export import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, fingerprint
 from trainwright.checkpoints.prune import Retention, prune_exports
+from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.storage.errors import BadUri, StorageError
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from trainwright.api.times import is_moment, rfc3339
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
 from trainwright.cli.output import log_text
+from trainwright.jobs.logs.follow_logs import LogSelector, follow_logs, read_logs
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.read_logs import LogSelector, follow_logs, read_logs
 from trainwright.jobs.wait.event_printer import is_shown
 
 _AGO = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)

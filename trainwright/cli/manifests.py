@@ -21,7 +21,7 @@ from trainwright.api.one_line import one_line
 from trainwright.api.text_input import MAX_BYTES, decoded
 from trainwright.cli.errors import WarningPrinter
 from trainwright.cluster.options import FieldValidation
-from trainwright.jobs.request.secret_detection import LiteralSecret, manifest_problems
+from trainwright.jobs.credentials.secret_detection import LiteralSecret, manifest_problems
 from trainwright.migration import MigrationResult, is_legacy, migrate
 
 _UNKNOWN = "FieldUnknown"

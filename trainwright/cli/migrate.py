@@ -19,7 +19,7 @@ from trainwright.api.yaml_writer import to_yaml
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, json_text
-from trainwright.jobs.request.secret_detection import manifest_problems
+from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.materialize import materialize
 from trainwright.migration import MigrationResult, Note, migrate_all
 

@@ -15,7 +15,7 @@ import typer
 
 from trainwright.api.errors import BadRequest
 from trainwright.api.json_reader import NotJson, read_json
-from trainwright.jobs.request.function_source import NamedSource, lines_of, source_of
+from trainwright.jobs.code.function_source import NamedSource, lines_of, source_of
 from trainwright.jobs.request.setting import Setting
 from trainwright.jobs.request.setting_names import WAIT_SETTINGS
 from trainwright.jobs.request.setting_values import parse_text

@@ -48,9 +48,10 @@ from trainwright.cli.waiting import (
     wait_and_report,
 )
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.logs.live_logs import TOTAL_BYTES
-from trainwright.jobs.request.manifest import with_resume
-from trainwright.jobs.request.resume import AUTO, resume_problems, resume_warnings, validate_resume
+from trainwright.jobs.logs.stream_logs import TOTAL_BYTES
+from trainwright.jobs.manifest.resume_patch import resume_problems, resume_warnings
+from trainwright.jobs.manifest.trainjob_manifest import with_resume
+from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.submit.create_object import LostAnswer, create_object
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient

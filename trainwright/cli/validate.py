@@ -23,7 +23,7 @@ from trainwright.cli.manifests import read_text
 from trainwright.cli.materialize import materialize_trainjob
 from trainwright.cli.output import json_text
 from trainwright.cli.upgrade_hints import print_upgrade_hints
-from trainwright.jobs.request.secret_detection import manifest_problems
+from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.migration import KINDS, is_legacy
 from trainwright.runtimes import bundled_runtimes
 

@@ -23,12 +23,12 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import Deadlines, TrainJobError, TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
-from trainwright.jobs.logs.live_logs import TOTAL_BYTES, LogStreamOptions
+from trainwright.jobs.logs.stream_logs import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run import follow_to_end
-from trainwright.jobs.wait.step import restarts_of_request
+from trainwright.jobs.wait.run_step import restarts_of_request
+from trainwright.jobs.wait.run_to_end import follow_to_end
 
 _SECONDS = "In seconds; 0: no limit."
 _LONGEST_SECONDS = 10 * 366 * 86400

@@ -6,7 +6,6 @@ Three nested loops: one connection (`Cluster.watch`), one list and the watches a
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Protocol
 from trainwright.api.errors import ApiError, Expired, Forbidden, Unauthorized
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Listing, WatchEvent
 
 Handler = Callable[[str, Obj], None]
@@ -23,8 +23,7 @@ Handler = Callable[[str, Obj], None]
 CONNECTION_SECONDS = 300
 MIN_CONNECTION_SECONDS = 1.0
 """A shorter connection without events is followed by a backoff: some servers and proxies close connections at once."""
-INITIAL_BACKOFF_SECONDS = 0.5
-MAX_BACKOFF_SECONDS = 30.0
+BACKOFF = Backoff(0.5, 30.0)
 MAX_RETRY_AFTER_SECONDS = 60.0
 """Upper limit for a Retry-After of the server, so that the end of a job is noticed in time."""
 POLL_SECONDS = 5.0
@@ -78,7 +77,7 @@ class Reflector:
         self._labels, self._fields = label_selector, field_selector
         self._handler, self._transform = handler, transform
         self._connection_seconds = connection_seconds
-        self._backoff = 0.0
+        self._failures = 0
 
     def start(self) -> threading.Thread:
         """Run in a daemon thread; after `stop` is set it ends with the next event, or with its connection."""
@@ -99,13 +98,13 @@ class Reflector:
                 self.failure = (self.failure[0] if self.failure else now, error)
                 self.denied_since = (self.denied_since or now) if isinstance(error, Forbidden | Unauthorized) else None
                 log.warning("event=watch_failed kind=%s error=%s", self._kind.kind, error.message)
-                self._backoff = max(self._backoff, INITIAL_BACKOFF_SECONDS)
+                self._failures = max(self._failures, 1)
                 self._pause(error.retry_after)
 
     def _pause(self, seconds: float | None = None) -> None:
-        """Wait for the server's Retry-After, else for the backoff, which doubles until a request succeeds."""
-        self.stop.wait(min(seconds or self._backoff * random.uniform(0.5, 1.5), MAX_RETRY_AFTER_SECONDS))
-        self._backoff = min(max(self._backoff * 2, INITIAL_BACKOFF_SECONDS), MAX_BACKOFF_SECONDS)
+        """Wait for the server's Retry-After, else for the backoff, which grows until a request succeeds."""
+        self.stop.wait(min(seconds or BACKOFF.pause(self._failures), MAX_RETRY_AFTER_SECONDS))
+        self._failures += 1
 
     def _until_expired(self) -> None:
         """List once, then watch and resume from the last version seen, until it expires."""
@@ -146,7 +145,7 @@ class Reflector:
         finally:
             useful = not is_idle or time.monotonic() - started >= MIN_CONNECTION_SECONDS
             if useful:
-                self._backoff = 0.0
+                self._failures = 0
         if not useful:
             self._pause()
         return version

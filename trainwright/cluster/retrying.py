@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import builtins
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,12 +16,13 @@ from typing import Any, TypeVar, Unpack
 from trainwright.api.errors import AlreadyExists, ApiError, NotFound
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.backoff import Backoff
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions
 from trainwright.cluster.protocol import Cluster, Listing
 
 RETRY_SECONDS = 60.0
-_INITIAL_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.2, 5.0
+_BACKOFF = Backoff(0.3, 5.0)
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -30,11 +30,12 @@ log = logging.getLogger(__name__)
 class RetryingCluster(DelegatingCluster):
     """Wraps a `Cluster`. `seconds` is the total time to wait for retries; after that, errors are raised.
 
-    Setting `stop` ends retries.
+    Setting `stop` ends retries. Of a cluster that retries already only the requests are used: retries within retries would
+    multiply the time.
     """
 
     def __init__(self, cluster: Cluster, *, seconds: float = RETRY_SECONDS, stop: threading.Event | None = None):
-        super().__init__(cluster)
+        super().__init__(cluster._cluster if isinstance(cluster, RetryingCluster) else cluster)
         self._seconds_left = seconds
         self._stop = stop or threading.Event()
 
@@ -95,16 +96,16 @@ class RetryingCluster(DelegatingCluster):
 
     def with_retries(self, call: Callable[[], T]) -> T:
         """Return the result of `call`, which must be idempotent."""
-        backoff_seconds = _INITIAL_BACKOFF_SECONDS
+        failures = 0
         while True:
             try:
                 return call()
             except ApiError as error:
-                wait_seconds = min(error.retry_after or backoff_seconds * random.uniform(0.5, 1.5), self._seconds_left)
+                failures += 1
+                wait_seconds = min(error.retry_after or _BACKOFF.pause(failures), self._seconds_left)
                 if not error.retryable or wait_seconds <= 0 or self._stop.is_set():
                     raise
                 log.warning("event=request_retried error=%s retry_seconds=%.1f", error.message, wait_seconds)
             started = time.monotonic()
             self._stop.wait(wait_seconds)
             self._seconds_left -= time.monotonic() - started
-            backoff_seconds = min(backoff_seconds * 2, _MAX_BACKOFF_SECONDS)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from trainwright.controlplane.apiserver.storage.journal_schema import SCHEMA_VERSION, UnknownSchema, last_revision, version_of
+from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema, check_version, last_revision, version_of
 from trainwright.controlplane.home import Home
 
 _BUSY_SECONDS = 30.0
@@ -82,8 +82,7 @@ def verify(path: Path) -> Contents:
             version = version_of(db)
             if version is None:
                 raise BackupFailed(f"{path} does not contain a cluster's state")
-            if version > SCHEMA_VERSION:
-                raise UnknownSchema(f"{path} was written by a newer version of Trainwright (schema {version})")
+            check_version(version)
             (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
             if found != "ok":
                 raise BackupFailed(f"{path} is corrupt: {found}")

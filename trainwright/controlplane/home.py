@@ -9,10 +9,8 @@ import fcntl
 import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-
-from trainwright.controlplane.controller_names import ALL_CONTROLLERS
 
 DEFAULT = "~/.trainwright"
 VARIABLE = "TRAINWRIGHT_HOME"
@@ -31,10 +29,10 @@ class Running:
     port: int
     url: str
     started: str
-    node: bool = True
-    controllers: tuple[str, ...] = ALL_CONTROLLERS
-    durability: str = "normal"
-    gates: dict[str, bool] = field(default_factory=dict)
+    node: bool
+    controllers: tuple[str, ...]
+    durability: str
+    gates: dict[str, bool]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "controllers", tuple(self.controllers))  # a list in JSON

@@ -100,8 +100,8 @@ def prepare_dataset(
 ) -> Prepared:
     """Write the dataset at `uri` to the store shared by all runs of `workspace`. Returns its receipt and its folder.
 
-    An existing result is reused if source, revision and options are the same; without `options` any options match. This
-    includes `WORKSPACE/dataset` from an earlier version. Files are read-only. Raises the errors of `initialize_dataset`.
+    An existing result is reused if source, revision and options are the same; without `options` any options match. Files are
+    read-only. Raises the errors of `initialize_dataset`.
     """
     return prepare_in_workspace(_preparation(uri, options, start_progress), workspace)
 

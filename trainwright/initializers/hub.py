@@ -22,9 +22,9 @@ from trainwright.storage.errors import ChecksumMismatch, StorageError
 from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.http.downloads import Download, download_files
 from trainwright.storage.http.errors import HttpError, is_transient
+from trainwright.storage.http.hub_environment import hub_token
 from trainwright.storage.http.remote_file import RemoteFile
 from trainwright.storage.http.retries import Retries, RetryPolicy
-from trainwright.storage.hub_environment import hub_token
 from trainwright.storage.transfer import check_space
 from trainwright.storage.uri import StorageUri
 

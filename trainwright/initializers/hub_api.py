@@ -18,8 +18,8 @@ from trainwright.storage.errors import BadUri, StorageError, Unreachable
 from trainwright.storage.http.client import HttpClient
 from trainwright.storage.http.content_digest import ContentDigest
 from trainwright.storage.http.errors import HttpError
+from trainwright.storage.http.hub_environment import hub_endpoint, hub_token
 from trainwright.storage.http.retries import Retries
-from trainwright.storage.hub_environment import hub_endpoint, hub_token
 from trainwright.storage.uri import StorageUri
 
 _MAX_ANSWER = 64 * 1024 * 1024

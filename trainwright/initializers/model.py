@@ -7,13 +7,13 @@ import logging
 import os
 from pathlib import Path
 
+from trainwright.checkpoints.formats.model_weights import weights_error
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.source import fetch
 from trainwright.storage.digests import no_progress
-from trainwright.storage.model_weights import weights_error
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.prepared import Prepared
 from trainwright.workspace.receipt import Receipt, ReceiptFile, digest_files
@@ -39,8 +39,8 @@ def prepare_model(
 ) -> Prepared:
     """Write the model at `uri` to the store shared by all runs of `workspace`. Returns its receipt and its folder.
 
-    An existing result is reused if source, revision and options are the same; this includes `WORKSPACE/model` from an
-    earlier version. Files are read-only. Raises the errors of `initialize_model`.
+    An existing result is reused if source, revision and options are the same. Files are read-only. Raises the errors of
+    `initialize_model`.
     """
     return prepare_in_workspace(_preparation(uri, ignore, start_progress), workspace)
 

@@ -20,7 +20,6 @@ from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.layout import Kind, store_path
-from trainwright.workspace.legacy_import import import_legacy
 from trainwright.workspace.prepared import Prepared, find_prepared, publish
 from trainwright.workspace.receipt import Receipt
 
@@ -65,11 +64,9 @@ def prepare_folder(preparation: Preparation, target: Path) -> Receipt:
 def prepare_in_workspace(preparation: Preparation, workspace: Path) -> Prepared:
     """Prepare in the shared store of a workspace, or reuse its contents. Raises InitializerError, StorageError, NoSpace."""
     source = preparation.source
-    spellings = tuple(dict.fromkeys((preparation.uri, str(source))))
     with disk_errors(workspace):
         revision = resolve_revision(source, preparation.file_filter)
         found = find_prepared(workspace, preparation.kind, preparation.uri, revision, preparation.options)
-        found = found or import_legacy(workspace, preparation.kind, spellings, revision, preparation.options)
         if found is not None:
             return found
         # One scratch folder per source, so that a download of one source is not removed by another.

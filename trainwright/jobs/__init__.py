@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from trainwright.jobs.diagnosis.errors import TrainJobNameTaken as TrainJobNameTaken
     from trainwright.jobs.diagnosis.errors import WorkspaceMismatch as WorkspaceMismatch
     from trainwright.jobs.diagnosis.report import FailureReport as FailureReport
-    from trainwright.jobs.logs.live_logs import LogStreamOptions as LogStreamOptions
-    from trainwright.jobs.request.manifest import trainjob_manifest as trainjob_manifest
-    from trainwright.jobs.request.resolved_request import ResolvedRequest as ResolvedRequest
+    from trainwright.jobs.logs.stream_logs import LogStreamOptions as LogStreamOptions
+    from trainwright.jobs.manifest.resolved_request import ResolvedRequest as ResolvedRequest
+    from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest as trainjob_manifest
     from trainwright.jobs.request.train_request import TrainRequest as TrainRequest
     from trainwright.jobs.state.cancel import delete_job as delete_job
     from trainwright.jobs.state.cancel import suspend_job as suspend_job
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
     from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt as submit_or_adopt
     from trainwright.jobs.wait.event_printer import EventPrinter as EventPrinter
+    from trainwright.jobs.wait.follow_job import wait_for as wait_for
     from trainwright.jobs.wait.job_events import JobEvent as JobEvent
-    from trainwright.jobs.wait.step import StepResult as StepResult
-    from trainwright.jobs.wait.step import run_step as run_step
-    from trainwright.jobs.wait.wait_for import wait_for as wait_for
+    from trainwright.jobs.wait.run_step import StepResult as StepResult
+    from trainwright.jobs.wait.run_step import run_step as run_step
     from trainwright.runtimes import RuntimeNotFound as RuntimeNotFound
 
 _WHERE = {
@@ -60,19 +60,19 @@ _WHERE = {
     "IncompatibleRuntime": "trainwright.jobs.submit.compatibility",
     "InvalidSettings": "trainwright.jobs.submit.compatibility",
     "JobEvent": "trainwright.jobs.wait.job_events",
-    "LogStreamOptions": "trainwright.jobs.logs.live_logs",
+    "LogStreamOptions": "trainwright.jobs.logs.stream_logs",
     "OutOfMemory": "trainwright.jobs.diagnosis.errors",
     "Phase": "trainwright.api.phase",
     "Preempted": "trainwright.jobs.diagnosis.errors",
     "Progress": "trainwright.jobs.state.progress",
     "QueueTimeout": "trainwright.jobs.diagnosis.errors",
-    "ResolvedRequest": "trainwright.jobs.request.resolved_request",
+    "ResolvedRequest": "trainwright.jobs.manifest.resolved_request",
     "RunFolderTaken": "trainwright.jobs.diagnosis.errors",
     "RunTimeout": "trainwright.jobs.diagnosis.errors",
     "RuntimeNotFound": "trainwright.runtimes",
     "StartTimeout": "trainwright.jobs.diagnosis.errors",
     "StepFailed": "trainwright.jobs.diagnosis.errors",
-    "StepResult": "trainwright.jobs.wait.step",
+    "StepResult": "trainwright.jobs.wait.run_step",
     "Submitted": "trainwright.jobs.submit.submit_or_adopt",
     "TrainJobDeadline": "trainwright.jobs.diagnosis.errors",
     "TrainJobDeleted": "trainwright.jobs.diagnosis.errors",
@@ -84,11 +84,11 @@ _WHERE = {
     "delete_job": "trainwright.jobs.state.cancel",
     "phase_of": "trainwright.api.phase",
     "resolve": "trainwright.jobs.submit.resolve",
-    "run_step": "trainwright.jobs.wait.step",
+    "run_step": "trainwright.jobs.wait.run_step",
     "submit_or_adopt": "trainwright.jobs.submit.submit_or_adopt",
     "suspend_job": "trainwright.jobs.state.cancel",
-    "trainjob_manifest": "trainwright.jobs.request.manifest",
-    "wait_for": "trainwright.jobs.wait.wait_for",
+    "trainjob_manifest": "trainwright.jobs.manifest.trainjob_manifest",
+    "wait_for": "trainwright.jobs.wait.follow_job",
 }
 
 

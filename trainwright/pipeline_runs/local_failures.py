@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from trainwright.api.one_line import one_line
 from trainwright.api.terminal_text import plain
-from trainwright.jobs.logs.last_lines import LOG_LINES
-from trainwright.jobs.logs.log_tail import LAUNCHER_LINES, log_tail
+from trainwright.jobs.logs.failure_log_tail import LOG_LINES
+from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES, log_tail
 from trainwright.pipeline_runs.task_report import FailedTask
 
 _BEGIN = re.compile(r"\d\d:\d\d:\d\d\.\d{3} - INFO - Executing task '(?P<task>.+)'")

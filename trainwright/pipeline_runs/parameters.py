@@ -12,7 +12,7 @@ from trainwright.api.json_reader import read_json
 from trainwright.api.objects import Obj
 from trainwright.api.suggest import suggest
 from trainwright.api.text_input import Unreadable
-from trainwright.jobs.request.secret_detection import literal_problems
+from trainwright.jobs.credentials.secret_detection import literal_problems
 from trainwright.pipeline_runs.errors import BadParameters
 
 _TYPE_NAMES = {

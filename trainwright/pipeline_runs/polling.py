@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
+from trainwright.backoff import Backoff
 from trainwright.pipeline_runs.errors import RunDeleted, RunTimeout, ServerError
 from trainwright.pipeline_runs.run_states import FINAL_STATES, state_of
 from trainwright.pipeline_runs.server import PipelineServer
@@ -18,11 +18,13 @@ _CREDENTIALS = (401, 403)
 
 @dataclass(frozen=True)
 class Polling:
-    """Seconds between requests, and for how long failures in a row are tolerated; rejected credentials may be renewed meanwhile."""
+    """Pauses between requests whose answer is the same, and after failures; for how many seconds failures in a row are tolerated.
 
-    first_seconds: float = 2.0
-    most_seconds: float = 30.0
-    factor: float = 1.5
+    Rejected credentials may be renewed meanwhile.
+    """
+
+    unchanged: Backoff = Backoff(2.0, 30.0, factor=1.5, jitter=0.2)
+    failed: Backoff = Backoff(2.0, 30.0, jitter=0.2)
     outage_seconds: float = 600.0
     credentials_seconds: float = 180.0
 
@@ -59,7 +61,7 @@ def follow_run(
     """
     polling = polling or POLLING
     started = last_answer = time.monotonic()
-    seconds, states, in_outage = polling.first_seconds, dict[str, str](), False
+    states, unchanged, failures = dict[str, str](), 1, 0
     refused_since: float | None = None
     while True:
         try:
@@ -74,20 +76,20 @@ def follow_run(
                 polling.credentials_seconds if is_refusal else polling.outage_seconds
             ):
                 raise
-            if not in_outage:
+            if not failures:
                 on_outage(error)
-            in_outage, wait = True, error.retry_after or seconds
-            seconds = min(seconds * 2, polling.most_seconds)
+            failures += 1
+            wait = error.retry_after or polling.failed.pause(failures)
         else:
-            last_answer, refused_since, in_outage = time.monotonic(), None, False
+            last_answer, refused_since, failures = time.monotonic(), None, 0
             changes = _changes(states, run, groups)
             for name, state in changes:
                 on_change(name, state)
             if states[""] in FINAL_STATES:
                 return run
             on_run(run)
-            seconds = polling.first_seconds if changes else min(seconds * polling.factor, polling.most_seconds)
-            wait = seconds
+            unchanged = 1 if changes else unchanged + 1
+            wait = polling.unchanged.pause(unchanged)
         if timeout_seconds is not None:
             left = timeout_seconds - (time.monotonic() - started)
             if left <= 0:
@@ -95,7 +97,7 @@ def follow_run(
                     f"run {run_id} did not end within {timeout_seconds:g} s; it is {states.get('', 'unknown')} and keeps running"
                 )
             wait = min(wait, left)
-        time.sleep(wait * random.uniform(0.8, 1.0))
+        time.sleep(wait)
 
 
 def _changes(states: dict[str, str], run: Obj, groups: frozenset[str]) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlunsplit
 
 from trainwright.api.objects import Obj
+from trainwright.backoff import Backoff
 from trainwright.pipeline_runs.error_responses import connection_error, error_response, not_json
 from trainwright.pipeline_runs.errors import BadHost, KfpMissing, NotKubeflowPipelines, ServerError
 from trainwright.pipeline_runs.messages import read_message
@@ -38,15 +38,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """For how long a request is retried: waits grow from `first_seconds` to `most_seconds`, `retry_seconds` in total.
+    """A request is retried for `retry_seconds` in total, with the pauses of `backoff`.
 
     `read_seconds` is for how long one request waits for data. `look_up_seconds` are the waits before the look-ups of an object
     whose create got no answer: it may still be in progress.
     """
 
     retry_seconds: float = 30.0
-    first_seconds: float = 0.5
-    most_seconds: float = 5.0
+    backoff: Backoff = Backoff(0.5, 5.0)
     read_seconds: float = _READ_SECONDS
     look_up_seconds: tuple[float, ...] = (1.0, 3.0, 6.0)
 
@@ -131,17 +130,17 @@ class PipelineServer:
     def retried(self, request: Callable[[], T], can_retry: Callable[[ServerError], bool] = lambda error: error.retryable) -> T:
         """Return the result of `request`, which is repeated after errors that pass. Raises ServerError."""
         retry_policy, started = self.retry_policy, time.monotonic()
-        seconds = retry_policy.first_seconds
+        failures = 0
         while True:
             try:
                 return request()
             except ServerError as error:
+                failures += 1
                 left = retry_policy.retry_seconds - (time.monotonic() - started)
                 if not can_retry(error) or left <= 0:
                     raise
-                wait = min(error.retry_after or seconds * random.uniform(0.5, 1.5), left)
+                wait = min(error.retry_after or retry_policy.backoff.pause(failures), left)
             time.sleep(wait)
-            seconds = min(seconds * 2, retry_policy.most_seconds)
 
     def named(self, operation: Callable[..., Any], field: str, answer: str, name: str, **options: Any) -> list[Obj]:
         """Return the objects with this display name, from all pages of a list.

@@ -14,7 +14,7 @@ from trainwright.api.objects import labels_of
 from trainwright.api.terminal_text import plain
 from trainwright.cluster.connect import NoCluster, connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.jobs.logs.last_lines import last_printed
+from trainwright.jobs.logs.failure_log_tail import last_printed
 from trainwright.jobs.state.workflow import POD_RUN_LABEL
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.server import PipelineServer

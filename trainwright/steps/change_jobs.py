@@ -22,7 +22,7 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, delete_job
 from trainwright.jobs.submit.job_lookup import LocatedJob, labelled_jobs
-from trainwright.jobs.wait.resume import ResumeOutcome, resume_job
+from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
 from trainwright.submission.jobs_client import JobsClient
 
 log = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.jobs.request.argument_types import ArgumentType, Kind, convert
-from trainwright.jobs.request.function_arguments import signature_of
-from trainwright.jobs.request.function_source import NamedSource
+from trainwright.jobs.code.argument_types import ArgumentType, Kind, convert
+from trainwright.jobs.code.function_arguments import signature_of
+from trainwright.jobs.code.function_source import NamedSource
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.typed_parameters import marked
 from trainwright.steps.step_end import explained_end

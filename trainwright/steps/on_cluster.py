@@ -18,12 +18,12 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.manifest.training_program import escape_expansion
 from trainwright.jobs.request.setting_names import STEP_SETTINGS
-from trainwright.jobs.request.training_program import escape_expansion
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.step_credentials import StepCredentials
-from trainwright.jobs.wait.run import CancelHandler, run_to_end
-from trainwright.jobs.wait.step import waiting_of
+from trainwright.jobs.wait.run_step import waiting_of
+from trainwright.jobs.wait.run_to_end import CancelHandler, run_to_end
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
 from trainwright.steps.requests import StepRequest, StepRun
 from trainwright.steps.workspace_program import ERROR, RESULT

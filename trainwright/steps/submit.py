@@ -24,9 +24,9 @@ from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
 from trainwright.jobs.wait.event_printer import EventPrinter
-from trainwright.jobs.wait.handle import JobHandle, submit_step
 from trainwright.jobs.wait.job_events import OnJobEvents
-from trainwright.jobs.wait.step import StepResult, run_step
+from trainwright.jobs.wait.job_handle import JobHandle, submit_step
+from trainwright.jobs.wait.run_step import StepResult, run_step
 from trainwright.steps.exit_handlers import warn_without_exit_handler
 from trainwright.steps.own_step import own_step
 from trainwright.steps.server_retries import ServerRetries

@@ -17,7 +17,7 @@ from trainwright.api.markdown_text import code, escaped, table
 from trainwright.api.objects import name_of
 from trainwright.jobs.diagnosis.errors import DeadlineExceeded, Diverged, RunTimeout, StepFailed, StoppedEarly, TrainJobError
 from trainwright.jobs.wait.metric_changes import finite
-from trainwright.jobs.wait.step import StepResult
+from trainwright.jobs.wait.run_step import StepResult
 from trainwright.steps.requests import PickTrial
 from trainwright.steps.retire import retire_run
 from trainwright.workspace import begin_run, run_folder

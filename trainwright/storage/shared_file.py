@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 
+from trainwright.backoff import Backoff
 from trainwright.storage.errors import NotFound, StorageError
 from trainwright.storage.store import Store
 
-_ATTEMPTS = 12
+_ATTEMPTS, _BACKOFF = 12, Backoff(0.05, 1.0, jitter=1.0)
 """An attempt fails only if another process has succeeded meanwhile."""
 
 
@@ -26,10 +26,10 @@ def change_file(store: Store, key: str, change: Callable[[bytes | None], bytes |
 
     Raises StorageError, with the advice, if other processes have changed the file at every attempt.
     """
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(1, _ATTEMPTS + 1):
         old = read_if_present(store, key)
         new = change(old)
         if new is None or new == old or store.compare_and_swap(key, old, new):
             return
-        time.sleep(random.uniform(0, min(1.0, 0.05 * 2**attempt)))
+        time.sleep(_BACKOFF.pause(attempt))
     raise StorageError(f"{store.uri.join(key)}: changed by others at every attempt; {advice}")

@@ -154,7 +154,7 @@ def _operations(
     deduplicate_by: Sequence[str],
 ) -> dict[str, Any]:
     """Return the operations as JSON. Raises BadToolInput."""
-    from trainwright.jobs.request.function_source import source_of
+    from trainwright.jobs.code.function_source import source_of
 
     if min_chars < 0 or max_chars < 0 or (max_chars and max_chars < min_chars):
         raise BadToolInput(

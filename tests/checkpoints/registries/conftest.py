@@ -10,7 +10,7 @@ import pytest
 from hub_upload_server import HubUploadServer
 
 from trainwright.checkpoints import export_checkpoint
-from trainwright.checkpoints.export import ExportOptions
+from trainwright.checkpoints.publish import ExportOptions
 from trainwright.storage.uri import StorageUri
 
 ORIGIN = {"dataset": f"sha256:{'d' * 64}", "model": f"sha256:{'e' * 64}"}

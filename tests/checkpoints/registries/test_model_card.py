@@ -119,7 +119,7 @@ def test_facts_are_read_from_verified_files_only(make_export: MakeExport) -> Non
 
     export = open_export(make_export())
     (file,) = (each for each in export.manifest.files if each.path == "adapter_config.json")
-    Path(export.store.uri.location, file.stored_at).write_bytes(b'{"base_model_name_or_path": "evil/model"}')
+    Path(export.store.uri.location, file.key).write_bytes(b'{"base_model_name_or_path": "evil/model"}')
     with pytest.raises(CheckpointError, match=r"adapter_config\.json is corrupt"):
         read_facts(export)
 

@@ -247,7 +247,7 @@ def test_files_that_were_replaced_by_hand_are_published_again(hub: HubUploadServ
 def test_a_corrupt_export_is_not_published(hub: HubUploadServer, register: Any, export_uri: str) -> None:
     export = open_export(export_uri)
     (weights,) = (file for file in export.manifest.files if file.path == "adapter_model.safetensors")
-    stored = Path(export.store.uri.location) / weights.stored_at
+    stored = Path(export.store.uri.location) / weights.key
     stored.write_bytes(stored.read_bytes()[:-1] + b"?")
     with pytest.raises(CheckpointError, match=r"adapter_model\.safetensors is corrupt"):
         register()

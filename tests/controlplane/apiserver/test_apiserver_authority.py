@@ -11,8 +11,6 @@ import pytest
 import urllib3
 import yaml
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 from support.waiting import eventually
 
 from trainwright.controlplane.apiserver.auth.authority import AUTHORITY_VALID_FOR, CLOCK_SKEW, RENEW_BEFORE, VALID_FOR
@@ -88,54 +86,11 @@ def test_a_clock_that_was_ahead(tmp_path: Path) -> None:
     )
 
 
-def earlier_version(home: Path, now: datetime) -> bytes:
-    """The files of a home from the time when the server's certificate was its own authority."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "trainwright")])
-    usage = {name: name in ("digital_signature", "key_cert_sign") for name in (
-        "digital_signature", "key_cert_sign", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
-        "crl_sign", "encipher_only", "decipher_only")}  # fmt: skip
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - DAY)
-        .not_valid_after(now + timedelta(days=825))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(x509.KeyUsage(**usage), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    home.mkdir()
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (home / "tls.crt").write_bytes(certificate.public_bytes(pem))
-    (home / "tls.key").write_bytes(private)
-    (home / "admin.token").write_bytes(b"t" * 40)
-    return certificate.public_bytes(pem)
-
-
 def reachable(serving: Serving, trusted: Path | bytes, host: str = "127.0.0.1") -> int:
     context = ssl.create_default_context(cadata=(trusted if isinstance(trusted, bytes) else trusted.read_bytes()).decode())
     context.verify_flags |= ssl.VERIFY_X509_STRICT
     with urllib3.PoolManager(ssl_context=context, retries=False) as pool:
         return pool.request("GET", f"https://{host}:{serving.port}/readyz").status
-
-
-@pytest.mark.medium
-def test_clients_and_pods_of_an_older_home_go_on(tmp_path: Path, server: ResourceServer) -> None:
-    trusted = earlier_version(tmp_path / "home", datetime.now(UTC))
-    credentials = load_credentials(tmp_path / "home")
-    assert credentials.admin_token == "t" * 40
-    app = create_app(server, Tokens(credentials.admin_token, credentials.signing_key))
-    with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
-        assert reachable(serving, trusted) == 200
-        assert reachable(serving, credentials.authority) == 200
 
 
 @pytest.mark.medium

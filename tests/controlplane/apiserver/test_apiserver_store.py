@@ -199,32 +199,6 @@ def test_writes_survive_without_a_clean_close(tmp_path: Path) -> None:
     store.close()
 
 
-def test_file_of_the_first_layout_is_brought_up_to_date(tmp_path: Path) -> None:
-    path = tmp_path / "store.db"
-    with sqlite3.connect(path) as db:
-        db.executescript(
-            """
-            CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
-            CREATE TABLE log (revision INTEGER PRIMARY KEY, resource TEXT NOT NULL, namespace TEXT NOT NULL,
-              name TEXT NOT NULL, type TEXT NOT NULL, data BLOB);
-            CREATE TABLE current (resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL,
-              revision INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY (resource, namespace, name));
-            INSERT INTO meta VALUES ('schema', 1), ('revision', 3);
-            """
-        )
-        db.execute("INSERT INTO current VALUES (?, '', 'a', 5, ?)", (THINGS, b'{"metadata":{"name":"a"},"value":1}'))
-        db.execute("INSERT INTO log VALUES (7, ?, '', 'b', 'DELETED', NULL)", (THINGS,))
-    db.close()
-    store = Store(path)
-    found = store.get(THINGS, "", "a")
-    assert found is not None
-    assert (found.object["value"], store.revision) == (1, 7 + RESTART_GAP)
-    store.close()
-    with sqlite3.connect(path) as db:
-        assert db.execute("SELECT name FROM sqlite_master WHERE name = 'log'").fetchone() is None
-    db.close()
-
-
 def test_full_disk_is_one_clear_error_and_changes_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     first = store.put(THINGS, "", "a", thing("small"))

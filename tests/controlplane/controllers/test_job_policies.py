@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.indexes import indexes_text, parse_indexes
 from trainwright.controlplane.controllers.job import per_index, pod_failure_policy, tracking
-from trainwright.controlplane.controllers.job.backoff import BackoffRecord, backoff_seconds
+from trainwright.controlplane.controllers.job.backoff import BACKOFF, BackoffRecord
 from trainwright.controlplane.controllers.job.finish import find_finish_reason
 from trainwright.controlplane.controllers.job.reconcile_state import ReconcileState
 from trainwright.controlplane.controllers.job.scaling import indexes_to_create, pods_to_delete
@@ -170,7 +170,7 @@ def test_rules_of_success(rules: list[dict[str, Any]], completed: set[int], met:
 
 
 def test_back_off_doubles_up_to_ten_minutes() -> None:
-    assert [backoff_seconds(n) for n in (0, 1, 2, 3, 7, 8, 50)] == [0, 10, 20, 40, 600, 600, 600]
+    assert [BACKOFF.seconds(n) for n in (0, 1, 2, 3, 7, 8, 50)] == [0, 10, 20, 40, 600, 600, 600]
 
 
 def test_back_off_counts_failures_since_the_last_success() -> None:

@@ -352,15 +352,6 @@ def test_a_group_that_cannot_be_read_stops_its_own_pods_only(world: Stepped, spe
     assert f'PodGroup "gang" is invalid: {why}' in message(world, "a")
 
 
-def test_a_pod_with_a_quantity_that_is_no_longer_accepted_stops_nothing_else(world: Stepped) -> None:
-    """An earlier version stored it."""
-    stored = world.cluster.create(sized_pod("old"))
-    stored["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "9" * 5000}}
-    world.store.put(POD.resource, "default", "old", stored)
-    create(world, sized_pod("other"))
-    assert placed(world) == ["other"]
-
-
 # -- too large
 
 

@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.errors import NotFound
-from trainwright.controlplane.node import log_entries, shim
+from trainwright.controlplane.node import log_entries
 from trainwright.controlplane.node.container import run_of
 from trainwright.controlplane.node.container_logs import ContainerLogs
 from trainwright.controlplane.node.log_entries import Position, entries, read_blocks, segments, strip_headers, tail_position
+from trainwright.controlplane.node.supervisor import supervise
 
 POD: dict[str, Any] = {"metadata": {"name": "p", "uid": "u"}}
 
@@ -28,7 +29,7 @@ def over() -> bool:
 
 
 class Printed:
-    """A log as the shim writes it, each write with the next second as its time."""
+    """A log as the supervisor writes it, each write with the next second as its time."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch | None = None):
         run = run_of("main", 0, folder / "u")
@@ -36,14 +37,14 @@ class Printed:
         (run.folder / "lock").touch()
         (run.folder / "exit.json").write_text('{"code": 0, "signal": 0, "finishedAt": 0}')
         self.path = run.log
-        self.output = shim.Output.__new__(shim.Output)
+        self.output = supervise.Output.__new__(supervise.Output)
         self.output.streams = {1: b"stdout", 2: b"stderr"}
         self.output.partial = {1: b"", 2: b""}
         self.output.flush_at = {1: 0.0, 2: 0.0}
-        self.output.log = shim.Segments(str(self.path))
+        self.output.log = supervise.Segments(str(self.path))
         if monkeypatch:
             seconds = itertools.count(1)
-            monkeypatch.setattr(shim.time, "time_ns", lambda: next(seconds) * 1_000_000_000)
+            monkeypatch.setattr(supervise.time, "time_ns", lambda: next(seconds) * 1_000_000_000)
 
     def __call__(self, data: bytes, source: int = 1, *, flush: bool = False) -> Printed:
         self.output.take(source, data)
@@ -100,7 +101,7 @@ def test_tail_counts_lines_and_not_their_parts(printed: Printed, read: Any, line
 def test_a_log_is_bounded_and_read_across_its_files(
     printed: Printed, read: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(shim, "SEGMENT_BYTES", 1000)
+    monkeypatch.setattr(supervise, "SEGMENT_BYTES", 1000)
     lines = [b"line %d\n" % number for number in range(200)]
     for line in lines:
         printed(line)
@@ -116,7 +117,7 @@ def test_a_log_is_bounded_and_read_across_its_files(
 
 
 def test_followers_go_from_file_to_file(printed: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shim, "SEGMENT_BYTES", 100)
+    monkeypatch.setattr(supervise, "SEGMENT_BYTES", 100)
     monkeypatch.setattr("trainwright.controlplane.node.log_entries.POLL_SECONDS", 0)
     done = False
     blocks = read_blocks(printed.path, Position(), lambda: done)
@@ -149,7 +150,7 @@ def test_a_log_may_be_removed_with_its_pod_between_two_steps_of_reading_it(
 def test_a_reader_goes_on_after_a_file_that_is_rotated_away_under_it(
     printed: Printed, read: Any, monkeypatch: pytest.MonkeyPatch, tail: int | None
 ) -> None:
-    monkeypatch.setattr(shim, "SEGMENT_BYTES", 100)
+    monkeypatch.setattr(supervise, "SEGMENT_BYTES", 100)
     for number in range(4):
         printed(b"line %d\n" % number)
     oldest = segments(printed.path)[0][1]
@@ -174,7 +175,7 @@ def test_a_line_torn_by_a_full_disk_does_not_tear_the_next(printed: Printed, mon
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(shim.os, "write", filling)
+        patch.setattr(supervise.os, "write", filling)
         printed(b"lost\n")
     printed(b"kept\n")
     assert strip_headers(printed.path.read_bytes()).endswith(b"\nkept\n")

@@ -20,10 +20,10 @@ from trainwright.checkpoints.formats.folder_names import checkpoint_step
 from trainwright.checkpoints.formats.format import refusals_as_reasons
 from trainwright.checkpoints.formats.fsdp import MODEL, OPTIMIZER, FsdpFiles
 from trainwright.checkpoints.formats.json_files import config_error, state_error
+from trainwright.checkpoints.formats.model_weights import weights_error
 from trainwright.checkpoints.formats.random_states import is_random_state, missing_random_state
 from trainwright.checkpoints.formats.torch_file import torch_file_error
 from trainwright.checkpoints.formats.weights import adapter_folders, adapters_error, has_weights
-from trainwright.storage.model_weights import weights_error
 
 SCHEDULER = "scheduler.pt"
 _XLA_OPTIMIZER = re.compile(r"rank([0-9]+)-of-([0-9]+)-optimizer\.pt")

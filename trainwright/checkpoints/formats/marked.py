@@ -13,11 +13,11 @@ from trainwright.checkpoints.formats.deepspeed import deepspeed_error, has_deeps
 from trainwright.checkpoints.formats.folder_names import numbered_step
 from trainwright.checkpoints.formats.format import refusals_as_reasons
 from trainwright.checkpoints.formats.json_files import STATE, config_error
+from trainwright.checkpoints.formats.model_weights import INDEX, weights_error
 from trainwright.checkpoints.formats.random_states import is_random_state
 from trainwright.checkpoints.formats.torch_file import is_zip, torch_file_error
 from trainwright.checkpoints.formats.weights import weights_file_error
 from trainwright.storage.errors import UnsafeFile
-from trainwright.storage.model_weights import INDEX, weights_error
 from trainwright.storage.plain_files import folder_files, read_plain
 
 MARKERS = (".complete", "COMPLETE")

@@ -12,8 +12,8 @@ from pathlib import Path, PurePosixPath
 from trainwright.checkpoints.formats.folder_names import checkpoint_step, numbered_step
 from trainwright.checkpoints.formats.format import refusals_as_reasons
 from trainwright.checkpoints.formats.json_files import STATE, config_error, state_error
+from trainwright.checkpoints.formats.model_weights import INDEX, weights_error
 from trainwright.checkpoints.formats.weights import adapters_error, has_weights
-from trainwright.storage.model_weights import INDEX, weights_error
 
 _SHARD = re.compile(r"(?:shard-[0-9]+-)?model-[0-9]+-of-[0-9]+\.safetensors")
 _SHARDED = "sharded"

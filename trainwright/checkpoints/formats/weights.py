@@ -6,9 +6,9 @@ import json
 from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints.formats.json_files import MAX_JSON_BYTES
-from trainwright.storage.model_weights import INDEX
+from trainwright.checkpoints.formats.model_weights import INDEX
+from trainwright.checkpoints.formats.safetensors_file import safetensors_error
 from trainwright.storage.plain_files import open_plain, read_plain
-from trainwright.storage.safetensors_file import safetensors_error
 
 _ADAPTER, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
 _SUFFIXES = (".safetensors", ".distcp", ".gguf", "_model_states.pt", "-model_states.pt")

@@ -17,7 +17,7 @@ from trainwright.storage.errors import StorageError, Transient, Unreachable
 from trainwright.storage.foreign_texts import without_credentials
 from trainwright.storage.http.client import HttpClient
 from trainwright.storage.http.errors import HttpError
-from trainwright.storage.hub_environment import hub_endpoint, is_set
+from trainwright.storage.http.hub_environment import hub_endpoint, is_set
 from trainwright.storage.web_address import checked_address
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from trainwright.checkpoints import ExportOptions, Metric, export_checkpoint, restore_checkpoint, verify_export
-from trainwright.checkpoints.run_export import exports_of_run, run_of_output
+from trainwright.checkpoints.export_run import exports_of_run, run_of_output
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show, summary
 from trainwright.cli.checkpoint_commands.watching import watch_and_export
 from trainwright.cli.output import ViewFormat
@@ -64,7 +64,7 @@ def export(
             options=options,
             start_progress=start_progress,
         )
-    store = {"conditional_writes": exported.capabilities.conditional_writes, "confirmed": exported.manifest.confirmed or "no"}
+    store = {"conditional_writes": exported.capabilities.conditional_writes, "confirmed": exported.manifest.confirmed}
     show({"uri": exported.uri, "existed": exported.existed, **summary(exported.manifest), **store}, output)
 
 

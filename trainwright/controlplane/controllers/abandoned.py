@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 def suspend_if_abandoned(cluster: Cluster, trainjob: Obj, now: datetime) -> float | None:
     """Suspend the job if its lease has expired. Returns the seconds until it expires, None if there is nothing to wait for.
 
-    Without permission to change jobs, as in a role of an earlier version, a warning is logged. Raises Conflict if the job has
+    Without permission to change jobs a warning is logged. Raises Conflict if the job has
     changed meanwhile, which may be a renewal, and ApiError.
     """
     lease = active_lease_of(trainjob)

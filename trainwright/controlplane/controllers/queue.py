@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-FIRST_BACKOFF_SECONDS = 0.05
-MAX_BACKOFF_SECONDS = 60.0
+from trainwright.backoff import Backoff
+
+BACKOFF = Backoff(0.05, 60.0)
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -107,8 +108,7 @@ class KeyQueue:
             self._processing.discard(key)
             if failed:
                 count = self._failures[key] = self._failures.get(key, 0) + 1
-                delay = min(FIRST_BACKOFF_SECONDS * 2 ** min(count - 1, 20), MAX_BACKOFF_SECONDS)
-                self._schedule(key, delay)
+                self._schedule(key, BACKOFF.seconds(count))
                 self._retries += 1
             else:
                 self._failures.pop(key, None)

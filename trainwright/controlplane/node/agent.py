@@ -30,7 +30,7 @@ from trainwright.controlplane.node.registration import NODE_NAME, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.shutdown import stop_runs
-from trainwright.controlplane.node.supervisor_start import start_directly, supervisor_spawner
+from trainwright.controlplane.node.supervisor.start_supervisor import start_directly, supervisor_spawner
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.spread_folders import spread_folders
 from trainwright.controlplane.node.volumes.tokens import IssueToken

@@ -1,4 +1,4 @@
-"""One run of a container: started by the shim, observed through the shim's files, signalled by its process group.
+"""One run of a container: started by the supervisor, observed through the supervisor's files, signalled by its process group.
 
 All state is in files below the pod's folder, so that a restarted node agent sees the same as the one that started it.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.lifecycle.container_state import KILLED_CODE, STATUS_UNKNOWN, Run, Termination
-from trainwright.controlplane.node.supervisor_start import StartSupervisor, start_directly
+from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
 
 _STATE_SECONDS = 10.0
 _LOST = "the end of the process was not observed: {}"
@@ -48,9 +48,9 @@ class ContainerRun:
         backoff_seconds: float = 0.0,
         start_supervisor: StartSupervisor = start_directly,
     ) -> None:
-        """Start the process. Variables are passed in a private file, not in arguments. Raises OSError (disk full, no shim).
+        """Start the process. Variables are passed in a private file, not in arguments. Raises OSError (disk full, no supervisor).
 
-        `more` are further keys of the shim's spec. `backoff_seconds` is kept for the start that follows this run's end.
+        `more` are further keys of the supervisor's spec. `backoff_seconds` is kept for the start that follows this run's end.
         Replaces what a start that was interrupted has left.
         """
         if self.folder.exists() and self.was_never_started():
@@ -61,7 +61,7 @@ class ContainerRun:
         self._write("spec.json", {"argv": argv, "env": env, "cwd": str(cwd), "log": str(self.log), **(more or {})})
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the shim, so that it is held without interruption
+            fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the supervisor, so that it is held without interruption
             start_supervisor(self.folder, lock)
         finally:
             os.close(lock)
@@ -72,7 +72,7 @@ class ContainerRun:
         return (self.folder / "identity.json").exists()
 
     def is_alive(self) -> bool:
-        """Whether the shim is running, which it does until the last process of the container has exited."""
+        """Whether the supervisor is running, which it does until the last process of the container has exited."""
         try:
             lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -113,7 +113,7 @@ class ContainerRun:
         return Termination(KILLED_CODE, ended, started, STATUS_UNKNOWN, message)
 
     def was_never_started(self) -> bool:
-        """Whether its starter died before the shim ran: the shim removes the spec first."""
+        """Whether its starter died before the supervisor ran: the supervisor removes the spec first."""
         return ((self.folder / "spec.json").exists() or not (self.folder / "lock").exists()) and not self.is_alive()
 
     def _created_at(self) -> float:
@@ -145,7 +145,7 @@ class ContainerRun:
         return Termination(int(ended["code"]), float(ended["finishedAt"]), self.started_at() or 0.0, reason, message)
 
     def _pid(self) -> int | None:
-        """Return the main process, waiting for a starting shim; None after it has terminated."""
+        """Return the main process, waiting for a starting supervisor; None after it has terminated."""
         deadline = time.monotonic() + _STATE_SECONDS
         while (state := self._read("state.json")) is None and self.is_alive() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -213,7 +213,7 @@ def run_of(container: str, attempt: int, folder: Path) -> ContainerRun:
 
 
 def kill_pod_processes(pod_uid: str) -> None:
-    """Kill processes with the pod's UID in their environment, which have escaped their shim. Linux only."""
+    """Kill processes with the pod's UID in their environment, which have escaped their supervisor. Linux only."""
     _kill_processes_with(f"{POD_MARK}={pod_uid}")
 
 

@@ -6,11 +6,11 @@ import contextlib
 import signal
 import subprocess
 
-from trainwright.controlplane.node.child_command import child_command, signal_child
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.container_context import ContainerContext
-from trainwright.controlplane.node.exec_child import CANNOT_START, NOT_EXECUTABLE, NOT_FOUND
 from trainwright.controlplane.node.handlers import CommandResult
+from trainwright.controlplane.node.supervisor.child_command import child_command, signal_child
+from trainwright.controlplane.node.supervisor.exec_child import CANNOT_START, NOT_EXECUTABLE, NOT_FOUND
 
 _OUTPUT_BYTES = 64 * 1024
 _DRAIN_SECONDS = 1.0
@@ -21,7 +21,8 @@ def run_command(argv: list[str], context: ContainerContext, run: ContainerRun, t
 
     Raises OSError if it cannot be started.
     """
-    with child_command(argv, context, run, tty=False) as command:
+    isolated_run = run.folder if context.is_isolated else None
+    with child_command(argv, context.env, context.cwd, tty=False, isolated_run=isolated_run) as command:
         process = subprocess.Popen(
             command.argv,
             env=command.env,

@@ -30,7 +30,7 @@ from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.network_files import network_mounts
 from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
-from trainwright.controlplane.node.supervisor_start import StartSupervisor, start_directly
+from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
 from trainwright.controlplane.node.termination_files import message_file
 from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts
 from trainwright.controlplane.node.volumes.maker import MadeVolume, VolumeMaker

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.backoff import Backoff
 from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, latest_run, run_of
 from trainwright.controlplane.node.container_commands import run_command
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices
@@ -38,7 +39,7 @@ from trainwright.controlplane.node.lifecycle.restart_rules import restart_policy
 from trainwright.controlplane.node.probe_runner import ProbeRunner
 from trainwright.controlplane.node.termination_files import with_message
 
-_RETRY_SECONDS = (1.0, 2.0, 4.0, 8.0, 10.0)
+_BACKOFF = Backoff(1.0, 10.0)
 """Between attempts to start a container that cannot be started, for example for want of a ConfigMap."""
 _HOOK_SECONDS = 3600.0
 log = logging.getLogger(__name__)
@@ -105,9 +106,8 @@ class ContainerKeeper:
         try:
             context = self._start.start(pod, launch, self._record)
         except CannotStart as error:
-            wait = _RETRY_SECONDS[min(self._failures, len(_RETRY_SECONDS) - 1)]
             self._failures += 1
-            self._blocked = Blocked(error.reason, str(error), time.time() + wait)
+            self._blocked = Blocked(error.reason, str(error), time.time() + _BACKOFF.seconds(self._failures))
             return False
         self._blocked, self._failures = None, 0
         self._launched = (launch.attempt, context)

@@ -1,6 +1,6 @@
-"""Parses a container's log as written by the shim: its files, the position of the last lines, and text without headers.
+"""Parses a container's log as written by the supervisor: its files, the position of the last lines, and text without headers.
 
-Lines without a header, from older versions or after a full disk, are returned unchanged.
+Lines without a header, as after a full disk, are returned unchanged.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ from trainwright.jobs.diagnosis.errors import (
     deadline_error,
 )
 from trainwright.jobs.diagnosis.report import FailureReport, last_seen, report_of, usage_summary
-from trainwright.jobs.logs.last_lines import LOG_LINES
-from trainwright.jobs.logs.read_logs import LogSelector, read_logs
+from trainwright.jobs.logs.failure_log_tail import LOG_LINES
+from trainwright.jobs.logs.follow_logs import LogSelector, read_logs
 from trainwright.jobs.state.pod_history import PodHistory
 
 log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import Preempted, RunTimeout, TrainJobFailed
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
-from trainwright.jobs.diagnosis.preemption import backoff_seconds
+from trainwright.jobs.diagnosis.preemption import RESUBMISSION
 from trainwright.jobs.state.attempts import retries_so_far, write_mark
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def wait_to_retry(cluster: Cluster, error: TrainJobFailed, retries: int, stop: t
     if used > retries:
         error.add_note(f"its retries are used up: job_retries={retries}")
         raise error
-    seconds = backoff_seconds(used)
+    seconds = RESUBMISSION.pause(used)
     log.warning(
         "event=trainjob_retried name=%s retries=%d allowed=%d resubmit_seconds=%.0f", name_of(trainjob), used, retries, seconds
     )

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.last_lines import LOG_LINES, last_printed
-from trainwright.jobs.logs.log_tail import LAUNCHER_LINES
+from trainwright.jobs.logs.failure_log_tail import LOG_LINES, last_printed
+from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES
 from trainwright.jobs.state.pod_history import PodHistory, RunKey, container_states
 from trainwright.jobs.state.pods import pods_of
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import random
 import threading
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET
-from trainwright.api.objects import Obj, name_of, namespace_of, stored_annotation, uid_of
+from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
+from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import Preempted
@@ -20,8 +20,8 @@ from trainwright.jobs.state.attempts import preemptions_so_far, was_preempted, w
 
 BUDGET = 3
 """Default for `preemption_budget`."""
-INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS = 10.0, 60.0
-"""Exponential backoff with jitter: capacity for the pods is unlikely to be free at once."""
+RESUBMISSION = Backoff(10.0, 60.0, jitter=0.2)
+"""Before a job is submitted again: capacity for its pods is unlikely to be free at once."""
 log = logging.getLogger(__name__)
 
 
@@ -38,7 +38,7 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
     if used > budget:
         text = f"its preemption budget of {budget} resubmissions is exhausted" if budget else ""
         raise _with_message(error, text) from None
-    seconds = backoff_seconds(used)
+    seconds = RESUBMISSION.pause(used)
     log.warning(
         "event=trainjob_preempted name=%s preemptions=%d budget=%d resubmit_seconds=%.0f",
         name_of(trainjob),
@@ -47,12 +47,6 @@ def wait_to_resume(cluster: Cluster, error: Preempted, budget: int, stop: thread
         seconds,
     )
     return not stop.wait(seconds)
-
-
-def backoff_seconds(number: int) -> float:
-    """Return how long to wait before the resubmission with this number, counted from 1."""
-    seconds = min(MAX_BACKOFF_SECONDS, INITIAL_BACKOFF_SECONDS * 2.0 ** (number - 1))
-    return seconds * random.uniform(0.8, 1.0)
 
 
 def mark_if_preempted(cluster: Cluster, trainjob: Obj) -> Obj:
@@ -74,7 +68,7 @@ def jobsets_to_resume_from(cluster: Cluster, ended: Obj) -> str:
     The next attempt resumes from their checkpoints. A JobSet that cannot be read is omitted, with a warning; its checkpoints are
     then archived.
     """
-    earlier = stored_annotation(ended, names.RESUMES_FROM_ANNOTATION) or ""
+    earlier = annotations_of(ended).get(names.RESUMES_FROM_ANNOTATION) or ""
     try:
         own = uid_of(cluster.get(JOBSET, name_of(ended), namespace_of(ended)))
     except ApiError as error:

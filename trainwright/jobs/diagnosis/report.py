@@ -19,9 +19,9 @@ from trainwright.jobs.diagnosis.causes import deletions_in, failures_of, ordered
 from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods, with_told_disruptions
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder, WaitingReason, claims_of
-from trainwright.jobs.logs.last_lines import LOG_LINES, last_printed
+from trainwright.jobs.logs.failure_log_tail import LOG_LINES, last_printed
+from trainwright.jobs.logs.launcher_noise import log_tail
 from trainwright.jobs.logs.log_patterns import LogPattern, patterns_in
-from trainwright.jobs.logs.log_tail import log_tail
 from trainwright.jobs.state.attempts import preemptions_before
 from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob, failing_jobs, jobs_of
 from trainwright.jobs.state.kubernetes_events import events_of, reason_and_message, steps_of

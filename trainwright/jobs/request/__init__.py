@@ -1,1 +1,1 @@
-"""The request of a training step, and the TrainJob manifest built from it. Pure, apart from reading code and git."""
+"""The request of a training step: its settings, their types, and what is wrong with them."""

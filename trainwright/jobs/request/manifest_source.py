@@ -12,7 +12,7 @@ from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, copy_of
 from trainwright.cluster.options import FieldValidation
-from trainwright.jobs.request.secret_detection import LiteralSecret, reject_literals
+from trainwright.jobs.credentials.secret_detection import LiteralSecret, reject_literals
 from trainwright.jobs.request.setting_values import floats_to_integers
 from trainwright.migration import is_legacy, migrate
 

@@ -8,6 +8,12 @@ from typing import Any
 from trainwright.api.suggest import suggest
 from trainwright.jobs.request.setting_values import parse_structure
 
+COMPONENT_DEFAULTS: dict[str, Any] = {"waiter_lease_seconds": 600, "run_timeout_seconds": -1}
+"""What a component passes for a setting that nobody has given, where kfp has no word for it or another default suits it better.
+
+A pod that waits is seldom cut off from its cluster for long; a triggerer may be.
+"""
+
 
 def with_more(parameters: Mapping[str, Any], more: Any, defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters with those of `more`, an object or its JSON. `defaults` are those of all that may be in it.
@@ -22,7 +28,7 @@ def with_more(parameters: Mapping[str, Any], more: Any, defaults: Mapping[str, A
         if name not in defaults:
             raise ValueError(f"more.{str(name)[:80]}: unknown; {suggest(str(name), list(defaults))}")
         given = parameters.get(name)
-        if given and given not in (defaults[name], value):
+        if given and given not in (defaults[name], COMPONENT_DEFAULTS.get(name), value):
             raise ValueError(f"{name}: given twice, as a parameter and in more; give it once")
         result[name] = value
     return result

@@ -1,7 +1,4 @@
-"""Scheduling settings of a job: its queue, and node selectors, tolerations, affinity and topology of its pods. Pure.
-
-A TrainJob has no field for a pod's priorityClassName or scheduler: the runtime sets those.
-"""
+"""Checks the scheduling settings of a job: its queue, and tolerations, affinity and topology of its pods. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from trainwright.api import names
-from trainwright.api.objects import Obj
 from trainwright.api.schema.pod import AFFINITY, TOLERATION
 from trainwright.jobs.request.field_schemas import schema_problems
-from trainwright.jobs.request.training_steps import is_initializer, replicated_jobs
 
-PATCH_MANAGER = "trainwright.dev/scheduling"
-PRIORITY_LABEL = "kueue.x-k8s.io/priority-class"
 EXCLUSIVE_ANNOTATION = "alpha.jobset.sigs.k8s.io/exclusive-topology"
 _KUEUE_TOPOLOGY = "kueue.x-k8s.io/podset-{}-topology"
 _LABEL_KEY = r"(?:[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
@@ -72,52 +64,3 @@ def scheduling_problems(
     for index, toleration in enumerate(tolerations):
         yield from schema_problems(TOLERATION, toleration, f"tolerations[{index}]")
     yield from schema_problems(AFFINITY, affinity, "affinity")
-
-
-def scheduling_labels(queue: str, priority_class: str) -> dict[str, str]:
-    """Return the Kueue labels of the TrainJob."""
-    named = {names.QUEUE_LABEL: queue, PRIORITY_LABEL: priority_class}
-    return {label: value for label, value in named.items() if value}
-
-
-def scheduling_patch(
-    runtime: Obj,
-    *,
-    topology: Topology | None,
-    node_selector: dict[str, str],
-    tolerations: list[dict[str, Any]],
-    affinity: dict[str, Any],
-) -> Obj | None:
-    """Return the patch of the training steps, or None if there are no settings. Initializers are not patched."""
-    template: Obj = {}
-    jobs = []
-    for job in (job for job in replicated_jobs(runtime) if not is_initializer(job)):
-        pods = _pod_patch(job["template"]["spec"]["template"]["spec"], topology, node_selector, tolerations, affinity)
-        if pods:
-            jobs.append({"name": job["name"], "template": {"spec": {"template": pods}}})
-    if topology and topology.jobset_annotations():
-        template["metadata"] = {"annotations": topology.jobset_annotations()}
-    if jobs:
-        template["spec"] = {"replicatedJobs": jobs}
-    return {"manager": PATCH_MANAGER, "trainingRuntimeSpec": {"template": template}} if template else None
-
-
-def _pod_patch(
-    pod_spec: Obj,
-    topology: Topology | None,
-    node_selector: dict[str, str],
-    tolerations: list[dict[str, Any]],
-    affinity: dict[str, Any],
-) -> Obj:
-    spec: Obj = {}
-    if node_selector:
-        spec["nodeSelector"] = dict(sorted(node_selector.items()))
-    if tolerations:  # a patch replaces the list, so it repeats those of the runtime
-        existing = pod_spec.get("tolerations") or []
-        spec["tolerations"] = [*existing, *(toleration for toleration in tolerations if toleration not in existing)]
-    if affinity:
-        spec["affinity"] = affinity
-    patch: Obj = {"spec": spec} if spec else {}
-    if topology and topology.pod_annotations():
-        patch["metadata"] = {"annotations": topology.pod_annotations()}
-    return patch

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from trainwright.jobs.request.setting_values import normalize_resources, optional_number, parse_structure, seconds_of
+from trainwright.jobs.request.setting_values import deadline_of, normalize_resources, optional_number, parse_structure, seconds_of
 from trainwright.jobs.request.variables import Variables
 
 Structure = dict[str, Any]
@@ -18,4 +18,6 @@ Env = Annotated[Variables, BeforeValidator(lambda value: parse_structure(value) 
 Resources = Annotated[dict[str, dict[str, str]], BeforeValidator(lambda value: normalize_resources(parse_structure(value)) or {})]
 Number = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(optional_number)]
 Seconds = Annotated[Annotated[int, Field(ge=1)] | None, BeforeValidator(lambda value: optional_number(seconds_of(value)))]
+Deadline = Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(deadline_of)]
+"""Seconds; 0 is no limit, None is not set."""
 Nodes = Annotated[Annotated[int, Field(ge=1, le=100000)] | None, BeforeValidator(optional_number)]

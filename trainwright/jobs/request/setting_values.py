@@ -69,6 +69,11 @@ def seconds_of(value: Any) -> Any:
     return math.ceil(value.total_seconds()) if isinstance(value, timedelta) else value
 
 
+def deadline_of(value: Any) -> Any:
+    """Return None for an empty text, and for -1, which means "not set" where a parameter cannot be omitted; else the seconds."""
+    return None if value in ("", -1, "-1") else seconds_of(value)
+
+
 def optional_number(value: Any) -> Any:
     """Return None for an empty text, and for 0 and "0", which mean None where a parameter cannot be omitted."""
     return None if value in ("", 0, "0", None) else value

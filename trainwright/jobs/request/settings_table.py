@@ -306,10 +306,10 @@ TABLE = {
         Setting(
             name="run_timeout_seconds",
             kind="seconds",
-            default=604800,
+            default=None,
             group="deadlines",
             description="Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces"
-            ". Default: a week. 0: no limit.",
+            ". Empty or -1: that of the manifest, else a week. 0: no limit.",
             unit="seconds",
             used_by=("evaluate", "step"),
         ),

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainwright.jobs.request.runtime_patch import claim_of_volume, is_claim_of
 from trainwright.jobs.request.setting_values import normalize_resources, parse_structure
-from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.request.workspace import Workspace, claim_of_volume, is_claim_of
 
 _OF_STEP = "KFP_"
 """Variables that the backend sets for its own program."""

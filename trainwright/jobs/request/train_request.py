@@ -15,17 +15,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 from trainwright.api.hub_names import with_scheme
 from trainwright.api.names import QUEUE_LABEL
 from trainwright.cluster.options import FieldValidation
+from trainwright.jobs.code.function_arguments import check_names, checked_arguments, signature_of
+from trainwright.jobs.code.function_source import NamedSource, source_of
+from trainwright.jobs.credentials.secret_detection import reject_literals
 from trainwright.jobs.diagnosis.preemption import BUDGET
-from trainwright.jobs.logs.live_logs import TOTAL_BYTES
-from trainwright.jobs.logs.read_logs import LogSelector
+from trainwright.jobs.logs.follow_logs import LogSelector
+from trainwright.jobs.logs.stream_logs import TOTAL_BYTES
 from trainwright.jobs.request.field_schemas import volume_problems
-from trainwright.jobs.request.function_arguments import check_names, checked_arguments, signature_of
-from trainwright.jobs.request.function_source import NamedSource, source_of
 from trainwright.jobs.request.manifest_source import checked_manifest
 from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.scheduling import Topology, scheduling_problems
-from trainwright.jobs.request.secret_detection import reject_literals
 from trainwright.jobs.request.setting_types import (
+    Deadline,
     Env,
     Labels,
     Nodes,
@@ -40,7 +41,7 @@ from trainwright.jobs.request.setting_types import (
 from trainwright.jobs.request.setting_values import parse_structure, seconds_of
 from trainwright.jobs.request.variables import Variables, reference_problems
 from trainwright.jobs.request.workspace import Workspace
-from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS, START_TIMEOUT_SECONDS
+from trainwright.jobs.state.deadline_timer import DEADLINE, RUN_TIMEOUT_SECONDS, START_TIMEOUT_SECONDS
 from trainwright.jobs.state.run_folder import prepared_folder
 
 Group = Literal["what", "data", "workspace", "placement", "deadlines", "logs", "resume", "cancellation", "secrets"]
@@ -221,10 +222,11 @@ class TrainRequest(BaseModel):
         "Maximum seconds until all pods of the training have started; time of initializers does not count. 0: no limit.",
         used_by=_PODS,
     )
-    run_timeout_seconds: Seconds = _setting(
+    run_timeout_seconds: Deadline = _setting(
         "deadlines",
-        RUN_TIMEOUT_SECONDS,
-        "Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Default: a week. 0: no limit.",
+        None,
+        "Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1: that of the "
+        "manifest, else a week. 0: no limit.",
         used_by=_PODS,
     )
 
@@ -457,6 +459,19 @@ class TrainRequest(BaseModel):
     def placement(self) -> Topology | None:
         """The topology, parsed; None without one."""
         return Topology.parse(self.topology) if self.topology else None
+
+    @property
+    def asks_for_deadline(self) -> bool:
+        """Whether somebody has set a deadline of the training, here or in the manifest; else it is the default."""
+        return self.run_timeout_seconds is not None or DEADLINE in (self.manifest or {}).get("spec", {})
+
+    @property
+    def run_deadline(self) -> int | None:
+        """Maximum seconds of training: those that are set, else those of the manifest, else a week; None for no limit."""
+        if self.run_timeout_seconds is not None:
+            return self.run_timeout_seconds or None
+        own = (self.manifest or {}).get("spec", {}).get(DEADLINE)
+        return RUN_TIMEOUT_SECONDS if own is None else int(own)
 
     @property
     def secret_for_resume(self) -> str:

@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from trainwright.jobs.request.function_arguments import ambiguous_arguments
-from trainwright.jobs.request.function_source import source_of
+from trainwright.jobs.code.function_arguments import ambiguous_arguments
+from trainwright.jobs.code.function_source import source_of
 from trainwright.jobs.request.setting_values import parse_structure
 
 MARK = "trainwright.dev/type"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, get_args
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl
 
 from pydantic import BaseModel, ConfigDict
@@ -48,6 +49,19 @@ class Workspace(BaseModel):
         if not match or len(match[1]) > 253 or ".." in path.split("/"):
             raise ValueError(f"{field}: {uri!r} is not of the form {_EXPECTED}")
         return cls(claim=match[1], path=path, new=None if match[4] is None else _parse_new_claim(match[4], field))
+
+
+def claim_of_volume(volume: Mapping[str, Any]) -> str:
+    """Return the claim of a volume, an empty string if it is of another type."""
+    return str((volume.get("persistentVolumeClaim") or {}).get("claimName") or "")
+
+
+def is_claim_of(workspace: Workspace | None, claim: str) -> bool:
+    """Whether a claim is that of the workspace, and so has to be mounted through the workspace's volume `initializer`.
+
+    Kubelets up to Kubernetes 1.34 never start a pod with two volumes of one claim (kubernetes/kubernetes#122140).
+    """
+    return workspace is not None and workspace.claim == claim
 
 
 def _parse_new_claim(query: str, field: str) -> NewClaim:

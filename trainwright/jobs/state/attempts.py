@@ -12,7 +12,7 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, stored_annotation, uid_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
@@ -109,5 +109,5 @@ def _delete(cluster: Cluster, jobs: list[Obj]) -> None:
 
 
 def _number(trainjob: Obj, annotation: str, default: int) -> int:
-    text = stored_annotation(trainjob, annotation) or ""
+    text = annotations_of(trainjob).get(annotation) or ""
     return int(text) if text.isdecimal() else default

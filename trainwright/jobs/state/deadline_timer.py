@@ -12,6 +12,8 @@ from trainwright.api.phase import Phase
 
 START_TIMEOUT_SECONDS, RUN_TIMEOUT_SECONDS = 21600, 7 * 24 * 3600
 """Default for `start_timeout_seconds`: six hours. What can never start fails earlier; this ends a wait that nobody looks at."""
+DEADLINE = "activeDeadlineSeconds"
+"""The field of a TrainJob's spec for the deadline that the cluster enforces."""
 
 
 @dataclass(frozen=True, slots=True)

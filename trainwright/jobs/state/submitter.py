@@ -24,7 +24,7 @@ class Relation(enum.Enum):
     cleared = "cleared"
     """By the same task before a user cleared it."""
     unknown = "unknown"
-    """By somebody who noted nothing, as a person or an earlier version."""
+    """By somebody who noted nothing, such as a person."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from trainwright.api import names
 from trainwright.api.errors import ApiError, Invalid, Problem
 from trainwright.api.kinds import NODE
-from trainwright.api.objects import Obj, name_of, stored_annotation
+from trainwright.api.objects import Obj, annotations_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.cluster.protocol import Cluster
 from trainwright.materialize.pod_requests import template_requests
@@ -34,7 +34,7 @@ def check_capacity(cluster: Cluster, jobset: Obj, base: Cluster | None = None) -
         log.debug("event=capacity_not_checked error=%s", error.message)
         return
     problems = list(too_large(jobset, nodes))
-    if problems and any(stored_annotation(node, names.SINGLE_NODE_ANNOTATION) for node in nodes):
+    if problems and any(annotations_of(node).get(names.SINGLE_NODE_ANNOTATION) for node in nodes):
         raise Invalid.of("TrainJob", name_of(jobset), problems, "trainer.kubeflow.org")
     for problem in problems:
         log.warning("event=no_node_large_enough name=%s problem=%s", name_of(jobset), problem)

@@ -16,8 +16,8 @@ from trainwright.api.errors import AlreadyExists, Forbidden
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, owners_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.request.code_package import PackedCode
-from trainwright.jobs.request.code_patch import config_map_names
+from trainwright.jobs.code.code_package import PackedCode
+from trainwright.jobs.manifest.code_patch import config_map_names
 from trainwright.jobs.submit.owner_references import set_owners, trainjob_reference
 
 log = logging.getLogger(__name__)

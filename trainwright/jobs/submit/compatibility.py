@@ -11,14 +11,15 @@ from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
-from trainwright.jobs.request.builtin_trainers import trainer_problems
-from trainwright.jobs.request.claim_sources import claim_source_problems
-from trainwright.jobs.request.resolved_request import ResolvedRequest
-from trainwright.jobs.request.resume import WEIGHTS, resume_problems
+from trainwright.jobs.manifest.claim_sources import claim_source_problems
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resume_patch import resume_problems
+from trainwright.jobs.manifest.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
+from trainwright.jobs.manifest.volume_types import volume_type_problems
+from trainwright.jobs.manifest.workspace_mounts import workspace_problems
+from trainwright.jobs.request.resume import WEIGHTS
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
-from trainwright.jobs.request.volume_types import volume_type_problems
-from trainwright.jobs.request.workspace_mounts import workspace_problems
+from trainwright.jobs.trainers.builtin_trainers import trainer_problems
 from trainwright.materialize.resources import gpu_count
 
 _STEP_OF_FIELD = {

@@ -8,7 +8,7 @@ from trainwright.api.admission.admit import admit
 from trainwright.api.kinds import SECRET
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.request.code_patch import config_map_names
+from trainwright.jobs.manifest.code_patch import config_map_names
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.api_compat import served_form

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from trainwright.api import names
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.request.builtin_trainers import program_of, runtime_of, trainer_for
-from trainwright.jobs.request.code_package import pack_code
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.code.code_package import pack_code
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.workspace_mounts import mounted_inputs
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.workspace_mounts import mounted_inputs
 from trainwright.jobs.submit.compatibility import check_compatible, compatibility_warnings, steps_of_runtime
+from trainwright.jobs.trainers.builtin_trainers import program_of, runtime_of, trainer_for
 from trainwright.runtimes import ResolvedRuntime, resolve_runtime
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 

@@ -17,8 +17,8 @@ from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from trainwright.api.kinds import SECRET
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.credentials.secret_variables import HUB_KEY
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted, TrainJobFailed
-from trainwright.jobs.request.secret_variables import HUB_KEY
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.variables import Variables
 from trainwright.jobs.state.identity import Identity

@@ -20,8 +20,8 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
-from trainwright.jobs.request.manifest import DEADLINE, NO_PREVIOUS, PreviousAttempt, has_default_deadline, without_deadline
-from trainwright.jobs.request.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import (
     attempt_of,
@@ -32,6 +32,7 @@ from trainwright.jobs.state.attempts import (
     was_preempted,
     was_retried,
 )
+from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.submitter import Relation
@@ -296,13 +297,13 @@ class _Submission:
         except Undecodable as error:
             forget_served(client.cluster_in_mode)  # it may be of a version that has been replaced
             spec = form.trainjob["spec"]
-            if has_default_deadline(spec) and DEADLINE in error.message:
+            if DEADLINE in spec and not self.request.asks_for_deadline and DEADLINE in error.message:
                 log.info("event=deadline_not_served name=%s", plan.name)
-                known = replace(form, trainjob={**form.trainjob, "spec": without_deadline(spec)})
+                known = replace(form, trainjob={**form.trainjob, "spec": _without(spec, DEADLINE)})
                 return self._create(plan, known, client, cluster)
             raise
         check_owner(created, self.identity)  # it may be an existing job, if a create response was lost
-        _check_nothing_dropped(cluster, form.trainjob, created, client)
+        _check_nothing_dropped(cluster, form.trainjob, created, client, asks_for_deadline=self.request.asks_for_deadline)
         check_digest(created, plan.trainjob)
         resolve_holder_conflict(cluster, created, self.identity)
         return created
@@ -317,10 +318,17 @@ def _log_warning(name: str) -> OnWarning:
     return lambda text: log.warning("event=api_server_warning name=%s warning=%s", name, text)
 
 
-def _check_nothing_dropped(cluster: Cluster, sent: Obj, created: Obj, client: JobsClient) -> None:
-    """Delete the job and raise Invalid naming the fields that the API server dropped because its version does not have them."""
+def _without(spec: Obj, field: str) -> Obj:
+    return {name: value for name, value in spec.items() if name != field}
+
+
+def _check_nothing_dropped(cluster: Cluster, sent: Obj, created: Obj, client: JobsClient, *, asks_for_deadline: bool) -> None:
+    """Delete the job and raise Invalid naming the fields that the API server dropped because its version does not have them.
+
+    A deadline that nobody has asked for may be missing: the client keeps it.
+    """
     dropped = dropped_fields(sent, created)
-    if has_default_deadline(sent["spec"]):
+    if not asks_for_deadline:
         dropped = [field for field in dropped if field != f"spec.{DEADLINE}"]
     if not dropped:
         return

@@ -6,13 +6,13 @@ One budget is shared by all requests of a download, so that many files do not mu
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from trainwright.backoff import Backoff
 from trainwright.storage.errors import StorageError
 from trainwright.storage.http.errors import Cancelled, HttpError, is_transient
 
@@ -26,12 +26,11 @@ _BETWEEN_LINES = 10.0
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """Seconds: until the first answer, without progress after it, and the first and the longest pause."""
+    """Seconds until the first answer, and without progress after it; the pauses between attempts."""
 
     first_contact: float = 30.0
     without_progress: float = 600.0
-    first_pause: float = 0.5
-    longest_pause: float = 30.0
+    backoff: Backoff = Backoff(0.5, 30.0)
 
 
 class Retries:
@@ -43,9 +42,8 @@ class Retries:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] | None = None,
-        jitter: Callable[[], float] = random.random,
     ):
-        self._policy, self._clock, self._jitter = policy, clock, jitter
+        self._policy, self._clock = policy, clock
         self._cancelled = threading.Event()
         self._sleep = sleep or self._wait
         self._since, self._has_contact = clock(), False
@@ -82,7 +80,7 @@ class Retries:
             self.contact()
         if not is_transient(error):
             raise error
-        seconds = min(self._policy.longest_pause, self._policy.first_pause * 2 ** min(attempt, 16)) * (0.5 + self._jitter() / 2)
+        seconds = self._policy.backoff.pause(attempt + 1)
         if isinstance(error, HttpError) and error.retry_after is not None:
             seconds = max(seconds, error.retry_after)
         limit = self._policy.without_progress if self._has_contact else self._policy.first_contact

@@ -1,14 +1,18 @@
-"""The connection to one bucket: it retries what an outage breaks, renews credentials that expire, and remembers capabilities."""
+"""The connection to one bucket: it retries what an outage breaks, renews credentials that expire, and remembers capabilities.
+
+This is the one place that retries: the clients below it send each request once. Only the parts of a large upload are retried by
+obstore, for no longer than the connection waits out an outage, since a file that is sent again begins with its first byte.
+"""
 
 from __future__ import annotations
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from trainwright.backoff import Backoff
 from trainwright.storage.errors import ExpiredCredentials, Transient
 from trainwright.storage.store import Capabilities
 from trainwright.storage.uri import StorageUri
@@ -20,10 +24,10 @@ OUTAGE_SECONDS = 600.0
 """For a store that has answered: how long an outage, since the last success, is waited out."""
 _REFRESH_SECONDS = 60.0
 """How long renewed credentials are waited for."""
-_MAX_PAUSE = 15.0
+_BACKOFF = Backoff(0.2, 15.0)
 Result = TypeVar("Result")
 Open = Callable[[float, bool], Any]
-"""Opens a store of obstore that retries a request for so many seconds, and sends checksums or not."""
+"""Opens a store of obstore that retries a request for so many seconds (0: not at all), and sends checksums or not."""
 
 
 class ObjectConnection:
@@ -49,8 +53,13 @@ class ObjectConnection:
 
     @property
     def bucket(self) -> Any:
-        """The store of obstore."""
+        """The store of obstore, which sends each request once: for actions of `retry`."""
         return self._bucket
+
+    @property
+    def parts_bucket(self) -> Any:
+        """The store of obstore for uploads in parts, each of which it retries."""
+        return self._parts_bucket
 
     def capabilities(self, find_out: Callable[[], Capabilities]) -> Capabilities:
         """Return what the store can do; `find_out` is called once."""
@@ -76,12 +85,13 @@ class ObjectConnection:
 
         It must be safe to repeat, also if it had succeeded and only its answer was lost.
         """
-        started, pause = time.monotonic(), 0.2
+        started, failures = time.monotonic(), 0
         while True:
             try:
                 result = action()
             except (Transient, ExpiredCredentials) as error:
-                since = max(started, self._succeeded_at or 0.0)
+                failures += 1
+                pause, since = _BACKOFF.pause(failures), max(started, self._succeeded_at or 0.0)
                 if time.monotonic() + pause > since + self._budget(error):
                     raise
                 log.warning("event=transfer_retry uri=%s pause=%.1f reason=%r", uri, pause, str(error))
@@ -90,8 +100,7 @@ class ObjectConnection:
             else:
                 self.note_success()
                 return result
-            time.sleep(random.uniform(pause / 2, pause))
-            pause = min(2 * pause, _MAX_PAUSE)
+            time.sleep(pause)
 
     def _budget(self, error: Exception) -> float:
         if isinstance(error, ExpiredCredentials):
@@ -102,4 +111,5 @@ class ObjectConnection:
         """Open the bucket with the present settings, and with new credentials if a profile or a token file has them."""
         with self._lock:
             seconds = self._first_seconds if self._succeeded_at is None else self._outage_seconds
-            self._bucket: Any = self._open(seconds, self.sends_checksums)
+            self._bucket: Any = self._open(0.0, self.sends_checksums)
+            self._parts_bucket: Any = self._open(seconds, self.sends_checksums)

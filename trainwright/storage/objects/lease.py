@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from trainwright.storage.errors import LockLost, StorageError
-from trainwright.storage.process_identity import has_ended, identity
+from trainwright.storage.objects.process_identity import has_ended, identity
 
 log = logging.getLogger(__name__)
 LEASE_SECONDS = 30.0

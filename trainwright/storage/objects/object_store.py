@@ -183,21 +183,30 @@ class ObjectStore:
         found = self._get(key, head=True)
         return ListedObject(key, found.meta["size"], str(found.meta["e_tag"] or ""))
 
-    def _list(self, prefix: str) -> Iterator[ListedObject]:
+    def _list(self, prefix: str) -> list[ListedObject]:
         import obstore
 
         own = f"{self.uri.key}/" if self.uri.key else ""
         root = f"{self._path(prefix)}/" if prefix else own
-        with obstore_errors(self.uri):
-            for batch in obstore.list(self._connection.bucket, root):
-                for each in batch:
-                    yield ListedObject(each["path"].removeprefix(own), each["size"], str(each["e_tag"] or ""))
+
+        def read() -> list[ListedObject]:
+            with obstore_errors(self.uri):
+                return [
+                    ListedObject(each["path"].removeprefix(own), each["size"], str(each["e_tag"] or ""))
+                    for batch in obstore.list(self._connection.bucket, root)
+                    for each in batch
+                ]
+
+        return self._connection.retry(read, self.uri)
 
     def delete(self, key: str) -> None:
         import obstore
 
-        with contextlib.suppress(NotFound), obstore_errors(self.uri.join(key)):
-            obstore.delete(self._connection.bucket, self._path(key))
+        def delete() -> None:
+            with contextlib.suppress(NotFound), obstore_errors(self.uri.join(key)):
+                obstore.delete(self._connection.bucket, self._path(key))
+
+        self._connection.retry(delete, self.uri.join(key))
 
     def sync(self, keys: list[str]) -> None:
         """What an object store has acknowledged is durable."""
@@ -229,7 +238,7 @@ class ObjectStore:
         """Return a small file and its version. Raises NotFound, StorageError."""
 
         def read() -> tuple[bytes, str]:
-            found = self._get(key)
+            found = self._request(key)
             if found.meta["size"] > MAX_SMALL_FILE:
                 raise StorageError(f"{self.uri.join(key)} is larger than {MAX_SMALL_FILE} bytes")
             with obstore_errors(self.uri.join(key)):
@@ -280,7 +289,7 @@ class ObjectStore:
 
         size, seen = file.seek(0, 2), Checksums()
         file.seek(0)
-        options: dict[str, Any] = {"use_multipart": False}
+        bucket, options = self._connection.bucket, dict[str, Any](use_multipart=False)
         content: Any
         if size <= PART:
             content = file.read(PART + 1)
@@ -288,9 +297,10 @@ class ObjectStore:
         else:
             part = max(PART, -(-size // _MAX_PARTS))
             content = read_parts(file, part, seen, on_progress)
+            bucket = self._connection.parts_bucket
             options = {"use_multipart": True, "chunk_size": part, "max_concurrency": _CONCURRENT_PARTS}
         with obstore_errors(uri):
-            obstore.put(self._connection.bucket, path, content, **options)
+            obstore.put(bucket, path, content, **options)
         if size <= PART:
             on_progress(seen.size)
         return StoredFile(seen.size, seen.sha256, seen.crc64nvme)
@@ -305,7 +315,11 @@ class ObjectStore:
 
         return self._connection.retry(write, self.uri.join(key))
 
-    def _get(self, key: str, *, head: bool = False, start: int = 0, etag: str = "") -> Any:
+    def _get(self, key: str, *, head: bool = False) -> Any:
+        return self._connection.retry(lambda: self._request(key, head=head), self.uri.join(key))
+
+    def _request(self, key: str, *, head: bool = False, start: int = 0, etag: str = "") -> Any:
+        """Begin to read a file, without retries. `start` is in bytes; with `etag`, only if the file still has it."""
         import obstore
 
         options: Any = {"head": head}
@@ -313,12 +327,8 @@ class ObjectStore:
             options["range"] = {"offset": start}
         if etag:
             options["if_match"] = etag
-
-        def get() -> Any:
-            with obstore_errors(self.uri.join(key)):
-                return obstore.get(self._connection.bucket, self._path(key), options=options)
-
-        return self._connection.retry(get, self.uri.join(key))
+        with obstore_errors(self.uri.join(key)):
+            return obstore.get(self._connection.bucket, self._path(key), options=options)
 
     def _stream(self, key: str, on_progress: ProgressCallback, write: Callable[[bytes], object]) -> StoredFile:
         """Read a file in order; a broken connection goes on where it ended, if the file is still the same."""
@@ -329,10 +339,10 @@ class ObjectStore:
         def receive() -> None:
             nonlocal found, size
             if found is None:
-                size = self._get(key, head=True).meta["size"]  # the first answer may have been wrong
+                size = self._request(key, head=True).meta["size"]  # the first answer may have been wrong
                 if seen.size >= size:
                     return
-                found = self._get(key, start=seen.size, etag=etag)
+                found = self._request(key, start=seen.size, etag=etag)
             try:
                 chunks = iter(found.stream(min_chunk_size=_STREAM_CHUNK))
                 while True:

@@ -29,7 +29,9 @@ def client_options(*, allow_http: bool = False, ca_bundle: str = "", headers: Ma
 
 
 def retry_options(seconds: float) -> dict[str, Any]:
-    """Return the options with which each request is retried for so many seconds."""
+    """Return the options with which each request is retried for so many seconds; 0 is not at all."""
+    if not seconds:
+        return {"max_retries": 0}
     backoff = {"init_backoff": timedelta(milliseconds=200), "max_backoff": timedelta(seconds=15), "base": 2}
     return {"max_retries": 1000, "retry_timeout": timedelta(seconds=seconds), "backoff": backoff}
 

@@ -76,13 +76,14 @@ class S3Settings:
     def store(
         self,
         uri: StorageUri,
-        retry_seconds: float = 60.0,
+        retry_seconds: float = 0.0,
         *,
         sends_checksums: bool = True,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
         """Return an obstore store for the URI's bucket, which retries a request for `retry_seconds` and sends `headers`.
 
+        It does not retry at all for 0 seconds.
         With `sends_checksums` every upload has its CRC64NVME, for the store to check. Raises NoAccess, StorageError.
         """
         library = import_obstore("s3")
@@ -116,7 +117,7 @@ class S3Settings:
             raise StorageError(f"{uri}: {without_credentials(error)}; check AWS_CA_BUNDLE and AWS_ENDPOINT_URL") from None
 
     def boto3_client(self) -> Any:
-        """Return a boto3 S3 client, for operations that obstore lacks. Raises StorageError."""
+        """Return a boto3 S3 client without retries, for operations that obstore lacks. Raises StorageError."""
         session = self.boto3_session()  # first, because its error says what to install
         from botocore import UNSIGNED
         from botocore.config import Config
@@ -125,7 +126,7 @@ class S3Settings:
             signature_version=UNSIGNED if self.anonymous else "s3v4",
             connect_timeout=10,
             read_timeout=60,
-            retries={"max_attempts": 5, "mode": "standard"},
+            retries={"total_max_attempts": 1, "mode": "standard"},
             s3={"addressing_style": "path" if self.endpoint else "auto"},
         )
         return session.client(

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trainwright.storage.errors import DamagedUpload, NoAccess, NotFound, StorageError, Transient
-from trainwright.storage.objects.connection import FIRST_CONTACT_SECONDS, ObjectConnection
+from trainwright.storage.objects.connection import ObjectConnection
 from trainwright.storage.objects.errors import boto3_errors, obstore_errors
 from trainwright.storage.objects.lease import LEASE_SECONDS
 from trainwright.storage.objects.object_store import ListedObject, ObjectStore
@@ -32,7 +32,7 @@ class S3Store(ObjectStore):
 
     def list_objects(self) -> list[ListedObject]:
         """With boto3: obstore omits unusual names of others."""
-        return list_objects(self.uri, self._settings)
+        return list_objects(self._client(), self.uri, lambda page: self._connection.retry(page, self.uri))
 
     def inspect(self, key: str) -> StoredFile | None:
         """Return size and checksum; the checksum is empty where the store has none."""
@@ -50,7 +50,7 @@ class S3Store(ObjectStore):
         return self._connection.retry(head, uri)
 
     def _abort_incomplete_uploads(self) -> None:
-        abort_incomplete_uploads(self._client(), self.uri)
+        self._connection.retry(lambda: abort_incomplete_uploads(self._client(), self.uri), self.uri)
 
     def _checks_uploads(self, key: str) -> bool:
         if not self._settings.endpoint:  # AWS
@@ -61,7 +61,7 @@ class S3Store(ObjectStore):
 
         def send_directly() -> None:
             headers = {"x-amz-checksum-crc64nvme": _WRONG_CRC}
-            store = self._settings.store(uri, FIRST_CONTACT_SECONDS, sends_checksums=False, headers=headers)
+            store = self._settings.store(uri, sends_checksums=False, headers=headers)
             with obstore_errors(uri):
                 obstore.put(store, path, b"probe", use_multipart=False)
 

@@ -13,7 +13,6 @@ from trainwright.materialize.keys import Keys
 from trainwright.submission.jobset_mode.record import Record, check_size
 
 _GROUP = "trainer.kubeflow.org"
-_LABELS = {names.SOURCE_KIND_LABEL: "TrainJob", names.LEGACY[names.SOURCE_KIND_LABEL]: "TrainJob"}
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def _metadata(trainjob: Obj, jobset: Obj, companions: list[Obj]) -> Obj:
     metadata = {
         "name": name_of(trainjob),
         "namespace": jobset["metadata"]["namespace"],
-        "labels": {**labels, **labels_of(trainjob), **_LABELS},
+        "labels": {**labels, **labels_of(trainjob), names.SOURCE_KIND_LABEL: "TrainJob"},
         "annotations": {**annotations, **annotations_of(trainjob), names.TRAINJOB_ANNOTATION: record.as_text()},
     }
     for field in ("ownerReferences", "finalizers"):
@@ -100,8 +99,7 @@ def _check_supported(trainjob: Obj) -> None:
     if trainjob["spec"].get("activeDeadlineSeconds"):
         message = "JobSets have no deadline: in jobset mode the waiting client enforces it (`trainwright wait --timeout`)"
         raise _invalid(trainjob, "spec.activeDeadlineSeconds", message)
-    stored = (names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
-    for reserved in (*stored, names.LEGACY[names.COMPANIONS_CREATED_ANNOTATION]):
+    for reserved in (names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION):
         if reserved in annotations_of(trainjob):
             raise _invalid(trainjob, f"metadata.annotations[{reserved}]", "it is reserved for JobSets")
 

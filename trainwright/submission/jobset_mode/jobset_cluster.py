@@ -55,8 +55,7 @@ from trainwright.submission.jobset_mode.schema import trainjob_definition
 from trainwright.submission.jobset_mode.view import trainjob_of
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
-_JOBSET_MODE_SELECTOR = f"{names.LEGACY[names.SOURCE_KIND_LABEL]}=TrainJob"
-"""Uses the label of version 0.1, which new JobSets have, too: a selector cannot match either of two labels."""
+_JOBSET_MODE_SELECTOR = f"{names.SOURCE_KIND_LABEL}=TrainJob"
 log = logging.getLogger(__name__)
 
 

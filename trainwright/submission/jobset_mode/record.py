@@ -12,9 +12,8 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, name_of
 
 MAX_ANNOTATION_BYTES = 256 * 1024
 """Kubernetes' limit for all annotations of an object together, keys and values."""
-_STORED = (names.SOURCE_KIND_LABEL, names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
-RESERVED_KEYS = (*_STORED, *(names.LEGACY[key] for key in _STORED if key in names.LEGACY))
-"""Labels and annotations of such a JobSet that its TrainJob does not have, under their present and earlier names."""
+RESERVED_KEYS = (names.SOURCE_KIND_LABEL, names.TRAINJOB_ANNOTATION, names.COMPANIONS_CREATED_ANNOTATION)
+"""Labels and annotations of such a JobSet that its TrainJob does not have."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +37,7 @@ class Record:
 
 def carries_trainjob(jobset: Obj) -> bool:
     """Whether the JobSet represents a TrainJob."""
-    labels = labels_of(jobset)
-    source = labels.get(names.SOURCE_KIND_LABEL, labels.get(names.LEGACY[names.SOURCE_KIND_LABEL]))
-    return source == "TrainJob" and names.TRAINJOB_ANNOTATION in annotations_of(jobset)
+    return labels_of(jobset).get(names.SOURCE_KIND_LABEL) == "TrainJob" and names.TRAINJOB_ANNOTATION in annotations_of(jobset)
 
 
 def record_of(jobset: Obj) -> Record:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainwright.api import names
 from trainwright.api.conditions import condition, set_condition
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, labels_of, stored_annotation
+from trainwright.api.objects import Obj, annotations_of, labels_of
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.submission.jobset_mode.record import RESERVED_KEYS, record_of
 
@@ -57,5 +57,5 @@ def _generation(jobset: Obj) -> int:
 
 
 def _built_generation(jobset: Obj) -> int:
-    text = stored_annotation(jobset, names.COMPANIONS_CREATED_ANNOTATION) or ""
+    text = annotations_of(jobset).get(names.COMPANIONS_CREATED_ANNOTATION) or ""
     return int(text) if text.isdecimal() else 1

@@ -83,14 +83,6 @@ def is_valid(pair: KeyPair | None, now: datetime, *, issuer: KeyPair | None = No
     return begun and key.public_key() == certificate.public_key() and certificate.not_valid_after_utc - now > before
 
 
-def is_authority(pair: KeyPair) -> bool:
-    """Whether the certificate is a CA certificate."""
-    try:
-        return _read(pair)[0].extensions.get_extension_for_class(x509.BasicConstraints).value.ca
-    except (ValueError, x509.ExtensionNotFound):
-        return False
-
-
 def _builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, serial: int, now: datetime, lifetime: timedelta
 ) -> x509.CertificateBuilder:

@@ -17,7 +17,6 @@ from pathlib import Path
 from trainwright.api.yaml_writer import to_yaml
 from trainwright.controlplane.apiserver.auth.authority import (
     KeyPair,
-    is_authority,
     is_valid,
     new_authority,
     new_server_certificate,
@@ -75,7 +74,7 @@ def renew_certificate(home: Path, now: datetime) -> bool:
 
 def _renewed_authority(home: Path, now: datetime) -> KeyPair:
     """The signing authority, renewed if necessary; creates its successor in time."""
-    authority = _read_pair(home, _AUTHORITY, _AUTHORITY_KEY) or _self_signed_authority(home, now)
+    authority = _read_pair(home, _AUTHORITY, _AUTHORITY_KEY)
     if authority is None or not is_valid(authority, now):
         successor = _read_pair(home, _NEXT, _NEXT_KEY)
         authority = successor if successor is not None and is_valid(successor, now) else new_authority(now)
@@ -85,15 +84,6 @@ def _renewed_authority(home: Path, now: datetime) -> KeyPair:
     if not is_valid(authority, now, before=SUCCESSOR_OVERLAP) and not is_valid(_read_pair(home, _NEXT, _NEXT_KEY), now):
         _write_pair(home, new_authority(now), _NEXT, _NEXT_KEY)
     return authority
-
-
-def _self_signed_authority(home: Path, now: datetime) -> KeyPair | None:
-    """The self-signed server certificate of an earlier version, kept as authority because its clients and pods trust it."""
-    pair = _read_pair(home, _CERTIFICATE, _KEY)
-    if pair is None or not is_valid(pair, now) or not is_authority(pair):
-        return None
-    _write_pair(home, pair, _AUTHORITY, _AUTHORITY_KEY)
-    return pair
 
 
 def _read_pair(home: Path, certificate: str, key: str) -> KeyPair | None:

@@ -12,7 +12,7 @@ _ACCEPTED = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepte
 
 
 def seed_definitions(server: ResourceServer, now: str) -> None:
-    """Store the definitions, replacing those of an older version of Trainwright."""
+    """Store the definitions, replacing those that differ."""
     for definition in custom_resource_definitions():
         definition["status"] = _status(definition, now)
         definition["spec"]["conversion"] = {"strategy": "None"}

@@ -16,7 +16,7 @@ from typing import Literal
 
 import orjson
 
-from trainwright.controlplane.apiserver.storage.journal_schema import bring_up_to_date, last_revision
+from trainwright.controlplane.apiserver.storage.journal_schema import create_or_check, last_revision
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ class Journal:
         self._db = _open(str(path), durability)
         try:
             _check(self._db)
-            self.revision = self._next_revision(bring_up_to_date(self._db))
+            self.revision = self._next_revision(create_or_check(self._db))
         except BaseException:
             self._db.close()
             raise

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from trainwright.api.objects import Obj
+from trainwright.backoff import Backoff
 from trainwright.controlplane.controllers.job.per_index import all_failures
 from trainwright.controlplane.controllers.job.pods import finished_at
 
-FIRST_BACKOFF_SECONDS = 10.0
-MAX_BACKOFF_SECONDS = 600.0
+BACKOFF = Backoff(10.0, 600.0)
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,5 @@ def index_seconds_left(failed: Obj | None, now: datetime) -> float:
     return _left(all_failures(failed) + 1, finished_at(failed), now) if failed else 0.0
 
 
-def backoff_seconds(failures: int) -> float:
-    if failures <= 0:
-        return 0.0
-    return float(min(FIRST_BACKOFF_SECONDS * 2 ** (min(failures, 20) - 1), MAX_BACKOFF_SECONDS))
-
-
 def _left(failures: int, last: datetime, now: datetime) -> float:
-    return max(backoff_seconds(failures) - (now - last).total_seconds(), 0.0)
+    return max(BACKOFF.seconds(failures) - (now - last).total_seconds(), 0.0)

@@ -34,7 +34,7 @@ from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_resources import add
-from trainwright.jobs.request.scheduling import PRIORITY_LABEL
+from trainwright.jobs.manifest.scheduling_patch import PRIORITY_LABEL
 from trainwright.materialize.pod_requests import Requests
 
 PASS: Key = ("", "pass")

@@ -33,8 +33,6 @@ class Cycle:
     def misplaced(self, entry: PodInfo) -> str:
         """Return why this pod cannot run on the node regardless of resources, or an empty string."""
         spec = entry.pod["spec"]
-        if entry.invalid:
-            return messages.unbound(f"the requests of the pod cannot be read: {entry.invalid}")
         for volume in spec.get("volumes") or []:
             claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
             if claim is not None and not self._has_claim((entry.key[0], claim)):

@@ -11,15 +11,15 @@ from typing import Protocol
 
 from trainwright.api import names
 from trainwright.api.conditions import condition, set_condition
-from trainwright.api.errors import Conflict, Invalid, NotFound
+from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import CLAIM, COSCHEDULING_GROUP, JOB, JOBSET, NODE, POD, VOLCANO_GROUP, Kind
 from trainwright.api.objects import (
     Obj,
+    annotations_of,
     controller_of,
     is_deleting,
     name_of,
     namespace_of,
-    stored_annotation,
     uid_of,
 )
 from trainwright.api.patching.merge_patch import difference
@@ -146,7 +146,7 @@ class Scheduler:
     def _node(self) -> Obj | None:
         """Return the node of this cluster; other Node objects may exist without a machine."""
         nodes = self._cluster.list(NODE).items
-        preferred = [node for node in nodes if stored_annotation(node, names.SINGLE_NODE_ANNOTATION)]
+        preferred = [node for node in nodes if annotations_of(node).get(names.SINGLE_NODE_ANNOTATION)]
         return next(iter([*preferred, *nodes]), None)
 
     def _refresh(self, node: Obj) -> None:
@@ -169,12 +169,8 @@ class Scheduler:
         except NotFound:
             return []
         selector = f"{names.JOBSET_NAME_LABEL}={name}"
-        try:
-            capacity_check.report(self._cluster, jobset, node)
-            return pod_demands(jobset, self._cluster.list(JOB, namespace, label_selector=selector).items)
-        except ValueError as error:  # stored by a version that accepted such quantities; its pods are reported as unschedulable
-            log.warning("event=jobset_unreadable namespace=%s name=%s error=%s", namespace, name, error)
-            return []
+        capacity_check.report(self._cluster, jobset, node)
+        return pod_demands(jobset, self._cluster.list(JOB, namespace, label_selector=selector).items)
 
     def _group(self, group: GroupKey) -> Obj | None:
         try:
@@ -340,8 +336,6 @@ class Scheduler:
                 record_event(self._cluster, entry.pod, "Warning", "FailedScheduling", message, SOURCE)
         except NotFound:
             return
-        except Invalid as error:  # what an earlier version stored; the others are scheduled all the same
-            log.warning("event=pod_not_writable namespace=%s name=%s error=%s", namespace, name, error.message)
         entry.message = message
 
     def _mark(self, pod: Obj, scheduled: bool, reason: str, message: str, nominated: str = "") -> bool:

@@ -32,8 +32,6 @@ class PodInfo:
     job: str
     jobset: Key | None
     group: tuple[str, str, str] | None
-    invalid: str = ""
-    """Why its requests cannot be read: it was stored by a version that accepted such quantities."""
     message: str = ""
 
     @property
@@ -115,28 +113,18 @@ def _pod_info(key: Key, pod: Obj) -> PodInfo | None:
     jobset = labels_of(pod).get(names.JOBSET_NAME_LABEL)
     of_job = owner.get("kind") == "Job"
     is_bound = bool(spec.get("nodeName"))
-    requests, invalid = _requests(spec)
     return PodInfo(
         key,
         uid_of(pod),
         pod if not is_bound else {"metadata": {"creationTimestamp": pod["metadata"].get("creationTimestamp")}, "spec": {}},
-        {**requests, PODS: _ONE},
+        {**pod_requests(spec), PODS: _ONE},
         is_bound,
         is_deleting(pod),
         int(spec.get("priority") or 0),
         str(owner.get("uid")) if of_job else "",
         (namespace_of(pod), jobset) if jobset and of_job else None,
         group_of(pod),
-        invalid,
     )
-
-
-def _requests(pod_spec: Obj) -> tuple[Requests, str]:
-    """The requests of a pod, or why they cannot be read: one such pod must not stop the scheduling of all others."""
-    try:
-        return pod_requests(pod_spec), ""
-    except ValueError as error:
-        return {}, str(error)
 
 
 def _increment(counts: Counter[Any], of: Any, one: int) -> None:

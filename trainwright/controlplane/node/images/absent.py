@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright.backoff import Backoff
+
 PULL_FAILED, PULL_BACK_OFF = "ErrImagePull", "ImagePullBackOff"
-_INITIAL_SECONDS, _MAXIMUM_SECONDS = 10.0, 300.0
+_BACKOFF = Backoff(10.0, 300.0)
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,14 @@ class AbsentImage:
     image: str
     why: str
     _failed_at: float | None = None
-    _back_off_seconds: float = 0.0
+    _failures: int = 0
 
     def pull(self, now: float) -> PullFailure:
         """Try to pull it, unless the last attempt was just now. `now` is in seconds of a monotonic clock."""
-        if self._failed_at is not None and now < self._failed_at + self._back_off_seconds:
+        if self._failed_at is not None and now < self._failed_at + _BACKOFF.seconds(self._failures):
             waits = f'Back-off pulling image "{self.image}"'
             return PullFailure(PULL_BACK_OFF, f"{waits}: {PULL_FAILED}: {self.why}", (("BackOff", waits),))
         self._failed_at = now
-        self._back_off_seconds = min(self._back_off_seconds * 2 or _INITIAL_SECONDS, _MAXIMUM_SECONDS)
+        self._failures += 1
         tries = (("Pulling", f'Pulling image "{self.image}"'), ("Failed", f'Failed to pull image "{self.image}": {self.why}'))
         return PullFailure(PULL_FAILED, self.why, tries)

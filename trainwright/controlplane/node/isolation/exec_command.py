@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_HELPER = Path(__file__).parents[1] / "exec_child.py"
+_HELPER = Path(__file__).parents[1] / "supervisor" / "exec_child.py"
 
 
 @dataclass(frozen=True)

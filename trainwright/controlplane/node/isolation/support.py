@@ -17,7 +17,7 @@ from trainwright.controlplane.node.isolation.layers import remove_layer
 from trainwright.controlplane.node.isolation.plan import Identity, isolation_plan
 
 SETTING = "TRAINWRIGHT_ISOLATION"
-_SHIM = Path(__file__).parents[1] / "shim.py"
+_SUPERVISOR = Path(__file__).parents[1] / "supervisor" / "supervise.py"
 _SECONDS = 10.0
 _PROBE = ": > /etc/.trainwright-probe"
 """Succeeds in a container only if its root file system is writable, which needs an overlay."""
@@ -48,7 +48,7 @@ def run_probe(probe: Path) -> ExitRecord | None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(
-            [sys.executable, "-S", "-E", "-P", str(_SHIM), str(probe), str(lock)],
+            [sys.executable, "-S", "-E", "-P", str(_SUPERVISOR), str(probe), str(lock)],
             pass_fds=(lock,),
             start_new_session=True,
             stdin=subprocess.DEVNULL,

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from typing import IO
 
 from trainwright.controlplane.apiserver.streaming.sessions import STDERR, STDOUT, CommandRequest
-from trainwright.controlplane.node.child_command import ChildCommand, child_command, signal_child
 from trainwright.controlplane.node.container import ContainerRun
 from trainwright.controlplane.node.container_context import ContainerContext
 from trainwright.controlplane.node.sessions.terminal import Terminal
+from trainwright.controlplane.node.supervisor.child_command import ChildCommand, child_command, signal_child
 
 _READ_BYTES = 32 * 1024
 _POLL_SECONDS = 0.02
@@ -47,7 +47,8 @@ class ExecSession:
         cls, argv: list[str], more: dict[str, str], context: ContainerContext, wanted: CommandRequest, run: ContainerRun
     ) -> ExecSession:
         """Start `argv` beside the processes of `run`, with `more` variables. Raises OSError."""
-        with child_command(argv, context, run, tty=wanted.tty, more=more) as command:
+        env, isolated_run = {**context.env, **more}, run.folder if context.is_isolated else None
+        with child_command(argv, env, context.cwd, tty=wanted.tty, isolated_run=isolated_run) as command:
             session = await (cls._in_terminal(command, run) if wanted.tty else cls._with_pipes(command, wanted, run))
         session._watcher = asyncio.ensure_future(session._watch())
         return session

@@ -1,1 +1,4 @@
-"""Parts of the supervisor of a container's process, `shim.py`. They import only the standard library and each other."""
+"""The supervisor of a container's process, what starts it, and what runs commands beside it.
+
+`supervise.py`, `spawner.py` and `exec_child.py` run as programs: they import only the standard library and small modules.
+"""

@@ -1,0 +1,68 @@
+"""The command line of a process that is started beside those of a container: an exec session, an exec probe, a hook."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainwright.controlplane.node.isolation.exec_command import command_inside
+
+_CHILD = Path(__file__).with_name("exec_child.py")
+
+
+@dataclass(frozen=True)
+class ChildCommand:
+    """What subprocess.Popen needs."""
+
+    argv: list[str]
+    env: dict[str, str]
+    pass_fds: tuple[int, ...] = ()
+
+
+@contextmanager
+def child_command(
+    argv: list[str], env: dict[str, str], cwd: Path, *, tty: bool, isolated_run: Path | None
+) -> Iterator[ChildCommand]:
+    """Give the command that runs `argv` beside a container's processes, to be started before the end of the context.
+
+    Args:
+        argv: The command.
+        env: Its variables.
+        cwd: Its working directory, where the container is not isolated.
+        tty: Whether its standard input is a terminal.
+        isolated_run: The folder of the container's run, whose namespaces the command enters; None without isolation.
+
+    Raises OSError.
+    """
+    if isolated_run is None:
+        yield ChildCommand([sys.executable, "-S", "-E", "-P", str(_CHILD), str(cwd), str(int(tty)), *argv], env)
+        return
+    inside = command_inside(isolated_run, argv, env, has_terminal=tty)
+    try:
+        yield ChildCommand(inside.argv, {"PATH": os.environ.get("PATH", os.defpath)}, (inside.env_fd,))
+    finally:
+        os.close(inside.env_fd)
+
+
+def signal_child(pid: int, number: signal.Signals) -> None:
+    """Send a signal to the process group of a child command, which may outlive its leader.
+
+    In an isolated container the command has a group of its own, to which the child passes on all signals but SIGKILL.
+    """
+    groups = [*(_children(pid) if number == signal.SIGKILL else ()), pid]
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
+    except OSError:  # it has ended, or this is not Linux
+        return []

@@ -1,0 +1,44 @@
+"""References to the Secrets for object stores and the Hugging Face Hub, as variables of the steps that need them. Pure.
+
+The references are optional: a missing Secret leaves the variable unset, and public data needs none.
+"""
+
+from __future__ import annotations
+
+from trainwright.api.objects import Obj
+from trainwright.jobs.credentials.store_variables import has_store_variables, store_variables
+
+HUB_KEY = "HF_TOKEN"
+_UPSTREAM_STORE = {
+    "ACCESS_KEY_ID": "AWS_ACCESS_KEY_ID",
+    "SECRET_ACCESS_KEY": "AWS_SECRET_ACCESS_KEY",
+    "ENDPOINT": "AWS_ENDPOINT_URL",
+    "REGION": "AWS_REGION",
+}
+"""Variables of Trainer's S3 initializers."""
+
+
+def hub_variables(secret: str) -> list[Obj]:
+    """Return the variable with the token, as Hugging Face libraries read it."""
+    return [_reference(HUB_KEY, secret, HUB_KEY)] if secret else []
+
+
+def initializer_secrets(uri: str, store_secret: str, hub_secret: str) -> list[Obj]:
+    """Return the credentials of an initializer for a URI, under the usual names and those of Trainer."""
+    if has_store_variables(uri) and store_secret:
+        variables = [_reference(name, store_secret, name) for name in store_variables(uri)]
+        upstream = _UPSTREAM_STORE if uri.startswith("s3://") else {}
+        return variables + [_reference(name, store_secret, key) for name, key in upstream.items()]
+    if uri.startswith("hf://") and hub_secret:
+        return [*hub_variables(hub_secret), _reference("ACCESS_TOKEN", hub_secret, HUB_KEY)]
+    return []
+
+
+def exclude_names(variables: list[Obj], existing: list[Obj]) -> list[Obj]:
+    """Return the variables whose names are not in `existing`."""
+    names = {entry["name"] for entry in existing}
+    return [entry for entry in variables if entry["name"] not in names]
+
+
+def _reference(variable: str, secret: str, key: str) -> Obj:
+    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": secret, "key": key, "optional": True}}}

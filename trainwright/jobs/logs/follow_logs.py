@@ -1,0 +1,277 @@
+"""Reads or follows the logs of a TrainJob, of one rank or of all, within a byte budget."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from trainwright.api import names
+from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.phase import phase_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.logs import container_log
+from trainwright.jobs.logs.container_log import ContainerLog
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.state.pods import index_of, pods_of, step_of
+
+GRACE_SECONDS = 10.0
+"""Seconds after the end of the job to wait for the end of its pods' logs."""
+
+
+@dataclass(frozen=True)
+class LogSelector:
+    """Which lines: of a step's pods with this rank (None: all ranks), from the time `since` on, the last `tail` lines of each."""
+
+    step: str = "node"
+    rank: int | None = 0
+    since: str = ""
+    tail: int | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> LogSelector | None:
+        """Parse `RANK`, `all`, `STEP:RANK` or `STEP:all`; None for `none`. Raises ValueError."""
+        if text == "none":
+            return None
+        step, _, rank = text.rpartition(":")
+        if rank != "all" and not (rank.isascii() and rank.isdecimal() and len(rank) < 7):
+            raise ValueError(f"logs: {text!r} is not a rank, all, STEP:RANK, STEP:all or none")
+        return cls(step or "node", None if rank == "all" else int(rank))
+
+    def of(self, pods: list[Obj]) -> list[Obj]:
+        """Return the pods with the selected rank, given those of the step."""
+        return [pod for pod in pods if self.rank is None or index_of(pod) == self.rank]
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Bytes to show in each tick of half a second, and in total. What exceeds a tick is shown later, unless the job ends first."""
+
+    tick: int | None = None
+    total: int | None = None
+    tail_lines: int = 20
+    """Number of last lines shown of a truncated log."""
+    pending_lines: int = 1000
+    """Lines that are read ahead; readers block beyond them."""
+
+
+_ALL = LogSelector()
+_UNBOUNDED = Budget()
+
+
+def read_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, *, previous: bool = False) -> Iterator[LogLine]:
+    """Yield the current lines; with `previous`, those of the container runs before the last restart.
+
+    Raises NotFound if there is no such pod.
+    """
+    pods = pods_of(cluster, trainjob)
+    found = selector.of([pod for pod in pods if step_of(pod) == selector.step])
+    if not found:
+        steps = ", ".join(dict.fromkeys(map(step_of, pods))) or "none"
+        rank = "" if selector.rank is None else f" and rank {selector.rank}"
+        raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of the step {selector.step!r}{rank} (steps with pods: {steps})")
+    for pod in [pod for pod in found if has_started(pod)] or found:
+        for stamp, text in log_of(cluster, pod, selector).read(previous=previous):
+            yield LogLine(source_of(pod), text, stamp)
+
+
+def follow_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, budget: Budget = _UNBOUNDED) -> Iterator[LogLine]:
+    """Follow the logs until the TrainJob ends, including those of pods that start later. Yields each line once.
+
+    When the total budget is exhausted a message says so, and the last lines are shown when the job ends. Raises ApiError
+    if the API server has been unreachable for a minute.
+    """
+    following = _FollowUntilFinished(cluster, trainjob, selector, budget)
+    try:
+        yield from following.lines()
+    finally:
+        following.closed.set()
+    if following.is_exhausted:
+        yield from last_lines(cluster, trainjob, selector, budget)
+
+
+def source_of(pod: Obj) -> str:
+    """Return `STEP-JOB-RANK`, the part of a pod's name between the job's name and the random suffix."""
+    return f"{step_of(pod)}-{labels_of(pod).get(names.JOB_INDEX_LABEL, '0')}-{index_of(pod)}"
+
+
+class LogFollower:
+    """Reads the logs of pods in one thread each, into a bounded queue: readers block while it is full."""
+
+    def __init__(self, cluster: Cluster, selector: LogSelector, budget: Budget):
+        self.closed = threading.Event()
+        self._cluster, self._selector, self._budget = cluster, selector, budget
+        self._pending: queue.Queue[LogLine | None] = queue.Queue(maxsize=budget.pending_lines)
+        """Lines, and None when a reader has ended: it wakes who waits for its lines."""
+        self._readers: dict[str, threading.Thread] = {}
+        self._logs: list[ContainerLog] = []
+        self._reading = 0
+        self._readers_lock = threading.Lock()
+        self._shown = 0
+
+    @property
+    def is_exhausted(self) -> bool:
+        return self._budget.total is not None and self._shown >= self._budget.total
+
+    @property
+    def is_reading(self) -> bool:
+        return self._reading > 0
+
+    @property
+    def restarts(self) -> int:
+        """Restarts of the containers whose logs were read."""
+        return sum(log.restarts for log in tuple(self._logs))
+
+    def start_readers(self, pods: list[Obj]) -> None:
+        """Start reading the selected pods that have started and are not being read yet."""
+        with self._readers_lock:
+            for pod in [] if self.is_exhausted else self._selector.of(pods):
+                if uid_of(pod) not in self._readers and has_started(pod):
+                    reader = threading.Thread(target=self._read, args=(pod,), daemon=True)
+                    self._readers[uid_of(pod)] = reader
+                    self._reading += 1
+                    reader.start()
+
+    def lines_within(self, seconds: float) -> Iterator[LogLine]:
+        """Yield buffered lines, and those that arrive within `seconds`, within the budget of one tick."""
+        deadline, shown = time.monotonic() + seconds, 0
+        while True:
+            left = deadline - time.monotonic()
+            if self._budget.tick is not None and shown >= self._budget.tick and left > 0:
+                time.sleep(left)
+                return
+            try:
+                line = self._pending.get(timeout=left) if left > 0 else self._pending.get_nowait()
+            except queue.Empty:
+                return
+            if line is None:
+                if not self.is_reading and self._pending.empty():
+                    return
+                continue
+            shown += size_of(line)
+            yield from self._count(line)
+            if self.is_exhausted:
+                return
+
+    def buffered_lines(self) -> Iterator[LogLine]:
+        """Yield buffered lines without waiting, within the budget of one tick."""
+        shown = 0
+        while not self.is_exhausted and (self._budget.tick is None or shown < self._budget.tick):
+            try:
+                line = self._pending.get_nowait()
+            except queue.Empty:
+                return
+            if line is not None:
+                shown += size_of(line)
+                yield from self._count(line)
+
+    def _count(self, line: LogLine) -> Iterator[LogLine]:
+        self._shown += size_of(line)
+        yield line
+        if self.is_exhausted:
+            self.closed.set()
+            yield LogLine("", f"({self._shown} bytes shown, the limit is reached; the last lines follow when the job ends)")
+
+    def _read(self, pod: Obj) -> None:
+        source, log = source_of(pod), log_of(self._cluster, pod, self._selector, closed=self.closed)
+        self._logs.append(log)
+        try:
+            for stamp, text in log.follow():
+                if not self._put(LogLine(source, text, stamp)):
+                    return
+        finally:
+            with self._readers_lock:
+                self._reading -= 1
+            with suppress(queue.Full):  # then nobody waits
+                self._pending.put_nowait(None)
+
+    def _put(self, line: LogLine) -> bool:
+        """Queue a line; False when the follower is closed."""
+        while not self.closed.is_set():
+            try:
+                self._pending.put(line, timeout=container_log.POLL_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+
+class _FollowUntilFinished(LogFollower):
+    """Follows the logs until the job, which it polls, has ended."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: Budget):
+        super().__init__(cluster, selector, budget)
+        self._trainjob = trainjob
+        self._ended: float | None = None
+
+    def lines(self) -> Iterator[LogLine]:
+        lost = 0
+        while True:
+            try:
+                self._update()
+                lost = 0
+            except ApiError:  # open connections keep streaming; fail only if the API server stays unreachable
+                lost += 1
+                if lost > container_log.MAX_LOST_CONNECTIONS:
+                    raise
+            done = self._is_done()
+            if self.is_exhausted:
+                if self._ended is not None:
+                    return
+                time.sleep(container_log.POLL_SECONDS)
+                continue
+            yield from self.lines_within(0 if done else container_log.POLL_SECONDS)
+            if done:
+                return
+
+    def _update(self) -> None:
+        """Check whether the job has ended, then start reading pods that have started; in this order, so that no pod is missed."""
+        finished = self._ended is not None or _is_over(self._cluster, self._trainjob)
+        self.start_readers([] if self.is_exhausted else pods_of(self._cluster, self._trainjob, self._selector.step))
+        if finished and self._ended is None:  # set only after its pods were listed: a job may end before the first poll
+            self._ended = time.monotonic()
+
+    def _is_done(self) -> bool:
+        if self._ended is None:
+            return False
+        return time.monotonic() - self._ended > GRACE_SECONDS or not self.is_reading
+
+
+def last_lines(cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: Budget) -> Iterator[LogLine]:
+    """Yield the last lines of a log that was truncated."""
+    try:
+        yield from read_logs(cluster, trainjob, LogSelector(selector.step, selector.rank, tail=budget.tail_lines))
+    except ApiError as error:
+        yield LogLine("", f"(the last lines cannot be read: {error.message})")
+
+
+def log_of(
+    cluster: Cluster, pod: Obj, selector: LogSelector, after: str = "", closed: threading.Event | None = None
+) -> ContainerLog:
+    """Return the log of the container that runs the step, from behind the line of the time `after` on."""
+    containers = [str(container["name"]) for container in pod["spec"]["containers"]]
+    container = step_of(pod) if step_of(pod) in containers else containers[0]
+    return ContainerLog(cluster, pod, container, selector.since, selector.tail, closed or threading.Event(), after)
+
+
+def size_of(line: LogLine) -> int:
+    """Return the size of a line in bytes, including its line end."""
+    return len(line.text.encode()) + 1
+
+
+def has_started(pod: Obj) -> bool:
+    """Whether a pod has started, so that it can have a log."""
+    return (pod.get("status") or {}).get("phase") in ("Running", "Succeeded", "Failed")
+
+
+def _is_over(cluster: Cluster, trainjob: Obj) -> bool:
+    try:
+        now = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+    except NotFound:
+        return True
+    return uid_of(now) != uid_of(trainjob) or phase_of(now).is_final

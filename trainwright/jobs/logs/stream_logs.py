@@ -1,0 +1,117 @@
+"""Streams the log of a job while another thread waits for it, within a byte budget, up to the last line.
+
+Costs one connection for each log, and a list of the job's pods whenever its status changes or no log is being read.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from trainwright.api.errors import ApiError, Forbidden
+from trainwright.api.objects import Obj
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs.logs import container_log
+from trainwright.jobs.logs.follow_logs import GRACE_SECONDS, Budget, LogFollower, LogSelector, last_lines
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.state.pods import pods_of
+
+LOG_POLL_SECONDS = 0.5
+"""Interval at which a live log is shown."""
+TICK_BYTES = 64 * 1024
+TOTAL_BYTES = 16 * 1024 * 1024
+_IDLE_POLL_SECONDS, _READING_POLL_SECONDS = 5.0, 30.0
+"""Seconds between lists of the pods while no log is being read, and while one is."""
+
+
+@dataclass(frozen=True)
+class LogStreamOptions:
+    """Which logs to show, and how many bytes of them."""
+
+    selector: LogSelector = LogSelector()  # noqa: RUF009  (frozen)
+    budget: Budget = Budget(TICK_BYTES, TOTAL_BYTES)  # noqa: RUF009
+
+    @classmethod
+    def parse(cls, text: str, total: int = TOTAL_BYTES) -> LogStreamOptions | None:
+        """Parse `RANK`, `all`, `STEP:RANK` or `STEP:all`; None for `none`, or a total of 0 bytes. Raises ValueError."""
+        selector = LogSelector.parse(text)
+        return cls(selector, Budget(TICK_BYTES, total)) if selector is not None and total > 0 else None
+
+
+class LiveLogs:
+    """A context manager that reads logs in the background; without `options` it does nothing."""
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, options: LogStreamOptions | None):
+        self.selector = options.selector if options else None
+        self._options = options
+        self._cluster, self._trainjob = cluster, trainjob
+        self._follower = LogFollower(cluster, options.selector, options.budget) if options else None
+        self._changed = threading.Event()
+        self._steps: object = None
+        self._forbidden_message, self._is_reported = "", False
+
+    def __enter__(self) -> LiveLogs:
+        if self._follower is not None:
+            threading.Thread(target=self._find_pods_loop, args=(self._follower,), name="live-logs", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._follower is not None:
+            self._follower.closed.set()
+            self._changed.set()
+
+    @property
+    def restarts(self) -> int:
+        """Container restarts seen while reading logs; a fast restart is not visible in the job's status."""
+        return self._follower.restarts if self._follower is not None else 0
+
+    def observe_status(self, trainjob: Obj) -> None:
+        """Look for new pods if the status of the job's steps has changed."""
+        steps = (trainjob.get("status") or {}).get("jobsStatus")
+        if steps != self._steps:
+            self._steps = steps
+            self._changed.set()
+
+    def lines(self) -> Iterator[LogLine]:
+        """Yield the lines printed since the last call, within the budget of one tick."""
+        if self._follower is not None:
+            yield from self._follower.buffered_lines()
+            if self._forbidden_message and not self._is_reported:
+                self._is_reported = True
+                yield LogLine("", f"(the log cannot be shown: {self._forbidden_message})")
+
+    def remaining_lines(self) -> Iterator[LogLine]:
+        """Yield the remaining lines of a finished job."""
+        follower = self._follower
+        if follower is None or self._options is None:
+            return
+        try:
+            self._find_pods(follower, RetryingCluster(self._cluster))
+        except ApiError as error:
+            yield LogLine("", f"(the rest of the log cannot be shown: {error.message})")
+        yield from self.lines()
+        until = time.monotonic() + GRACE_SECONDS
+        done = False
+        while not (done or follower.is_exhausted):
+            done = not follower.is_reading or time.monotonic() > until
+            yield from follower.lines_within(0 if done else container_log.POLL_SECONDS)
+        if follower.is_exhausted:
+            yield from last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget)
+
+    def _find_pods_loop(self, follower: LogFollower) -> None:
+        while not follower.closed.is_set() and not self._forbidden_message:
+            self._changed.clear()
+            with suppress(ApiError):  # retried at the next poll
+                self._find_pods(follower, self._cluster)
+            self._changed.wait(_READING_POLL_SECONDS if follower.is_reading else _IDLE_POLL_SECONDS)
+
+    def _find_pods(self, follower: LogFollower, cluster: Cluster) -> None:
+        assert self.selector is not None
+        try:
+            follower.start_readers(pods_of(cluster, self._trainjob, self.selector.step))
+        except Forbidden as error:
+            self._forbidden_message = error.message

@@ -1,0 +1,73 @@
+"""The command of the training container: a builtin trainer's, a function, packed code, or the given command. Pure."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+
+from trainwright.api.objects import Obj
+from trainwright.jobs.manifest.code_patch import MOUNT
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.request.train_request import TrainRequest
+
+TORCHRUN, PYTHON = "torchrun", "python3"
+_MODULES = {"PLAIN_VALUES": "plain_values.py", "ENTRY_ERRORS": "entry_errors.py"}
+"""Constants of the launcher that get the source of another module."""
+_MPIRUN = ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
+
+
+class CommandAndArgs(NamedTuple):
+    """Command and arguments of a TrainJob; empty values keep those of the runtime."""
+
+    command: list[str]
+    args: list[str]
+
+
+def training_command(resolved: ResolvedRequest) -> CommandAndArgs:
+    """Return the command of the training container."""
+    request, runtime, code, program = resolved.request, resolved.runtime, resolved.code, resolved.program
+    if request.func is not None:
+        source = ["--function", request.func.name, "--source", request.func.source]
+        source += ["--arguments", json.dumps(request.func_args, sort_keys=True)]
+        return _with_launcher(request, runtime, source, [_interpreter_for(runtime)])
+    if code is not None:
+        command = request.command if not request.command[0].endswith(".py") else [_interpreter_for(runtime), *request.command]
+        return _with_launcher(request, runtime, ["--code", MOUNT, "--digest", code.digest], [*command, *request.args])
+    if program is not None:
+        return CommandAndArgs(program.command, program.args)
+    return CommandAndArgs(request.command, request.args)
+
+
+def _with_launcher(request: TrainRequest, runtime: Obj, source: list[str], program: list[str]) -> CommandAndArgs:
+    """Return a command that starts the program with the launcher, whose source is part of the command.
+
+    Kubernetes expands $(NAME) in commands. It is kept in the user's command and package indexes, and escaped in everything else.
+    """
+    packages = []
+    if request.packages_to_install:
+        packages = ["--packages", json.dumps(request.packages_to_install), "--indexes", json.dumps(request.pip_index_urls)]
+    mpi = _MPIRUN if "mpi" in (runtime["spec"].get("mlPolicy") or {}) else []
+    command = [*mpi, PYTHON, "-c", escape_expansion(_launcher())]
+    return CommandAndArgs(command, [*map(escape_expansion, source), *packages, "--", *program])
+
+
+def escape_expansion(text: str) -> str:
+    """Escape `$`, so that Kubernetes expands the result to this text."""
+    return text.replace("$", "$$")
+
+
+def _interpreter_for(runtime: Obj) -> str:
+    return TORCHRUN if "torch" in (runtime["spec"].get("mlPolicy") or {}) else PYTHON
+
+
+@cache
+def _launcher() -> str:
+    """Return the source of the launcher with the sources of the modules that it runs beside a program."""
+    folder = resources.files("trainwright.runtimes")
+    text = folder.joinpath("launch.py").read_text("utf-8")
+    for constant, module in _MODULES.items():
+        source = folder.joinpath(module).read_text("utf-8")
+        text = text.replace(f'{constant} = ""', f"{constant} = {source!r}", 1)
+    return text

@@ -1,0 +1,229 @@
+"""Builds the TrainJob manifest of a request. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from trainwright.api import names
+from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of
+from trainwright.jobs.code.code_package import PackedCode
+from trainwright.jobs.credentials.secret_variables import exclude_names, hub_variables, initializer_secrets
+from trainwright.jobs.manifest.claim_sources import claim_source_patches, claim_variables
+from trainwright.jobs.manifest.code_patch import code_patch
+from trainwright.jobs.manifest.pod_volumes import volume_patches
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.resume_patch import inputs_patch, resume_patch
+from trainwright.jobs.manifest.scheduling_patch import scheduling_labels, scheduling_patch
+from trainwright.jobs.manifest.training_program import training_command
+from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container
+from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, workspace_patches
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.variables import env_of
+from trainwright.jobs.state.deadline_timer import DEADLINE
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.run_folder import Kind
+
+
+@dataclass(frozen=True)
+class PreviousAttempt:
+    """State that a job inherits from the previous attempt: the `preemptions` and `retries` so far, and in `resumes_from` the
+    comma-separated UIDs of the JobSets from whose checkpoints it resumes, or None.
+    """
+
+    preemptions: int = 0
+    resumes_from: str | None = None
+    retries: int = 0
+
+
+NO_PREVIOUS = PreviousAttempt()
+
+
+def trainjob_manifest(
+    resolved: ResolvedRequest,
+    identity: Identity,
+    namespace: str,
+    attempt: int = 1,
+    *,
+    previous: PreviousAttempt = NO_PREVIOUS,
+    export: str = "",
+) -> Obj:
+    """Build the TrainJob of a request. `export` is the URI of a checkpoint that the job resumes from if its volume has none."""
+    request, runtime, code = resolved.request, resolved.runtime, resolved.code
+    spec = _spec(resolved, identity)
+    digest = spec_digest(spec | _with_patches(spec, _resume_patches(request, runtime)), code)
+    patches = list(_resume_patches(request, runtime, export=export, resumes_from=previous.resumes_from or ""))
+    if code is not None:
+        patches.append(code_patch(identity.name(attempt), code, runtime))
+    manifest = request.manifest or {}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": {
+            "name": identity.name(attempt),
+            "namespace": namespace,
+            "labels": {
+                **labels_of(manifest),
+                **request.labels,
+                **scheduling_labels(request.queue_name, request.priority_class),
+                names.MANAGED_BY_LABEL: "trainwright",
+                names.RUN_LABEL: label_value(identity.run),
+                names.STEP_LABEL: label_value(identity.step),
+                **identity.submitter.label_values(),
+            },
+            "annotations": {
+                **annotations_of(manifest),
+                **request.annotations,
+                **_input_annotations(request, code),
+                **_folder_annotations(request, identity),
+                **_previous_annotations(previous),
+                names.OWNER_ANNOTATION: str(identity),
+                names.ATTEMPT_ANNOTATION: str(attempt),
+                names.SPEC_DIGEST_ANNOTATION: digest,
+                **identity.submitter.annotations(),
+            },
+        },
+        "spec": spec | _with_patches(spec, patches),
+    }
+
+
+def with_resume(trainjob: Obj, runtime: Obj, *, resume: str, secret: str = "") -> Obj:
+    """Return a user's TrainJob with a patch that sets where to resume; an existing patch by this manager is replaced."""
+    patch = resume_patch(runtime, resume=resume, secret=secret)
+    if patch is None:
+        return trainjob
+    others = [entry for entry in trainjob["spec"].get("runtimePatches") or [] if entry.get("manager") != patch["manager"]]
+    return {**trainjob, "spec": {**trainjob["spec"], "runtimePatches": [*others, patch]}}
+
+
+def spec_digest(spec: Obj, code: PackedCode | None = None) -> str:
+    """Return the digest of a requested spec and its code, by which an existing job is compared with a request."""
+    hashed = spec if code is None else {**spec, "code": code.digest}
+    return hashlib.sha256(json.dumps(hashed, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+
+
+def _spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
+    """Build the spec without the parts that depend on the attempt: the mount of the code, and where to resume."""
+    request = resolved.request
+    if request.manifest is not None:
+        spec: Obj = copy_of(request.manifest["spec"])
+    else:
+        spec = _build_spec(resolved, identity)
+    if request.queue_name:
+        spec["suspend"] = True  # until the queue admits it
+    if patches := [*(spec.get("runtimePatches") or []), *_patches(resolved, identity)]:
+        spec["runtimePatches"] = patches
+    if request.run_deadline is not None:
+        spec[DEADLINE] = request.run_deadline
+    return spec
+
+
+def _build_spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
+    request = resolved.request
+    spec: Obj = {
+        "runtimeRef": {"name": name_of(resolved.runtime), "kind": request.runtime_kind, "apiGroup": "trainer.kubeflow.org"}
+    }
+    initializer = {kind: _initializer(resolved, identity, kind) for kind in ANCESTOR_OF_KIND}
+    if any(initializer.values()):
+        spec["initializer"] = {kind: content for kind, content in initializer.items() if content}
+    program, env = training_command(resolved), env_of(request.env)
+    trainer = {
+        "image": request.image,
+        "command": program.command,
+        "args": program.args,
+        "env": [*env, *exclude_names(hub_variables(request.hub_secret), env)],
+        "numNodes": request.num_nodes,
+        "numProcPerNode": request.num_proc_per_node,
+        "resourcesPerNode": request.resources_per_node,
+    }
+    spec["trainer"] = {field: value for field, value in trainer.items() if value not in (None, "", [], {})}
+    return spec
+
+
+def _patches(resolved: ResolvedRequest, identity: Identity) -> Iterator[Obj]:
+    request, runtime = resolved.request, resolved.runtime
+    yield from request.runtime_patches
+    if request.workspace_volume is not None:
+        yield from workspace_patches(resolved, request.workspace_volume, identity.folder)
+    yield from claim_source_patches(resolved)
+    scheduling = scheduling_patch(
+        runtime,
+        topology=request.placement,
+        node_selector=request.node_selector,
+        tolerations=request.tolerations,
+        affinity=request.affinity,
+    )
+    if scheduling is not None:
+        yield scheduling
+    yield from volume_patches(request, runtime)
+    if (inputs := inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest)) is not None:
+        yield inputs
+
+
+def _resume_patches(request: TrainRequest, runtime: Obj, *, export: str = "", resumes_from: str = "") -> Iterator[Obj]:
+    """Yield the patch that sets where to resume; none for `auto` without an export."""
+    patch = resume_patch(
+        runtime,
+        resume=request.resume,
+        export=export,
+        secret=request.secret_for_resume,
+        resumes_from=resumes_from,
+        workspace=request.workspace_volume,
+    )
+    if patch is not None:
+        yield patch
+
+
+def _with_patches(spec: Obj, patches: Iterable[Obj]) -> Obj:
+    combined = [*(spec.get("runtimePatches") or []), *patches]
+    return {"runtimePatches": combined} if combined else {}
+
+
+def _initializer(resolved: ResolvedRequest, identity: Identity, kind: Kind) -> Obj:
+    """Return the initializer of a kind; empty if the runtime has no such step and the input is mounted."""
+    request, is_mounted = resolved.request, kind in resolved.inputs
+    uri = getattr(request, f"{kind}_uri")
+    env = env_of(getattr(request, f"{kind}_env"))
+    if initializer_container(resolved.runtime, ANCESTOR_OF_KIND[kind]) is None and is_mounted:
+        return {}
+    content: Obj = {}
+    if uri:
+        content["storageUri"] = uri
+    if not is_mounted:  # mounted inputs need no credentials
+        env += exclude_names(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
+    env += exclude_names(initializer_variables(resolved, kind, identity.folder), env)
+    env += exclude_names(claim_variables(resolved, kind), env)
+    if env:
+        content["env"] = env
+    if secret := getattr(request, f"{kind}_secret"):
+        content["secretRef"] = {"name": secret}
+    return content
+
+
+def _input_annotations(request: TrainRequest, code: PackedCode | None) -> dict[str, str]:
+    values = {
+        names.DATASET_DIGEST_ANNOTATION: request.dataset_digest,
+        names.MODEL_DIGEST_ANNOTATION: request.model_digest,
+        names.CODE_ANNOTATION: f"{code.source} sha256:{code.digest}" if code is not None else "",
+    }
+    return {annotation: value for annotation, value in values.items() if value}
+
+
+def _folder_annotations(request: TrainRequest, identity: Identity) -> dict[str, str]:
+    if request.workspace_volume is None:
+        return {}
+    return {names.RUN_FOLDER_ANNOTATION: folder_uri(request.workspace_volume, identity.folder)}
+
+
+def _previous_annotations(previous: PreviousAttempt) -> dict[str, str]:
+    annotations = {}
+    if previous.preemptions:
+        annotations[names.PREEMPTIONS_ANNOTATION] = str(previous.preemptions)
+    if previous.retries:
+        annotations[names.RETRIES_ANNOTATION] = str(previous.retries)
+    if previous.resumes_from is not None:
+        annotations[names.RESUMES_FROM_ANNOTATION] = previous.resumes_from
+    return annotations

@@ -1,0 +1,1 @@
+"""Builtin trainers: settings that become the command of a training program."""

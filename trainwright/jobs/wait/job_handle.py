@@ -1,0 +1,133 @@
+"""Submission and waiting as steps of their own, with a handle between them: the waiting step needs nothing else."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainwright.api.conditions import is_finished
+from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.waiter_lease import lease_seconds, renewal_patch
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs.diagnosis.errors import TrainJobDeleted
+from trainwright.jobs.logs.results import results_of
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.started_from import read_started_from
+from trainwright.jobs.state.workflow import Workflow
+from trainwright.jobs.submit.adoption import release_lease, resume_if_suspended_by_us
+from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, submit_or_adopt
+from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.job_events import StartedFrom
+from trainwright.jobs.wait.run_step import StepResult, restarts_of_request, waiter_options_of, waiting_of
+from trainwright.jobs.wait.run_to_end import follow_to_end
+
+log = logging.getLogger(__name__)
+
+
+class JobHandle(BaseModel):
+    """Names one TrainJob, and what its waiting step has to know. `mode` is the submission mode, `folder` that of the run on its
+    workspace, `has_results` whether the program reports a result."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    namespace: str
+    uid: str
+    mode: str
+    folder: str = ""
+    has_results: bool = False
+    restarts: int | None = None
+    """How often pods may be started again, see `TrainRequest.restarts`; None: as often as the runtime says."""
+
+    @classmethod
+    def parse(cls, text: str) -> JobHandle:
+        """Parse the JSON of a handle. Raises ValueError."""
+        try:
+            return cls.model_validate_json(text)
+        except ValidationError:
+            raise ValueError(f"{text[:200]!r} is not the handle of a TrainJob, as submit_train_job returns it") from None
+
+
+def submit_step(
+    cluster: Cluster,
+    request: TrainRequest,
+    identity: Identity,
+    namespace: str,
+    *,
+    latest_checkpoint: LatestCheckpoint | None = None,
+    workflow: Workflow | None = None,
+) -> JobHandle:
+    """Submit or adopt the TrainJob of this step; returns its handle. The lease of the step that is to wait for it begins.
+
+    Raises the errors of `submit_or_adopt`.
+    """
+    submitted = submit_or_adopt(
+        cluster,
+        request,
+        identity,
+        namespace,
+        latest_checkpoint=latest_checkpoint,
+        workflow=workflow,
+    )
+    trainjob = submitted.trainjob
+    seconds = lease_seconds(waiter_options_of(request, suspends_at_once=True).lease_seconds)
+    if seconds and not is_finished(trainjob):
+        _begin_lease(submitted.cluster or cluster, trainjob, seconds)
+    return JobHandle(
+        name=name_of(trainjob),
+        namespace=namespace_of(trainjob),
+        uid=uid_of(trainjob),
+        mode=str(submitted.mode),
+        folder=identity.folder if request.workspace else "",
+        has_results=request.func is not None or bool(request.code),
+        restarts=restarts_of_request(request),
+    )
+
+
+def wait_step(
+    cluster: Cluster, handle: JobHandle, options: TrainRequest, *, event_printer: EventPrinter | None = None
+) -> StepResult:
+    """Wait until the job has succeeded. Of the `options` those of waiting count: deadlines, logs, `on_cancel`, the lease.
+
+    A job that an earlier cancellation suspended is resumed. A preempted job fails: only the step that has its request could
+    submit the next attempt. Raises TrainJobDeleted if the job no longer exists or was replaced, and the errors of
+    `follow_to_end`.
+    """
+    event_printer = event_printer or EventPrinter(lambda _line: None)
+    retrying = RetryingCluster(cluster)
+    try:
+        trainjob = retrying.get(TRAINJOB, handle.name, handle.namespace)
+    except NotFound:
+        raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} no longer exists") from None
+    if uid_of(trainjob) != handle.uid:
+        raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} was deleted, and created again since")
+    trainjob = release_lease(retrying, resume_if_suspended_by_us(retrying, trainjob))
+    waiting = waiting_of(options, event_printer)
+    waiting["settings"] = replace(waiting["settings"], restarts=handle.restarts)
+    ended = follow_to_end(cluster, trainjob, **waiting)
+    result = StepResult(
+        handle.name,
+        handle.namespace,
+        dict((event_printer.progress or progress_of(ended)).metrics),
+        results_of(cluster, ended) if handle.has_results else None,
+        handle.folder,
+        read_started_from(cluster, ended),
+    )
+    event_printer((StartedFrom(result.started_from),))
+    return result
+
+
+def _begin_lease(cluster: Cluster, trainjob: Obj, seconds: int) -> None:
+    patch = renewal_patch(trainjob, seconds, datetime.now(UTC))
+    try:
+        RetryingCluster(cluster).patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
+    except ApiError as error:
+        log.warning("event=waiter_lease_not_set name=%s error=%s", name_of(trainjob), error.message)
