@@ -137,9 +137,16 @@ def test_manifests_of_earlier_versions_are_refused_with_what_mends_them(
 def test_migrate_prints_json_for_machines(run: Run, write: Any) -> None:
     pod = {"spec": {"containers": [{"name": "c", "image": "i:1"}]}}
     job = {"apiVersion": "kubeflow.org/v1", "kind": "JAXJob", "metadata": {"name": "j"}}
-    done = run("migrate", "-o", "json", "-f", write({**job, "spec": {"jaxReplicaSpecs": {"Worker": {"template": pod}}}}))
+    workers = {"jaxReplicaSpecs": {"worker": {"template": pod, "restartPolicy": "OnFailure"}}}
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    done = run("migrate", "-o", "json", "-f", write({**job, "spec": workers}, claim))
     printed = json.loads(done.stdout)
-    assert [obj["kind"] for obj in printed["objects"]] == ["TrainJob"]
-    assert printed["notes"] == []
+    assert [obj["kind"] for obj in printed["objects"]] == ["TrainJob", "PersistentVolumeClaim"]
+    assert printed["notes"] == [{"path": "kind", "text": "PersistentVolumeClaim data is passed through unchanged"}]
+    ports = [{"containerPort": 1}, {"containerPort": 1, "name": "again"}]
+    pod["spec"]["containers"][0]["ports"] = ports
+    refused = run("migrate", "-f", write({**job, "spec": workers}))
+    assert refused.exit_code == 2
+    assert refused.stderr.startswith("spec.jaxReplicaSpecs.worker.template.spec.containers[0].ports[1]: Duplicate value")
     refused = run("migrate", "-f", write({**job, "spec": {}}))
     assert (refused.exit_code, refused.stderr) == (2, "spec.jaxReplicaSpecs: Required value\n")

@@ -163,3 +163,12 @@ def test_materialize_tells_the_problems_of_all_documents(run: Any, manifest: Any
     assert answer.exit_code == 2
     assert "spec.mlPolicy: " in answer.stderr
     assert "spec.trainer.numNodes: " in answer.stderr
+
+
+def test_a_generated_name_is_no_problem(run: Any, write: Any, trainjob: Any) -> None:
+    job = trainjob("")
+    job["metadata"] = {"generateName": "tune-"}
+    done = run("validate", "-f", write(job))
+    assert (done.exit_code, done.stdout) == (0, "1 object, no problems found\n")
+    job["spec"]["trainer"]["env"] = [{"name": "PET_NNODES", "value": "2"}]
+    assert "must not have reserved envs" in run("validate", "-f", write(job)).stdout

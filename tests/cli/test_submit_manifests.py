@@ -11,8 +11,9 @@ import pytest
 from servers.faulty_api import ScriptedApi
 
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import labels_of, name_of
+from trainwright.api.objects import copy_of, labels_of, name_of
 from trainwright.controlplane.plane import ControlPlane
+from trainwright.runtimes import bundled_runtime
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.medium
@@ -179,3 +180,26 @@ def test_an_unknown_runtime_is_rejected_with_those_that_exist(plane: ControlPlan
     assert done.exit_code == 2, done.output
     assert "torch-distributed" in done.stderr.partition('torch-distribute"')[2]
     assert "trl-sft" in done.stderr
+
+
+@pytest.mark.parametrize("mode", [(), ("--submission-mode", "jobset")], ids=["trainjob", "jobset"])
+def test_a_server_dry_run_checks_a_trainjob_with_the_runtime_of_the_same_file(
+    plane: ControlPlane, run: Run, write: Any, job: Any, mode: tuple[str, ...]
+) -> None:
+    runtime = copy_of(bundled_runtime("torch-distributed"))
+    runtime |= {"kind": "TrainingRuntime", "metadata": {"name": "beside"}}
+    trainjob = job("both", runtimeRef={"kind": "TrainingRuntime", "name": "beside"})
+    options = ("--dry-run", "server", *mode)
+    done = run("submit", "-f", write(runtime, trainjob), *options)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-1] == "TrainJob default/both created (server dry run)"
+    new = run("diff", "-f", write(runtime, trainjob), *mode)
+    assert (new.exit_code, "+  name: both\n" in new.stdout) == (1, True), new.output
+    trainjob["spec"]["trainer"]["env"] = [{"name": "PET_NNODES", "value": "2"}]
+    refused = run("submit", "-f", write(runtime, trainjob), *options)
+    assert refused.exit_code == 2, refused.output
+    assert "must not have reserved envs" in refused.stderr
+    del trainjob["spec"]["trainer"]["env"]
+    early = run("submit", "-f", write(trainjob, runtime), *options)
+    assert early.exit_code == 2, "it would be created before its runtime"
+    assert not {"both"} & names_of(plane)

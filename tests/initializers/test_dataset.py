@@ -22,6 +22,7 @@ from trainwright.initializers import (
     initialize_model,
     placement,
 )
+from trainwright.initializers.layouts import LAYOUTS
 from trainwright.initializers.rows import read_rows
 from trainwright.storage import transfer
 from trainwright.storage.errors import NoSpace, StorageError
@@ -91,7 +92,10 @@ def test_columns_become_those_that_training_reads(source: Path, target: Path, ro
     write(source / "train.jsonl", [row])
     receipt = prepare(source, target, test_fraction=0)
     assert train(target) == [prepared]
-    assert receipt.details == {"layout": layout, "train_rows": 1, "test_rows": 0, "empty_rows": 0}
+    dropped = receipt.details.get("dropped_columns", [])
+    assert {*dropped} == row.keys() - LAYOUTS[layout].used(frozenset(row))
+    counts = {"layout": layout, "train_rows": 1, "test_rows": 0, "empty_rows": 0}
+    assert {**receipt.details, "dropped_columns": dropped} == {**counts, "dropped_columns": dropped}
 
 
 @pytest.mark.parametrize(
@@ -213,7 +217,7 @@ def test_a_split_of_the_source_is_kept(source: Path, target: Path, name: str) ->
     assert held_out(target) == [{"text": "held out"}]
 
 
-@pytest.mark.parametrize("name", ["latest.jsonl", "contest.jsonl", "device.jsonl", "train.jsonl"])
+@pytest.mark.parametrize("name", ["latest.jsonl", "contest.jsonl", "device.jsonl"])
 def test_a_name_that_only_sounds_like_a_split_is_none(source: Path, target: Path, name: str) -> None:
     write(source / name, [{"text": "a"}])
     write(source / "more.jsonl", [{"text": "b"}])
@@ -370,7 +374,7 @@ def test_a_source_that_is_not_there_or_holds_nothing_is_said(source: Path, targe
     with pytest.raises(InitializerError, match=r"missing does not exist"):
         prepare(source / "missing", target)
     (source / "readme.txt").write_bytes(b"")
-    with pytest.raises(InitializerError, match=r"has no file that matches \*\.jsonl, \*\.json, \*\.csv, \*\.parquet"):
+    with pytest.raises(InitializerError, match=r"has no file that matches \*\.jsonl, \*\.json, \*\.csv, \*\.tsv, \*\.parquet"):
         prepare(source, target)
     with pytest.raises(InitializerError, match=r"readme\.txt: cannot read \.txt"):
         prepare(source / "readme.txt", target)
@@ -473,3 +477,18 @@ def test_the_datasets_library_loads_what_was_prepared(
         loaded = load_dataset(str(target), cache_dir=str(tmp_path / f"cache-{fraction}"))
         assert set(loaded) == splits
         assert loaded["train"].column_names == ["prompt", "completion"]
+
+
+def test_rows_that_mark_bad_answers_are_refused(source: Path, target: Path) -> None:
+    rows = [{"prompt": "p", "completion": "bad answer", "label": False}]
+    write(source / "kto.jsonl", rows)
+    with pytest.raises(InitializerError, match="'label' is true or false, as in rows for KTO"):
+        prepare(source, target, test_fraction=0)
+    chosen = prepare(source, target, test_fraction=0, columns={"prompt": "prompt", "completion": "completion"})
+    assert chosen.details["train_rows"] == 1  # whoever names the columns has decided
+
+
+def test_columns_that_are_not_read_are_named(source: Path, target: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write(source / "a.jsonl", [{"instruction": "i", "input": "", "output": "o", "system": "s", "history": [], "label": "news"}])
+    assert prepare(source, target, test_fraction=0).details["dropped_columns"] == ["history", "label", "system"]
+    assert "event=columns_dropped" in caplog.text

@@ -43,6 +43,16 @@ CSV = 'prompt,completion\r\n"a\u2028b",ü\r\nc,"d\n,""e"\r\n'.encode()
         ("rows.json", BOM + lines(ROWS) + b"\n"),
         ("rows.csv", CSV),
         ("rows.csv", BOM + CSV),
+        ("rows.csv", CSV.replace(b"completion\r\n", b"completion\r").replace(b"\r\nc", b"\rc")),
+        ("rows.csv", CSV.replace(b",", b";").replace(b"d\n;", b"d\n,")),
+        ("rows.csv", CSV.replace(b",", b"\t").replace(b"d\n\t", b"d\n,")),
+        ("rows.tsv", CSV.replace(b",", b"\t").replace(b"d\n\t", b"d\n,")),
+        ("rows.tsv.gz", gzip.compress(CSV.replace(b",", b"\t").replace(b"d\n\t", b"d\n,"), mtime=0)),
+        ("rows.csv.gz", gzip.compress(BOM + CSV, mtime=0)),
+        ("rows.json.gz", gzip.compress(BOM + lines(ROWS) + b"\n", mtime=0)),
+        ("rows.json.gz", gzip.compress(json.dumps(ROWS).encode(), mtime=0)),
+        ("rows.json.gz", gzip.compress(json.dumps({"data": ROWS}).encode(), mtime=0)),
+        ("rows.json.gz", gzip.compress(json.dumps({"data": ROWS}, indent=1).encode(), mtime=0)),
     ],
 )
 def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: bytes) -> None:
@@ -53,6 +63,15 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str, content: by
 def test_parquet_gives_the_same_rows(tmp_path: Path) -> None:
     parquet(tmp_path / "rows.parquet", ROWS)
     assert list(read_rows(tmp_path / "rows.parquet")) == ROWS
+
+
+@pytest.mark.parametrize("writer", ["new_stream", "new_file"])
+def test_arrow_gives_the_same_rows(tmp_path: Path, writer: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.Table.from_pylist(ROWS)
+    with getattr(pytest.importorskip("pyarrow.ipc"), writer)(tmp_path / "rows.arrow", table.schema) as file:
+        file.write_table(table)
+    assert list(read_rows(tmp_path / "rows.arrow")) == ROWS
 
 
 def test_json_lines_of_one_row_under_another_name_are_a_row(tmp_path: Path) -> None:
@@ -93,10 +112,14 @@ def test_a_file_without_rows_has_none(tmp_path: Path, name: str, content: bytes)
         ("rows.jsonl.gz", gzip.compress(b'{"text": "a"}\n', mtime=0)[:-5], "rows.jsonl.gz: invalid or incomplete gzip: "),
         ("rows.jsonl.gz", gzip.compress(b"{}\n1", mtime=0), "rows.jsonl.gz:2: the row is a int, not an object"),
         ("rows.jsonl.gz", gzip.compress(b"\xff", mtime=0), "rows.jsonl.gz:1: not UTF-8: "),
-        ("rows.csv.gz", b"", "rows.csv.gz: cannot read .gz; expected .jsonl, .json, .csv, .parquet, .jsonl.gz"),
+        ("rows.csv.gz", b"a", "rows.csv.gz: invalid or incomplete gzip: "),
+        ("rows.json.gz", gzip.compress(b'{"a": 1}\n{"a"', mtime=0), "rows.json.gz:2: not JSON: "),
+        ("rows.txt.gz", b"", "rows.txt.gz: cannot read .gz; expected .jsonl, .json, .csv, .tsv, .parquet, .arrow, .jsonl.gz"),
+        ("rows.arrow", b"ARROW1", "rows.arrow: invalid or incomplete Arrow: "),
+        ("rows.arrow", b"no arrow at all", "rows.arrow: invalid or incomplete Arrow: "),
         ("rows.parquet", b"PAR1 no PAR1", "rows.parquet: invalid or incomplete Parquet: "),
         ("rows.parquet", b"", "rows.parquet: invalid or incomplete Parquet: "),
-        ("rows.txt", b"", "rows.txt: cannot read .txt; expected .jsonl, .json, .csv, .parquet"),
+        ("rows.txt", b"", "rows.txt: cannot read .txt; expected .jsonl, .json, .csv, .tsv, .parquet"),
         ("rows", b"", "rows: cannot read files without a suffix"),
     ],
 )

@@ -15,7 +15,6 @@ from servers.hub_server import HubServer
 
 from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset
 from trainwright.initializers.dataset_card import Subset, parse_card
-from trainwright.initializers.split_names import split_of
 from trainwright.initializers.subsets import Selection, matches_glob, select_files
 
 CARD = b"""---
@@ -230,22 +229,6 @@ def test_any_card_is_read_or_refused(content: bytes) -> None:
 )
 def test_patterns_match_as_on_the_hub(pattern: str, name: str, expected: bool) -> None:
     assert matches_glob(pattern, name) == expected
-
-
-@pytest.mark.parametrize(
-    ("path", "split"),
-    [
-        ("train.jsonl", "train"),
-        ("latest.jsonl", "train"),
-        ("eval/rows.jsonl", "test"),
-        ("data/valid-00000-of-00001.parquet", "validation"),
-        ("data/train-00000-of-00003-abc.parquet", "train"),
-        ("data/test_sft-00000-of-00001.parquet", "test_sft"),
-        ("rows.test.jsonl.gz", "test"),
-    ],
-)
-def test_names_mark_splits(path: str, split: str) -> None:
-    assert split_of(path) == split
 
 
 def test_a_local_folder_is_read_by_its_card(tmp_path: Path) -> None:

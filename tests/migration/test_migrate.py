@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api import admit
 from trainwright.api.errors import BadRequest, Invalid
 from trainwright.materialize import materialize
-from trainwright.migration import KINDS, MigrationResult, migrate
+from trainwright.migration import KINDS, MigrationResult, migrate, migrate_all
 from trainwright.runtimes import bundled_runtime
-
-EXAMPLES = Path("../shared/upstream/training-operator-1.9/examples")
 
 
 def built(migrated: MigrationResult) -> dict[str, Any]:
@@ -58,22 +53,7 @@ def said(migrated: MigrationResult, path: str) -> str:
     return next(note.text for note in migrated.notes if note.path.endswith(path))
 
 
-def test_every_example_of_the_training_operator_migrates_and_materializes(shared: Path) -> None:
-    files = sorted((shared / "upstream/training-operator-1.9/examples").glob("*.yaml"))
-    assert len(files) >= 22
-    for file in files:
-        for document in yaml.safe_load_all(file.read_text("utf-8")):
-            before = copy.deepcopy(document)
-            jobset = built(migrate(document))
-            assert document == before
-            wanted = sum(
-                spec.get("replicas", 1) for spec in next(v for k, v in document["spec"].items() if k.endswith("Specs")).values()
-            )
-            made = sum(entry["template"]["spec"].get("parallelism", 1) for entry in jobset["spec"]["replicatedJobs"])
-            assert made == wanted, file.name
-
-
-def test_torchrun_needs_no_environment_of_ours_and_no_runtime_of_its_own() -> None:
+def test_torchrun_with_default_restarts_becomes_a_trainjob_on_a_bundled_runtime() -> None:
     old = job(
         "PyTorchJob",
         "pytorchReplicaSpecs",
@@ -84,13 +64,15 @@ def test_torchrun_needs_no_environment_of_ours_and_no_runtime_of_its_own() -> No
     migrated = migrate(old)
     (trainjob,) = migrated.objects
     assert trainjob["metadata"] == {"name": "old", "namespace": "team"}
-    assert trainjob["spec"]["trainer"] == {
-        "image": "example.com/train:1",
-        "command": ["torchrun", "t.py"],
-        "numNodes": 4,
-        "numProcPerNode": 2,
-    }
-    assert env_of(pods(built(migrated))["node"])["PET_NNODES"] == "4"
+    trainer = trainjob["spec"]["trainer"]
+    assert (trainer["image"], trainer["command"], trainer["numNodes"], trainer["numProcPerNode"]) == (
+        "example.com/train:1",
+        ["torchrun", "t.py"],
+        4,
+        2,
+    )
+    env = env_of(pods(built(migrated))["node"])
+    assert (env["PET_NNODES"], env["WORLD_SIZE"]) == ("4", "8")
     assert migrated.notes == []
 
 
@@ -104,30 +86,20 @@ def test_a_program_without_a_launcher_gets_what_the_operator_gave_it() -> None:
     assert names.index("JOBSET_NAME") < names.index("MASTER_ADDR")
 
 
-def test_own_variables_win() -> None:
-    container = {"env": [{"name": "MASTER_PORT", "value": "1"}]}
-    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Worker={"replicas": 2, "container": container}))
-    env = migrated.objects[0]["spec"]["trainer"]["env"]
-    assert [entry["value"] for entry in env if entry["name"] == "MASTER_PORT"] == ["1"]
-
-
 def test_what_a_stock_runtime_cannot_carry_becomes_a_runtime_of_its_own() -> None:
     pod = {"volumes": [{"name": "data", "emptyDir": {}}], "nodeSelector": {"gpu": "a100"}}
     container = {"volumeMounts": [{"name": "data", "mountPath": "/data"}], "command": ["torchrun", "t.py"]}
     migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Worker={"replicas": 2, "pod": pod, "container": container}))
     runtime, trainjob = migrated.objects
     assert (runtime["kind"], runtime["metadata"]["namespace"]) == ("TrainingRuntime", "team")
-    assert trainjob["spec"] == {"runtimeRef": {"kind": "TrainingRuntime", "name": "old"}}
+    assert trainjob["spec"] == {"runtimeRef": {"kind": "TrainingRuntime", "name": "old"}, "trainer": {"numNodes": 2}}
     node = pods(built(migrated))["node"]
+    assert env_of(node)["PET_NNODES"] == "2"
+    assert env_of(node)["PET_MASTER_ADDR"] == "old-node-0-0.old"
+    assert "job-completion-index" in env_of(node)["PET_NODE_RANK"]["fieldRef"]["fieldPath"]
     assert node["nodeSelector"] == {"gpu": "a100"}
     assert node["containers"][0]["name"] == "node"
     assert "was renamed to 'node'" in said(migrated, "containers")
-
-
-def test_workers_that_differ_from_their_master_are_named() -> None:
-    master, worker = {"container": {"args": ["--role=master"]}}, {"replicas": 2, "container": {"args": ["--role=worker"]}}
-    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Master=master, Worker=worker))
-    assert "differs from Master," in said(migrated, "Worker.template.spec.containers[0].args[0]")
 
 
 def test_elastic_training_says_what_it_loses() -> None:
@@ -179,18 +151,21 @@ def test_an_mpi_job_starts_its_launcher_when_the_workers_are_ready(version: str)
 
 def test_paddle_and_xgboost_programs_find_their_peers() -> None:
     container = {"ports": [{"name": "master", "containerPort": 37777}]}
-    env = env_of(
-        pods(built(migrate(job("PaddleJob", "paddleReplicaSpecs", Worker={"replicas": 2, "container": container}))))["node"]
-    )
-    assert env["PADDLE_MASTER"] == "$(JOBSET_NAME)-node-0-0.$(JOBSET_NAME):37777"
-    assert env["PADDLE_NNODES"] == "2"
+    made = pods(built(migrate(job("PaddleJob", "paddleReplicaSpecs", Worker={"replicas": 2, "container": container}))))
+    assert env_of(made["node"])["PADDLE_MASTER"] == "$(POD_IP_DUMMY):37777"
+    assert env_of(made["worker"])["PADDLE_MASTER"] == "$(JOBSET_NAME)-node-0-0.$(JOBSET_NAME):37777"
+    assert env_of(made["worker"])["PADDLE_NNODES"] == "2"
     env = env_of(pods(built(migrate(job("XGBoostJob", "xgbReplicaSpecs", Master=1, Worker=2))))["node"])
     assert env["WORKER_ADDRS"].count("$(JOBSET_NAME)-node-0-") == 2
     assert (env["WORLD_SIZE"], env["MASTER_PORT"]) == ("3", "9999")
 
 
-def test_a_jax_program_finds_its_coordinator_by_the_old_and_the_new_names() -> None:
-    env = env_of(pods(built(migrate(job("JAXJob", "jaxReplicaSpecs", Worker=2))))["node"])
+@pytest.mark.parametrize("policy", ["OnFailure", "Never"])  # on a bundled runtime, and with a runtime for the job
+def test_a_jax_program_finds_its_coordinator_by_the_old_and_the_new_names(policy: str) -> None:
+    migrated = migrate(job("JAXJob", "jaxReplicaSpecs", Worker={"replicas": 2, "restartPolicy": policy}))
+    assert len(migrated.objects) == (1 if policy == "OnFailure" else 2)
+    env = env_of(pods(built(migrated))["node"])
+    assert env["JAX_NUM_PROCESSES"] == "2"
     assert env["COORDINATOR_ADDRESS"] == "$(JOBSET_NAME)-node-0-0.$(JOBSET_NAME)"
     assert {"NUM_PROCESSES", "PROCESS_ID", "JAX_COORDINATOR_ADDRESS", "JAX_PROCESS_ID"} <= set(env)
 
@@ -236,13 +211,17 @@ def test_the_run_policy_has_its_places() -> None:
 @pytest.mark.parametrize(("given", "kept"), [("kueue.x-k8s.io/multikueue", True), ("kubeflow.org/training-operator", False)])
 def test_who_manages_the_job_is_kept_unless_it_was_the_old_operator(given: str, kept: bool) -> None:
     old = job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": {"command": ["torchrun"]}})
-    old["spec"]["runPolicy"] = {"managedBy": given}
+    old["spec"] |= {"runPolicy": {"managedBy": given}, "nprocPerNode": "1"}
     migrated = migrate(old)
     assert migrated.objects[0]["spec"].get("managedBy") == (given if kept else None)
     assert bool(migrated.notes) is not kept
 
 
-POD = {"template": {"spec": {"containers": [{"name": "c"}]}}}
+POD = {"template": {"spec": {"containers": [{"name": "c", "image": "i:1"}]}}}
+NO_IMAGE = {"template": {"spec": {"containers": [{"name": "c"}]}}}
+TWO_NODES = {
+    "template": {"spec": {"volumes": [], "containers": [{"name": "pytorch", "image": "i:1"}, {"name": "node", "image": "i:1"}]}}
+}
 
 
 @pytest.mark.parametrize(
@@ -254,6 +233,14 @@ POD = {"template": {"spec": {"containers": [{"name": "c"}]}}}
         ({"spec": {"pytorchReplicaSpecs": {"Worker": {"template": {}}}}}, "spec.pytorchReplicaSpecs.Worker.template.spec"),
         ({"spec": {"pytorchReplicaSpecs": {"Worker": POD | {"replicas": "2"}}}}, "spec.pytorchReplicaSpecs.Worker.replicas"),
         ({"metadata": {}, "spec": {"pytorchReplicaSpecs": {"Worker": POD}}}, "metadata.name"),
+        ({"spec": {"pytorchReplicaSpecs": {"Worker": POD, "worker": POD}}}, "spec.pytorchReplicaSpecs.worker"),
+        ({"spec": {"pytorchReplicaSpecs": {"master": POD | {"replicas": 2}}}}, "spec.pytorchReplicaSpecs.master.replicas"),
+        ({"spec": {"pytorchReplicaSpecs": {"Worker": POD | {"replicas": 0}}}}, "spec.pytorchReplicaSpecs"),
+        (
+            {"spec": {"pytorchReplicaSpecs": {"Worker": NO_IMAGE}}},
+            "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0].image",
+        ),
+        ({"spec": {"pytorchReplicaSpecs": {"Worker": TWO_NODES}}}, "spec.pytorchReplicaSpecs.Worker.template.spec.containers"),
     ],
 )
 def test_what_the_operator_would_refuse_is_refused_with_its_field(old: dict[str, Any], field: str) -> None:
@@ -262,9 +249,111 @@ def test_what_the_operator_would_refuse_is_refused_with_its_field(old: dict[str,
     assert field in {problem.field for problem in raised.value.problems}
 
 
+def test_fields_that_a_server_dropped_from_a_pod_template_are_dropped_with_their_old_path() -> None:
+    old = job("PyTorchJob", "pytorchReplicaSpecs", Worker={"pod": {"nodeselector": {"gpu": "a100"}}})
+    old["spec"]["pytorchReplicaSpecs"]["Worker"]["template"] |= {"apiVersion": "v1", "kind": "Pod"}
+    migrated = migrate(old)
+    assert "server dropped" in said(migrated, "Worker.template.apiVersion")
+    assert "server dropped" in said(migrated, "Worker.template.spec.nodeselector")
+    assert "nodeselector" not in pods(built(migrated))["node"]
+
+
+@pytest.mark.parametrize(
+    ("container", "is_stock"),
+    [
+        ({"image": "i:1", "imagePullPolicy": "IfNotPresent"}, True),
+        ({"image": "i", "imagePullPolicy": "Always"}, True),
+        ({"image": "host:5000/i:1", "imagePullPolicy": "Always"}, False),  # the tag is pushed again and again
+        ({"image": "host:5000/i", "imagePullPolicy": "Never"}, False),
+        ({"envFrom": [{"secretRef": {"name": "keys"}}]}, False),
+    ],
+)
+def test_a_bundled_runtime_is_used_only_if_it_says_the_same(container: dict[str, Any], is_stock: bool) -> None:
+    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": container}))
+    (made,) = pods(built(migrated))["node"]["containers"]
+    assert (len(migrated.objects) == 1) is is_stock
+    assert is_stock or {key: made[key] for key in container} == container
+
+
+def test_processes_that_trainer_counts_otherwise_are_noted() -> None:
+    container = {"command": ["torchrun", "t.py"], "resources": {"limits": {"cpu": 8, "nvidia.com/mig-1g.5gb": 1}}}
+    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": container}))
+    assert env_of(pods(built(migrated))["node"])["PET_NPROC_PER_NODE"] == "8"
+    assert "set spec.trainer.numProcPerNode" in said(migrated, "nprocPerNode")
+
+
+def test_a_torchtune_command_is_not_completed_by_trainer() -> None:
+    container = {"command": ["tune", "run"], "args": ["full_finetune_single_device", "--config", "own.yaml"]}
+    migrated = migrate(job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": container}))
+    (made,) = pods(built(migrated))["node"]["containers"]
+    assert made["command"] + made["args"] == container["command"] + container["args"]
+
+
+@pytest.mark.parametrize(("implementation", "variable"), [("Intel", "I_MPI_HYDRA_HOST_FILE"), ("MPICH", "HYDRA_HOST_FILE")])
+def test_other_implementations_of_mpi_read_the_hostfile_rather_than_run_on_the_launcher_alone(
+    implementation: str, variable: str
+) -> None:
+    old = job("MPIJob", "mpiReplicaSpecs", "kubeflow.org/v2beta1", Launcher=1, Worker=2)
+    old["spec"]["mpiImplementation"] = implementation
+    migrated = migrate(old)
+    assert env_of(pods(built(migrated))["launcher"])[variable] == "/etc/mpi/hostfile"
+    assert "only OpenMPI" in said(migrated, "mpiImplementation")
+
+
+def test_workers_without_a_number_are_none_which_the_mpi_operator_refuses() -> None:
+    worker = {"template": {"spec": {"containers": [{"name": "mpi", "image": "i:1"}]}}}
+    old = job("MPIJob", "mpiReplicaSpecs", "kubeflow.org/v2beta1", Launcher=1)
+    old["spec"]["mpiReplicaSpecs"]["Worker"] = worker
+    with pytest.raises(Invalid) as raised:
+        migrate(old)
+    assert [problem.field for problem in raised.value.problems] == ["spec.mpiReplicaSpecs.Worker.replicas"]
+
+
 def test_another_kind_is_refused() -> None:
     with pytest.raises(BadRequest, match=r"Deployment \(apps/v1\) cannot be migrated; supported are JAXJob"):
         migrate({"apiVersion": "apps/v1", "kind": "Deployment"})
+
+
+def test_other_objects_pass_beside_a_job_with_notes_on_what_they_refer_to() -> None:
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "board"},
+        "spec": {"selector": {"training.kubeflow.org/job-name": "old"}},
+    }
+    config = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "hosts"},
+        "data": {"hosts": "old-worker-0,old-worker-1"},
+    }
+    experiment = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": "search"},
+        "spec": {"trialTemplate": {"trialSpec": {"kind": "PyTorchJob"}}},
+    }
+    old = job("PyTorchJob", "pytorchReplicaSpecs", Worker=2)
+    results = migrate_all([service, old, config, experiment])
+    assert [result.objects[-1]["kind"] for result in results] == ["Service", "TrainJob", "ConfigMap", "Experiment"]
+    assert [result.objects for result in results if result.objects[0]["kind"] != "TrainJob"] == [
+        [service],
+        [config],
+        [experiment],
+    ]
+    texts = ["; ".join(note.text for note in result.notes) for result in results]
+    assert "Service board is passed through unchanged" in texts[0]
+    assert "labels training.kubeflow.org/*" in texts[0]
+    assert "mentions old-worker-0" in texts[2]
+    assert "contains a PyTorchJob, which is not migrated" in texts[3]
+    for unknown in (
+        {"apiVersion": "kubeflow.org/v1", "kind": "MXJob"},
+        {"apiVersion": "kubeflow.org/v1beta1", "kind": "PyTorchJob"},
+    ):
+        with pytest.raises(BadRequest, match="cannot be migrated"):  # it would not be trained
+            migrate_all([old, unknown])
+    with pytest.raises(BadRequest, match=r"Service \(v1\) cannot be migrated"):
+        migrate_all([service])
 
 
 def test_the_first_trainjobs_become_todays() -> None:

@@ -15,6 +15,7 @@ from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, Submis
 from trainwright.cli.errors import BAD_INPUT, FAILURE, WarningPrinter, bad_input_exits, cluster_errors_exit
 from trainwright.cli.manifests import checked_documents
 from trainwright.cli.materialize import Files
+from trainwright.cli.server_dry_run import dry_run_create
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.submit.spec_diff import comparable
 from trainwright.submission.jobs_client import JobsClient
@@ -43,11 +44,11 @@ def diff(
     try:
         with cluster_errors_exit():
             cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
-            for document in documents:
+            for number, document in enumerate(documents):
                 kind = kind_of(document)
                 if kind is None or kind.namespaced:
                     document["metadata"].setdefault("namespace", namespace or cluster.default_namespace)
-                text = _diff(cluster, document, warnings.of(document))
+                text = _diff(cluster, document, documents[:number], warnings.of(document))
                 sys.stdout.write(printable(text))
                 differs = differs or bool(text)
     except typer.Exit as ended:
@@ -55,11 +56,11 @@ def diff(
     raise typer.Exit(DIFFERS if differs else 0)
 
 
-def _diff(cluster: JobsClient, document: Obj, on_warning: OnWarning) -> str:
+def _diff(cluster: JobsClient, document: Obj, earlier: list[Obj], on_warning: OnWarning) -> str:
     """Return a unified diff; empty if there are no differences. Raises ApiError."""
     live = _get_live(cluster, document)
     before = _lines(comparable(live, document)) if live is not None else []
-    after = _lines(comparable(_dry_run_create(cluster, document, on_warning), document))
+    after = _lines(comparable(_dry_run_create(cluster, document, earlier, on_warning), document))
     where = f"{described(document)}"
     return "".join(difflib.unified_diff(before, after, f"live {where}", f"wanted {where}"))
 
@@ -73,13 +74,14 @@ def _get_live(cluster: JobsClient, document: Obj) -> Obj | None:
         return None
 
 
-def _dry_run_create(cluster: JobsClient, document: Obj, on_warning: OnWarning) -> Obj:
+def _dry_run_create(cluster: JobsClient, document: Obj, earlier: list[Obj], on_warning: OnWarning) -> Obj:
     """Return the object with the cluster's defaults, from a dry run under an unused name.
 
     A dry run of the update would fail for immutable fields, whose difference should be shown.
     """
     metadata = {**document["metadata"], "name": f"diff-{secrets.token_hex(8)}"}
-    made = cluster.create({**document, "metadata": metadata}, dry_run=True, field_validation="Warn", on_warning=on_warning)
+    renamed = {**document, "metadata": metadata}
+    made = dry_run_create(cluster, renamed, earlier, field_validation="Warn", on_warning=on_warning)
     return {**made, "metadata": {**made["metadata"], "name": name_of(document)}}
 
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from trainwright.api import admit
-from trainwright.api.errors import BadRequest
+from trainwright.api.errors import BadRequest, Invalid
+from trainwright.api.generated_names import with_sample_name
 from trainwright.api.objects import Obj
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests
 from trainwright.cli.output import Format, json_text
 from trainwright.jobs.credentials.secret_detection import manifest_problems
 from trainwright.materialize import materialize
-from trainwright.migration import MigrationResult, Note, migrate
+from trainwright.migration import MigrationResult, Note, migrate_all
 from trainwright.text.one_line import one_line
 from trainwright.text.yaml_writer import to_yaml
 
@@ -34,11 +38,14 @@ def migrate_command(
 ) -> None:
     """Convert PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob and early TrainJobs to TrainJobs.
 
+    Other objects of the files (claims, ConfigMaps, Services) are printed unchanged, with a note.
     Objects are printed on standard output, ready for `kubectl apply -f -`; notes on fields that were not kept on standard error.
     """
     with bad_input_exits():
-        results = [_migrated(document) for document in read_manifests(filename)]
-        _check_with_runtimes([obj for result in results for obj in result.objects])
+        documents = read_manifests(filename)
+        _check_forms(documents)
+        results = migrate_all(documents)
+        _check(results)
     warnings = WarningPrinter()
     for obj in (obj for result in results for obj in result.objects):
         for problem in manifest_problems(obj):
@@ -52,11 +59,11 @@ def migrate_command(
         _print(result)
 
 
-def _migrated(document: Obj) -> MigrationResult:
-    for field in ("metadata", "spec"):
-        if not isinstance(document.get(field) or {}, dict):
-            raise BadRequest(f"{document.get('kind')}: {field}: must be an object")
-    return migrate(document)
+def _check_forms(documents: list[Obj]) -> None:
+    for document in documents:
+        for field in ("metadata", "spec"):
+            if not isinstance(document.get(field) or {}, dict):
+                raise BadRequest(f"{document.get('kind')}: {field}: must be an object")
 
 
 def _print(result: MigrationResult) -> None:
@@ -66,16 +73,28 @@ def _print(result: MigrationResult) -> None:
         print(_line(result.objects[-1], note), file=sys.stderr)
 
 
-def _check_with_runtimes(objects: list[Obj]) -> None:
-    """Materialize TrainJobs whose runtimes are among the files. Raises Invalid if the two are incompatible."""
+def _check(results: list[MigrationResult]) -> None:
+    """Materialize TrainJobs whose runtimes are among the files. Raises Invalid, with paths of the old manifest where known."""
+    objects = [obj for result in results for obj in result.objects]
     runtimes = {(obj["kind"], _name_of(obj)): obj for obj in objects if obj["kind"].endswith("TrainingRuntime")}
-    for trainjob in objects:
-        reference = (trainjob.get("spec") or {}).get("runtimeRef") if trainjob["kind"] == "TrainJob" else None
-        if not isinstance(reference, dict):
-            continue
-        runtime = runtimes.get((str(reference.get("kind", "ClusterTrainingRuntime")), str(reference.get("name"))))
-        if runtime is not None and (trainjob.get("metadata") or {}).get("name"):
-            materialize(admit(trainjob).object, admit(runtime).object)
+    for result in results:
+        for trainjob in result.objects:
+            reference = (trainjob.get("spec") or {}).get("runtimeRef") if trainjob["kind"] == "TrainJob" else None
+            if not isinstance(reference, dict):
+                continue
+            runtime = runtimes.get((str(reference.get("kind", "ClusterTrainingRuntime")), str(reference.get("name"))))
+            if runtime is not None:
+                with _old_paths(result):
+                    materialize(with_sample_name(admit(trainjob).object), admit(runtime).object)
+
+
+@contextmanager
+def _old_paths(result: MigrationResult) -> Iterator[None]:
+    try:
+        yield
+    except Invalid as error:
+        error.problems = [replace(problem, field=result.old_path(problem.field)) for problem in error.problems]
+        raise
 
 
 def _line(obj: Obj, note: Note) -> str:

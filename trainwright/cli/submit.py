@@ -25,6 +25,7 @@ from trainwright.cli.manifests import (
 )
 from trainwright.cli.output import Format, print_lines, print_objects
 from trainwright.cli.request_options import with_settings
+from trainwright.cli.server_dry_run import RUNTIME_MISSING, dry_run_create, runtime_among
 from trainwright.cli.submit_step import DryRun, Submission, submit_step
 from trainwright.cli.waiting import (
     NO_LIMIT,
@@ -165,11 +166,11 @@ def submit(
             _set_namespace(document, default_namespace)
         if cluster is not None and validate is Validate.strict:
             _check_unknown_fields(cluster, documents, printer)
-        created = []
+        created: list[Obj] = []
         for document in documents:
             if cluster is not None and document["kind"] == TRAINJOB.kind and resume != AUTO:
-                document = _with_resume(cluster, document, resume, resume_secret)
-            created.append(document if cluster is None else _create(cluster, document, dry_run, validate, printer))
+                document = _with_resume(cluster, document, created, resume, resume_secret)
+            created.append(document if cluster is None else _create(cluster, document, created, dry_run, validate, printer))
             if output is None:
                 print_lines(f"{described(created[-1])} created{_DRY[dry_run]}")
         if wait and cluster is not None and dry_run is DryRun.none:
@@ -179,8 +180,6 @@ def submit(
         print_objects(created, output)
 
 
-_RUNTIME_MISSING = "must be created before the TrainJob is created"
-"""In the rejection by Trainer's webhook."""
 _DRY = {DryRun.none: "", DryRun.client: " (client dry run)", DryRun.server: " (server dry run)"}
 
 
@@ -191,10 +190,12 @@ def _check_resume(resume: str) -> None:
         raise BadRequest(str(error)) from error
 
 
-def _with_resume(cluster: JobsClient, document: Obj, resume: str, secret: str) -> Obj:
+def _with_resume(cluster: JobsClient, document: Obj, earlier: list[Obj], resume: str, secret: str) -> Obj:
     """Return the TrainJob with a patch that sets where to resume. Raises RuntimeNotFound, and Invalid if its runtime cannot resume."""
-    reference, bundled = document["spec"]["runtimeRef"], cluster.uses_bundled_runtimes
-    runtime = resolve_in_cluster(RetryingCluster(cluster), reference, namespace_of(document), bundled=bundled).runtime
+    runtime = runtime_among(earlier, document)
+    if runtime is None:
+        reference, bundled = document["spec"]["runtimeRef"], cluster.uses_bundled_runtimes
+        runtime = resolve_in_cluster(RetryingCluster(cluster), reference, namespace_of(document), bundled=bundled).runtime
     if problems := list(resume_problems(resume, runtime)):
         raise Invalid.of("TrainJob", name_of(document), problems)
     for warning in resume_warnings(runtime, resume, attempt=1):
@@ -232,20 +233,20 @@ def _set_namespace(document: Obj, namespace: str) -> None:
         document["metadata"].setdefault("namespace", namespace)
 
 
-def _create(cluster: JobsClient, document: Obj, dry_run: DryRun, validate: Validate, printer: WarningPrinter) -> Obj:
+def _create(
+    cluster: JobsClient, document: Obj, earlier: list[Obj], dry_run: DryRun, validate: Validate, printer: WarningPrinter
+) -> Obj:
+    """Create an object, or let the cluster check it; `earlier` are those before it."""
+    validation, on_warning = validate.field_validation, printer.of(document)
     try:
         with with_field_hints(document):
-            return create_object(
-                cluster,
-                document,
-                dry_run=dry_run is DryRun.server,
-                field_validation=validate.field_validation,
-                on_warning=printer.of(document),
-            )
+            if dry_run is DryRun.server:
+                return dry_run_create(cluster, document, earlier, field_validation=validation, on_warning=on_warning)
+            return create_object(cluster, document, field_validation=validation, on_warning=on_warning)
     except LostAnswer:
         raise
     except Forbidden as error:
-        if _RUNTIME_MISSING in error.message and (known := _known_runtimes(cluster, document)):
+        if RUNTIME_MISSING in error.message and (known := _known_runtimes(cluster, document)):
             raise Invalid(f"{error.message} ({known})") from None
         raise
     except AlreadyExists:

@@ -12,6 +12,7 @@ from trainwright.api import AdmissionContext, admit
 from trainwright.api.admission.admit import Lookup
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem
+from trainwright.api.generated_names import with_sample_name
 from trainwright.api.objects import Obj, described, name_of, namespace_of
 from trainwright.api.schema.check import ROOT
 from trainwright.api.unknown_kinds import is_known, kind_problem
@@ -148,7 +149,7 @@ def _check(document: _Document, admitted: list[Obj], given: set[tuple[Any, Any]]
     if answer.object["kind"] != "TrainJob" or lookup is None:
         return [], warnings
     try:
-        objects = materialize_trainjob(answer.object, admitted)
+        objects = materialize_trainjob(with_sample_name(answer.object), admitted)
     except ApiError as error:
         return _problems(error), warnings
     return [], warnings + [problem for built in objects for problem in _job_template_problems(built)]

@@ -11,6 +11,13 @@ from difflib import get_close_matches
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import COLUMNS, LAYOUTS, Layout, Row
 
+LABEL = "label"
+"""The column of KTO's rows that tells whether an answer is desirable."""
+_BAD_ANSWERS = (
+    f"the column {LABEL!r} is true or false, as in rows for KTO. Supervised fine-tuning would learn the answers marked false like all "
+    f"others: keep the rows whose {LABEL} is true, and name their columns, as in "
+    'columns={"prompt": "prompt", "completion": "completion"}'
+)
 _MAX_LISTED = 40
 """Columns that an error lists."""
 
@@ -29,6 +36,8 @@ class RowMapper:
         self.layout = layout
         self._columns = dict(columns or {})
         self._first: tuple[tuple[str, ...], str] | None = None
+        self.dropped: set[str] = set()
+        """The columns of rows so far that the layout does not read."""
 
     def map_row(self, row: Row, where: str) -> Row:
         """Return the row with the columns that TRL reads. `where` names it in errors.
@@ -37,10 +46,14 @@ class RowMapper:
         """
         named = self._renamed(row, where) if self._columns else row
         layout = self._layout_of(named, where)
+        unused = named.keys() - layout.required - layout.optional
+        self.dropped |= unused
         try:
             mapped = layout.map_row(named)
         except InitializerError as error:
             raise InitializerError(f"{where}: {error}; the row begins {str(row)[:80]!r}") from error
+        if LABEL in unused and isinstance(row.get(LABEL), bool) and "completion" in mapped:
+            raise InitializerError(f"{where}: {_BAD_ANSWERS}")
         self._check_same_form(mapped, where)
         return mapped
 

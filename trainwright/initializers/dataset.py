@@ -137,7 +137,10 @@ def _fetch_and_prepare(
     selection = fetch_selection(
         source, file_filter, revision, fetched, start_progress, subset=options.subset, split=options.split, where=uri
     )
-    layout, counts = _prepare(fetched, selection, prepared, options, uri)
+    mapper = RowMapper(options.layout, options.columns)
+    counts = _prepare(fetched, selection, prepared, options, uri, mapper)
+    if mapper.dropped:
+        log.warning("event=columns_dropped uri=%s layout=%s columns=%s", uri, mapper.layout, ",".join(sorted(mapper.dropped)))
     names = [Path(name) for name in (TRAIN, TEST) if counts[name]]
     receipt = Receipt(
         kind="dataset",
@@ -146,10 +149,12 @@ def _fetch_and_prepare(
         options=options.recorded(),
         files=digest_files(prepared, names),
         details={
-            "layout": layout,
+            "layout": mapper.layout,
             "train_rows": counts[TRAIN],
             "test_rows": counts[TEST],
             "empty_rows": counts[_EMPTY],
+            **({"dropped_columns": sorted(mapper.dropped)} if mapper.dropped else {}),
+            **({"unread_files": list(selection.unread)} if selection.unread else {}),
             **({"subset": selection.subset} if selection.subset else {}),
             **({"split": selection.split} if selection.split else {}),
             **selection.details,
@@ -160,10 +165,9 @@ def _fetch_and_prepare(
     return receipt, prepared
 
 
-def _prepare(folder: Path, selection: Selection, out: Path, options: DatasetOptions, uri: str) -> tuple[str, Counter[str]]:
-    """Map all rows into the two files. Returns the layout and the numbers of train, test and skipped empty rows."""
+def _prepare(folder: Path, selection: Selection, out: Path, options: DatasetOptions, uri: str, mapper: RowMapper) -> Counter[str]:
+    """Map all rows into the two files. Returns the numbers of train, test and skipped empty rows."""
     counts: Counter[str] = Counter()
-    mapper = RowMapper(options.layout, options.columns)
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
         files = {TRAIN: train, TEST: test}
         for is_train, sources in ((True, selection.train), (False, selection.held_out)):
@@ -184,7 +188,7 @@ def _prepare(folder: Path, selection: Selection, out: Path, options: DatasetOpti
         raise InitializerError(f"{uri} has no rows to train on{all_test}")
     if not counts[TEST]:
         (out / TEST).unlink()  # the datasets library rejects a folder with an empty split
-    return mapper.layout, counts
+    return counts
 
 
 def _rows(folder: Path, names: tuple[str, ...], max_rows: int) -> Iterator[tuple[Path, int, Row]]:

@@ -18,6 +18,7 @@ from trainwright.initializers.subsets import Selection, select_files
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
 
+_MAX_SHOWN = 5
 log = logging.getLogger(__name__)
 
 
@@ -64,6 +65,11 @@ def fetch_selection(
         fetched = fetch(source, chosen, _revision(source, chosen, revision), target, start_progress)
     if selection.left_out:
         log.info("event=splits_left_out uri=%s split=%s left_out=%s", where, selection.split, ",".join(selection.left_out))
+    if selection.unread:
+        some = ",".join(selection.unread[:_MAX_SHOWN]) + (",..." if len(selection.unread) > _MAX_SHOWN else "")
+        log.warning(
+            "event=files_unread uri=%s files=%d names=%s reason=others_are_named_train", where, len(selection.unread), some
+        )
     return replace(selection, details=fetched.details)
 
 

@@ -1,26 +1,34 @@
-"""Reads the rows of a dataset file: JSON Lines (also compressed by gzip), JSON, CSV or Parquet."""
+"""Reads the rows of a dataset file: JSON Lines, JSON, CSV or TSV, each also compressed by gzip, Parquet or Arrow."""
 
 from __future__ import annotations
 
 import csv
 import gzip
+import io
+import logging
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, AnyStr, BinaryIO, cast
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.json_lines import parse_json
 
 Row = dict[str, Any]
-SUFFIXES = (".jsonl", ".json", ".csv", ".parquet", ".jsonl.gz")
-_GZIP = ".jsonl.gz"
+SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
+_GZIP = ".gz"
+_MAX_WHOLE = 1024 * 1024 * 1024
+"""Bytes of a compressed file that is one JSON value, once it is decompressed."""
+_OTHER_DELIMITERS = ";\t"
 _MAX_LINE = 256 * 1024 * 1024
 """Bytes of a line in a compressed file, whose size says nothing about that of its contents."""
 _BOM = b"\xef\xbb\xbf"
 _MAX_CSV_FIELD = 2**31 - 1
 """Characters; the csv module's default, 128 KiB, is too small for many documents."""
+log = logging.getLogger(__name__)
 
 
 def read_rows(path: Path, *, max_line: int = _MAX_LINE) -> Iterator[Row]:
@@ -28,13 +36,19 @@ def read_rows(path: Path, *, max_line: int = _MAX_LINE) -> Iterator[Row]:
 
     `max_line` limits the bytes of a line in a compressed file.
     """
-    suffix = _GZIP if path.name.lower().endswith(_GZIP) else path.suffix.lower()
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    suffix = "".join(suffixes[-2:] if suffixes[-1:] == [_GZIP] else suffixes[-1:])
     readers: dict[str, Callable[[Path], Iterator[Row]]] = {
         ".jsonl": _json_lines,
         ".json": _json,
-        ".csv": _csv,
+        ".csv": partial(_csv, delimiter=",", max_line=max_line),
+        ".tsv": partial(_csv, delimiter="\t", max_line=max_line),
         ".parquet": _parquet,
-        _GZIP: partial(_compressed_lines, max_line=max_line),
+        ".arrow": _arrow,
+        ".jsonl.gz": partial(_compressed_lines, max_line=max_line),
+        ".json.gz": partial(_compressed_json, max_line=max_line),
+        ".csv.gz": partial(_csv, delimiter=",", max_line=max_line),
+        ".tsv.gz": partial(_csv, delimiter="\t", max_line=max_line),
     }
     reader = readers.get(suffix)
     if reader is None:
@@ -53,14 +67,47 @@ def _json_lines(path: Path) -> Iterator[Row]:
 
 
 def _compressed_lines(path: Path, max_line: int) -> Iterator[Row]:
+    with _decompressed(path) as file:
+        yield from _parsed_lines(path, _limited_lines(path, file, max_line))
+
+
+def _compressed_json(path: Path, max_line: int) -> Iterator[Row]:
+    """Read JSON Lines, which most such files are, else one JSON value."""
+    with _decompressed(path) as file:
+        first = file.readline(max_line + 1)
+    if _is_row(first):
+        yield from _compressed_lines(path, max_line)
+        return
+    with _decompressed(path) as file:
+        data = file.read(_MAX_WHOLE + 1)
+    if len(data) > _MAX_WHOLE:
+        raise InitializerError(f"{path.name}: one JSON value of more than {_MAX_WHOLE // 2**20} MiB; use JSON Lines")
+    yield from _rows_of_value(path, _parsed(path, 1, data.removeprefix(_BOM)))
+
+
+def _is_row(line: bytes) -> bool:
     try:
-        with open(path, "rb") as compressed, gzip.GzipFile(fileobj=compressed) as file:
-            yield from _parsed_lines(path, _limited_lines(path, file, max_line))
+        value = parse_json(line.removeprefix(_BOM))
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and not isinstance(value.get("data"), list)
+
+
+@contextmanager
+def _decompressed(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that may be compressed. Raises InitializerError where its gzip data are invalid."""
+    try:
+        with open(path, "rb") as file:
+            if path.suffix.lower() != _GZIP:
+                yield file
+                return
+            with gzip.GzipFile(fileobj=file) as content:
+                yield cast(BinaryIO, content)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InitializerError(f"{path.name}: invalid or incomplete gzip: {error}") from error
 
 
-def _limited_lines(path: Path, file: gzip.GzipFile, max_line: int) -> Iterator[bytes]:
+def _limited_lines(path: Path, file: IO[AnyStr], max_line: int) -> Iterator[AnyStr]:
     number = 0
     while line := file.readline(max_line + 1):
         number += 1
@@ -99,6 +146,10 @@ def _json(path: Path) -> Iterator[Row]:
             yield from _json_lines(path)
             return
         content = _parsed(path, 1, data)
+    yield from _rows_of_value(path, content)
+
+
+def _rows_of_value(path: Path, content: Any) -> Iterator[Row]:
     if isinstance(content, dict):
         content = content["data"] if isinstance(content.get("data"), list) else [content]
     if not isinstance(content, list):
@@ -107,10 +158,12 @@ def _json(path: Path) -> Iterator[Row]:
         yield _row(path, number, row)
 
 
-def _csv(path: Path) -> Iterator[Row]:
+def _csv(path: Path, delimiter: str, max_line: int) -> Iterator[Row]:
     csv.field_size_limit(_MAX_CSV_FIELD)
-    with open(path, encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file)
+    with _decompressed(path) as file:
+        lines = _limited_lines(path, io.TextIOWrapper(file, encoding="utf-8-sig", newline=""), max_line)
+        header = next(lines, "")
+        reader = csv.DictReader(chain([header], lines), delimiter=_delimiter_of(path, header, delimiter))
         try:
             for row in reader:
                 if None in row or None in row.values():
@@ -120,18 +173,53 @@ def _csv(path: Path) -> Iterator[Row]:
             raise InitializerError(f"{path.name}:{reader.line_num}: not CSV: {error}") from error
 
 
+def _delimiter_of(path: Path, header: str, expected: str) -> str:
+    """Return the delimiter: a semicolon or a tab if the header has it, and none that the suffix promises."""
+    if expected in header:
+        return expected
+    found = next((each for each in _OTHER_DELIMITERS if each in header), expected)
+    if found != expected:
+        log.info("event=delimiter_noticed file=%s delimiter=%r", path.name, found)
+    return found
+
+
 def _parquet(path: Path) -> Iterator[Row]:
-    try:
-        import pyarrow  # type: ignore[import-untyped]
+    with _arrow_errors(path, "Parquet"):
         import pyarrow.parquet as parquet  # type: ignore[import-untyped]
-    except ImportError as error:
-        raise InitializerError(f"{path.name}: Parquet needs the package pyarrow: install trainwright[launcher]") from error
-    try:
+
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches():
                 yield from batch.to_pylist()
+
+
+def _arrow(path: Path) -> Iterator[Row]:
+    """Read the stream format, which the library `datasets` writes, or the file format."""
+    with _arrow_errors(path, "Arrow"):
+        import pyarrow.ipc as ipc  # type: ignore[import-untyped]
+
+        with open(path, "rb") as file:
+            is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE
+            file.seek(0)
+            reader = ipc.open_file(file) if is_file else ipc.open_stream(file)
+            batches = (reader.get_batch(number) for number in range(reader.num_record_batches)) if is_file else reader
+            for batch in batches:
+                yield from batch.to_pylist()
+
+
+_ARROW_FILE = b"ARROW1"
+
+
+@contextmanager
+def _arrow_errors(path: Path, kind: str) -> Iterator[None]:
+    """Raise InitializerError where pyarrow is missing or cannot read the file."""
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise InitializerError(f"{path.name}: {kind} needs the package pyarrow: install trainwright[launcher]") from error
+    try:
+        yield
     except pyarrow.ArrowException as error:
-        raise InitializerError(f"{path.name}: invalid or incomplete Parquet: {str(error).splitlines()[0]}") from error
+        raise InitializerError(f"{path.name}: invalid or incomplete {kind}: {str(error).splitlines()[0]}") from error
 
 
 def _parsed(path: Path, number: int, text: bytes) -> Any:

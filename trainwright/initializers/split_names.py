@@ -1,31 +1,48 @@
-"""Which split of a dataset a file belongs to, by its name: `data/test-00000-of-00001.parquet`, `dev.jsonl`, `train_sft-...`."""
+"""Which split of a dataset each of its files belongs to, by the names of folders and files, as the library `datasets` decides it.
+
+Source of the words, of the characters around them and of the order (shards, folders, files): `datasets.data_files`. Upper case counts,
+too: rows for tests shall not be trained on because their file is called `Test.jsonl`.
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-TRAIN = "train"
-_HELD_OUT = {"test": "test", "eval": "test", "validation": "validation", "dev": "validation", "valid": "validation"}
-"""Words in names of splits that are not trained on, and the names of their splits."""
-_TRAIN_WORDS = ("train", "training")
+TRAIN, TEST, VALIDATION = "train", "test", "validation"
+_WORDS = {
+    TRAIN: ("train", "training"),
+    VALIDATION: ("validation", "valid", "dev", "val"),
+    TEST: ("test", "testing", "eval", "evaluation"),
+}
+_SPLITS = {word: split for split, words in _WORDS.items() for word in words}
+_HELD_OUT = {word for word, split in _SPLITS.items() if split != TRAIN}
 _NEUTRAL_WORDS = ("data", "dataset", "files", "rows", "set", "split", "splits")
+_BETWEEN_WORDS = re.compile(r"[-._ /0-9]+")
 _SHARD = re.compile(r"([^-/]+)-[0-9]{5}-of-[0-9]{5}(?:[-.].*)?", re.DOTALL)
 """The names that the `datasets` library writes."""
 
+Splits = dict[str, list[str]]
 
-def split_of(path: str) -> str:
-    """Return the split that a path's names mark, or `train`. Only shards, as `NAME-00000-of-00001`, have other splits than
-    `train`, `test` and `validation`.
+
+def splits_of(names: Iterable[str], below: str = "", *, all_files: bool = False) -> Splits:
+    """Return the files by split, which are relative to the folder `below`.
+
+    The first of these that marks files to train on decides which are: shards in `data/`, folders (`train/`), file names
+    (`train.jsonl`). What marks itself as held out is, wherever; other files are in no split: `all.jsonl` beside `train.jsonl` may have
+    the rows of `test.jsonl`. If nothing is marked to train on, or with `all_files`, what is not held out is trained on. Only shards,
+    as `NAME-00000-of-00001`, have other splits than `train`, `test` and `validation`.
     """
-    pure = PurePosixPath(path)
-    if shard := _SHARD.fullmatch(pure.name):
-        name = shard[1]
-        words = _words(name)
-        if variant_of(name) or not {*words} <= {*_HELD_OUT, *_TRAIN_WORDS}:
-            return name
-    found = [word for word in _words(str(pure.with_suffix(""))) if word in _HELD_OUT]
-    return _HELD_OUT[found[0]] if found else TRAIN
+    paths = {name: PurePosixPath(name.removeprefix(below)) for name in names}
+    splits: dict[str, str] = {}
+    for split_of in (_split_of_shard, _split_of_folders, _split_of_file):
+        has_training = not all_files and not all(map(is_held_out, splits.values()))
+        marked = {name: split_of(path) for name, path in paths.items() if name not in splits}
+        splits |= {name: split for name, split in marked.items() if split and (is_held_out(split) or not has_training)}
+    if all_files or all(map(is_held_out, splits.values())):
+        splits = {name: splits.get(name, TRAIN) for name in paths}
+    return _grouped(splits)
 
 
 def is_held_out(split: str) -> bool:
@@ -35,13 +52,40 @@ def is_held_out(split: str) -> bool:
 
 def variant_of(split: str) -> frozenset[str]:
     """Return what a name says beside the kind of split: `sft` for `train_sft` and `test_sft`."""
-    return frozenset(_words(split)) - {*_HELD_OUT, *_TRAIN_WORDS}
+    return frozenset(_words(split)) - _SPLITS.keys()
 
 
 def is_folder_of_split(name: str) -> bool:
     """Whether a folder is named for a split, as `train` or `test-data`, or for data in general, and thus is no subset."""
-    return {*_words(name)} <= {*_HELD_OUT, *_TRAIN_WORDS, *_NEUTRAL_WORDS}
+    words = {*_words(name)}
+    return bool(words) and words <= {*_SPLITS, *_NEUTRAL_WORDS}
+
+
+def _split_of_shard(path: PurePosixPath) -> str:
+    return _split_of_file(path) if path.parent.name == "data" and _SHARD.fullmatch(path.name) else ""
+
+
+def _split_of_folders(path: PurePosixPath) -> str:
+    return _split_of_words(str(path.parent))
+
+
+def _split_of_file(path: PurePosixPath) -> str:
+    shard = _SHARD.fullmatch(path.name)
+    return shard[1] if shard and variant_of(shard[1]) else _split_of_words(path.name)
+
+
+def _split_of_words(name: str) -> str:
+    """Return the split that a name marks, a held-out one first: `train_test.jsonl` may have rows of both. Empty if it marks none."""
+    found = [word for word in _words(name) if word in _SPLITS]
+    return next((_SPLITS[word] for word in found if word in _HELD_OUT), TRAIN if found else "")
+
+
+def _grouped(splits: dict[str, str]) -> Splits:
+    grouped: Splits = {}
+    for name, split in splits.items():
+        grouped.setdefault(split, []).append(name)
+    return {split: sorted(names) for split, names in sorted(grouped.items())}
 
 
 def _words(name: str) -> list[str]:
-    return re.split(r"[-_./]", name.lower())
+    return [word for word in _BETWEEN_WORDS.split(name.lower()) if word]

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainwright.initializers.dataset_card import CARD, Subset
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.split_names import TRAIN, is_folder_of_split, is_held_out, split_of, variant_of
+from trainwright.initializers.split_names import TRAIN, Splits, is_folder_of_split, is_held_out, splits_of, variant_of
 
 ALL = "*"
 """As a subset: all files, whatever the card or the folders say."""
@@ -21,14 +21,12 @@ DEFAULT = "default"
 _MAX_LISTED = 30
 _WILDCARDS = frozenset("*?[")
 
-Splits = dict[str, list[str]]
-
 
 @dataclass(frozen=True)
 class Selection:
     """The files to train on and those to hold out. `subset` and `split` are empty where there was nothing to choose.
 
-    `left_out` has the splits of the subset that are used for neither.
+    `left_out` has the splits of the subset that are used for neither, `unread` its files that are in none.
     """
 
     train: tuple[str, ...]
@@ -36,6 +34,7 @@ class Selection:
     subset: str = ""
     split: str = ""
     left_out: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
     """What exactly was taken, if the URI does not say it; for the receipt."""
 
@@ -49,12 +48,13 @@ def select_files(
     Raises InitializerError, which lists the subsets or splits, if the choice is missing or unknown.
     """
     names = sorted(names)
+    unread: list[str] = []
     if subset == ALL:
-        chosen, splits = ALL, _splits_by_name(names)
+        chosen, splits = ALL, splits_of(names, all_files=True)
     elif card:
-        chosen, splits = _from_card(names, card, subset, where)
+        chosen, splits, unread = _from_card(names, card, subset, where)
     else:
-        chosen, splits = _from_folders(names, subset, where)
+        chosen, splits, unread = _from_folders(names, subset, where)
     train = _train_splits(splits, split, where)
     held_out = _held_out_splits(splits, train)
     left_out = tuple(name for name in splits if name not in train and name not in held_out)
@@ -64,6 +64,7 @@ def select_files(
         chosen,
         train[0] if split or left_out else "",
         left_out,
+        tuple(unread),
     )
 
 
@@ -81,21 +82,22 @@ def matches_glob(pattern: str, name: str) -> bool:
     return len(parts) in reached
 
 
-def _from_card(names: list[str], card: tuple[Subset, ...], subset: str, where: str) -> tuple[str, Splits]:
+def _from_card(names: list[str], card: tuple[Subset, ...], subset: str, where: str) -> tuple[str, Splits, list[str]]:
     found = _chosen_subset(card, subset, where)
+    unread: list[str] = []
     if found.patterns:
         splits = {split: _matching(names, patterns) for split, patterns in found.patterns}
         splits = {split: files for split, files in splits.items() if files}
     else:
         below = f"{found.folder}/" if found.folder else ""
-        splits = _splits_by_name([name for name in names if name.startswith(below)], below)
+        splits, unread = _splits_and_unread([name for name in names if name.startswith(below)], below)
     if not splits:
         patterns = ", ".join([pattern for _, patterns in found.patterns for pattern in patterns][:3]) or f"{found.folder}/**"
         raise InitializerError(
             f"{where}: {CARD} names {patterns} for the subset {found.name!r}, but there is no such file of a known type; "
             f"subset={ALL} takes all files"
         )
-    return (found.name if len(card) > 1 or subset else ""), splits
+    return (found.name if len(card) > 1 or subset else ""), splits, unread
 
 
 def _chosen_subset(card: tuple[Subset, ...], subset: str, where: str) -> Subset:
@@ -110,7 +112,7 @@ def _chosen_subset(card: tuple[Subset, ...], subset: str, where: str) -> Subset:
     raise _no_such_subset([each.name for each in card], subset, where)
 
 
-def _from_folders(names: list[str], subset: str, where: str) -> tuple[str, Splits]:
+def _from_folders(names: list[str], subset: str, where: str) -> tuple[str, Splits, list[str]]:
     subsets: dict[str, list[str]] = {}
     for name in names:
         subsets.setdefault(_folder_subset(name), []).append(name)
@@ -119,8 +121,13 @@ def _from_folders(names: list[str], subset: str, where: str) -> tuple[str, Split
     if subset and subset not in subsets:
         raise _no_such_subset(subsets, subset, where)
     chosen = subset or next(iter(subsets), DEFAULT)
-    below = _prefix(chosen, subsets.get(chosen, []))
-    return (chosen if subset else ""), _splits_by_name(subsets.get(chosen, []), below)
+    splits, unread = _splits_and_unread(subsets.get(chosen, []), _prefix(chosen, subsets.get(chosen, [])))
+    return (chosen if subset else ""), splits, unread
+
+
+def _splits_and_unread(names: list[str], below: str) -> tuple[Splits, list[str]]:
+    splits = splits_of(names, below)
+    return splits, sorted({*names} - {name for files in splits.values() for name in files})
 
 
 def _folder_subset(name: str) -> str:
@@ -135,13 +142,6 @@ def _prefix(subset: str, names: list[str]) -> str:
     """Return the path of a subset's folder: a word in it, as in `dev-blog/train.jsonl`, marks no split."""
     prefixes = [f"{subset}/", f"data/{subset}/"]
     return next((each for each in prefixes if names and all(name.startswith(each) for name in names)), "")
-
-
-def _splits_by_name(names: list[str], below: str = "") -> Splits:
-    splits: Splits = {}
-    for name in names:
-        splits.setdefault(split_of(name.removeprefix(below)), []).append(name)
-    return splits
 
 
 def _train_splits(splits: Splits, split: str, where: str) -> list[str]:

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 from trainwright.api.objects import Obj
-from trainwright.migration import replica_job
+from trainwright.migration import pod_environment as env
+from trainwright.migration.new_objects import Framework, JobSetPlan, replicated_job, runtime_result, stock_result
 from trainwright.migration.notes import MigrationResult, Notes
+from trainwright.migration.old_names import rename_pods
+from trainwright.migration.placement import Place, node_placement
+from trainwright.migration.replica_job import Replicas, ReplicaType, parse, port_of
 
-_PORT = "6666"
+_CONTAINER, _PORT_NAME, _PORT = "jax", "jaxjob-port", 6666
 
 
 def migrate_jax_job(obj: Obj) -> MigrationResult:
     """Migrate a JAXJob. Raises Invalid."""
-    job = replica_job.parse(obj, "jaxReplicaSpecs", ("Worker",), Notes())
-    workers = job.replicas["Worker"]
-    container = workers.container("jax")
-    variables: list[Obj] = [
-        {"name": "PYTHONUNBUFFERED", "value": "1"},
-        replica_job.JOBSET_NAME,
-        {"name": "COORDINATOR_ADDRESS", "value": replica_job.host("node", 0)},
-        {"name": "COORDINATOR_PORT", "value": _PORT},
-        {"name": "NUM_PROCESSES", "value": str(workers.count)},
-        replica_job.index_env("PROCESS_ID"),
+    job = parse(obj, "jaxReplicaSpecs", (ReplicaType("Worker"),), Notes())
+    placement = node_placement(job.first_of("Worker"))
+    rename_pods(job, placement)
+    host = placement.host(placement.jobs[0].replicas, 0, env.JOBSET)
+
+    def environment(place: Place) -> list[Obj]:
+        return _environment(place.replicas, host)
+
+    framework, numbers = Framework("jax", _CONTAINER, environment), {"numNodes": job.pods}
+    stock = stock_result(job, framework, placement, "jax-distributed", numbers)
+    if stock is not None:
+        return stock
+    jobs = [replicated_job(job, framework, place, is_trainer=True) for place in placement.jobs]
+    return runtime_result(job, framework, placement, jobs, JobSetPlan({**numbers, "jax": {}}, ["node"], numbers))
+
+
+def _environment(workers: Replicas, coordinator: str) -> list[Obj]:
+    return [
+        env.value("PYTHONUNBUFFERED", 1),
+        env.JOBSET_NAME,
+        env.value("COORDINATOR_PORT", port_of(workers, _CONTAINER, _PORT_NAME, _PORT)),
+        env.value("COORDINATOR_ADDRESS", coordinator),
+        env.value("NUM_PROCESSES", workers.count),
+        env.index("PROCESS_ID"),
     ]
-    replica_job.add_env(container, variables)
-    trainer = replica_job.trainer_fields(job, workers, container)
-    if trainer is not None:
-        stock = {"kind": "ClusterTrainingRuntime", "name": "jax-distributed"}
-        return MigrationResult([replica_job.build_trainjob(job, stock, trainer | {"numNodes": workers.count})], job.notes.notes)
-    node = replica_job.build_replicated_job(job, workers, "node", container=container, ancestor=True)
-    runtime = replica_job.build_runtime(job, "jax", {"numNodes": workers.count, "jax": {}}, [node], success=["node"])
-    return MigrationResult([runtime, replica_job.build_trainjob(job, replica_job.runtime_ref(runtime))], job.notes.notes)

@@ -24,8 +24,8 @@ from trainwright.migration.legacy_runtime import (
     process_count,
 )
 from trainwright.migration.legacy_schemas import LEGACY_RUNTIME, LEGACY_TRAINJOB
+from trainwright.migration.new_objects import API_VERSION
 from trainwright.migration.notes import MigrationResult, Notes
-from trainwright.migration.replica_job import API_VERSION
 from trainwright.migration.replica_schemas import without_nulls
 from trainwright.text.hub_names import is_bare_name
 

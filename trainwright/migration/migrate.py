@@ -10,6 +10,7 @@ from trainwright.migration.jax import migrate_jax_job
 from trainwright.migration.legacy_trainjob import TRAINER_KINDS, VERSIONS, is_legacy, migrate_legacy
 from trainwright.migration.mpi import migrate_mpi_job
 from trainwright.migration.notes import MigrationResult
+from trainwright.migration.other_objects import is_training_kind, pass_through
 from trainwright.migration.paddle import migrate_paddle_job
 from trainwright.migration.pytorch import migrate_pytorch_job
 from trainwright.migration.tensorflow import migrate_tf_job
@@ -29,6 +30,21 @@ KINDS: dict[tuple[str, str], Callable[[Obj], MigrationResult]] = {
 def is_outdated(obj: Obj) -> bool:
     """Whether `migrate` would change the object."""
     return is_legacy(obj) or (str(obj.get("apiVersion")), str(obj.get("kind"))) in KINDS
+
+
+def migrate_all(objects: list[Obj]) -> list[MigrationResult]:
+    """Migrate the objects of one or several files. Other kinds pass through, if any of the objects is of a training operator.
+
+    The given objects are not modified. Raises BadRequest and Invalid as `migrate` does.
+    """
+    jobs = [obj for obj in objects if is_training_kind(obj)]
+    kinds = sorted({kind for _, kind in KINDS})
+
+    def result(obj: Obj) -> MigrationResult:
+        is_other = jobs and obj.get("kind") and not is_training_kind(obj)
+        return pass_through(obj, jobs, kinds) if is_other else migrate(obj)
+
+    return [result(obj) for obj in objects]
 
 
 def migrate(obj: Obj) -> MigrationResult:

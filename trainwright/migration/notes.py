@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from trainwright.api.objects import Obj
+
+_TEMPLATE = re.compile(r"(?:spec\.template\.)?spec\.replicatedJobs\[(\d+)\]\.template\.spec\.template")
 
 
 @dataclass(frozen=True)
@@ -34,3 +37,12 @@ class MigrationResult:
 
     objects: list[Obj]
     notes: list[Note]
+    templates: list[str] = field(default_factory=list)
+    """The paths in the old manifest of the pod templates, by replicated job; empty if the pods are not of this manifest."""
+
+    def old_path(self, path: str) -> str:
+        """Return where a field of the new objects was in the old manifest, if it was in a pod template."""
+        found = _TEMPLATE.match(path)
+        if found is None or int(found.group(1)) >= len(self.templates):
+            return path
+        return f"{self.templates[int(found.group(1))]}{path[found.end() :]}"

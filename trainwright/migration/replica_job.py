@@ -1,32 +1,36 @@
-"""The common parts of the training operator's kinds (kubeflow.org/v1): replicas of a few types, and a run policy.
+"""Parses jobs of the training operators' kinds (kubeflow.org): replicas of a few types, and a run policy.
 
-Source: the CRDs of training-operator 1.9; for the operator's behaviour, the environment that it set in pods.
+Applies the operators' defaults, so that the rest of the migration sees a job as its operator did.
+Source: the CRDs of training-operator 1.9, the defaults beside its API types (tag v1.9.3), and mpi-operator v0.8.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, named
 from trainwright.api.schema.check import findings
+from trainwright.api.schema.defaulting import apply_defaults
 from trainwright.migration.notes import Notes
-from trainwright.migration.replica_schemas import schema_of, without_nulls
+from trainwright.migration.replica_schemas import TEMPLATE, schema_of, without_nulls
 
-API_VERSION = "trainer.kubeflow.org/v1alpha1"
-ANCESTOR_LABEL = "trainer.kubeflow.org/trainjob-ancestor-step"
-FRAMEWORK_LABEL = "trainer.kubeflow.org/framework"
-_FIRST_RETRYABLE_EXIT_CODE = 128
-_BACKOFF = 6
-"""The default backoffLimit of a batch/v1 Job."""
+
+@dataclass(frozen=True)
+class ReplicaType:
+    """A replica type of a kind, with its operator's defaults."""
+
+    name: str
+    restart_policy: str = "Never"
+    replicas: int = 1
+    only_one: bool = False
+    """Whether the operator refuses any other number of replicas."""
 
 
 @dataclass(frozen=True)
 class Replicas:
-    """One replica type of the old job."""
+    """The pods of one replica type of the old job."""
 
     type: str
     path: str
@@ -36,13 +40,8 @@ class Replicas:
 
     @property
     def name(self) -> str:
-        """The name of the new replicated job."""
+        """The type as the operator wrote it in pod names and TF_CONFIG."""
         return self.type.lower()
-
-    def container(self, name: str) -> Obj:
-        """Return the training container: the one with the framework's name, else the first."""
-        containers: list[Obj] = self.template["spec"]["containers"]
-        return next((one for one in containers if one.get("name") == name), containers[0])
 
 
 @dataclass(frozen=True)
@@ -51,8 +50,14 @@ class ReplicaJob:
 
     obj: Obj
     replicas: dict[str, Replicas]
+    """By type; also those without pods."""
     run_policy: Obj
     notes: Notes
+
+    @property
+    def spec(self) -> Obj:
+        spec: Obj = self.obj["spec"]
+        return spec
 
     @property
     def metadata(self) -> Obj:
@@ -65,238 +70,101 @@ class ReplicaJob:
         return kept
 
     @property
+    def has_name(self) -> bool:
+        """Whether the name of the job is known before it is created."""
+        return bool(self.obj["metadata"].get("name"))
+
+    @property
     def name(self) -> str:
         """The name of the job, or a substitute for objects that belong to it."""
         metadata = self.obj["metadata"]
         return str(metadata.get("name") or str(metadata.get("generateName", "migrated")).rstrip("-"))
 
+    @property
+    def pods(self) -> int:
+        """The number of pods."""
+        return sum(replicas.count for replicas in self.replicas.values())
+
     def first_of(self, *types: str) -> Replicas | None:
-        """Return the replicas of the first of these types that the job has, or None."""
-        return next((self.replicas[name] for name in types if name in self.replicas), None)
+        """Return the replicas of the first of these types that has pods, or None."""
+        return next((self.replicas[name] for name in types if name in self.replicas and self.replicas[name].count), None)
 
 
-def parse(given: Obj, field: str, types: tuple[str, ...], notes: Notes) -> ReplicaJob:
-    """Parse a job and its replicas by type. Raises Invalid for a job that the old operator would have rejected too."""
+def container_of(template: Obj, name: str) -> Obj:
+    """Return the training container of a pod template: the one with the framework's name, else the first."""
+    containers: list[Obj] = template["spec"]["containers"]
+    return named(containers, name) or containers[0]
+
+
+def port_of(replicas: Replicas, container: str, port: str, default: int) -> int:
+    """Return the number of the port with this name, which the operators look for in the training container only."""
+    ports = container_of(replicas.template, container).get("ports") or []
+    found = named(ports, port)
+    return int(found["containerPort"]) if found is not None else default
+
+
+def parse(given: Obj, field: str, types: tuple[ReplicaType, ...], notes: Notes) -> ReplicaJob:
+    """Parse a job, with the operator's defaults. The given object is not modified.
+
+    Args:
+        given: the manifest.
+        field: the field of the spec that holds the replicas by type, which may be written in any case.
+        types: the replica types, leaders first.
+        notes: receives the unknown fields of pod templates.
+
+    Raises Invalid for a job that the operator would have rejected too.
+    """
     obj = without_nulls(given)
     problems = findings(schema_of(field), obj).all() or list(_problems(obj, field, types))
     if problems:
         raise Invalid(f"{obj.get('kind')} cannot be migrated", problems=problems)
-    specs = obj["spec"][field]
-    replicas = {name: _replicas(name, specs[name], f"spec.{field}.{name}") for name in types if name in specs}
-    return ReplicaJob(obj, replicas, obj["spec"].get("runPolicy") or {}, notes)
+    specs = {written.lower(): (written, spec) for written, spec in obj["spec"][field].items()}
+    replicas = {}
+    for kind in types:
+        if kind.name.lower() in specs:
+            written, spec = specs[kind.name.lower()]
+            replicas[kind.name] = _replicas(kind, spec, f"spec.{field}.{written}", notes)
+    job = ReplicaJob(obj, replicas, obj["spec"].get("runPolicy") or {}, notes)
+    if not job.pods:
+        problem = Problem(f"spec.{field}", "Invalid value: the replicas of all types are 0")
+        raise Invalid(f"{obj['kind']} cannot be migrated", problems=[problem])
+    return job
 
 
-def _problems(obj: Obj, field: str, types: tuple[str, ...]) -> Iterator[Problem]:
+def _problems(obj: Obj, field: str, types: tuple[ReplicaType, ...]) -> Iterator[Problem]:
     """Yield problems that the schema cannot express."""
     if not obj["metadata"].get("name") and not obj["metadata"].get("generateName"):
         yield Problem("metadata.name", "Required value: name or generateName is required")
     if not obj["spec"][field]:
         yield Problem(f"spec.{field}", "Required value")
-    for name, replica in obj["spec"][field].items():
-        if name not in types:
-            yield Problem(f"spec.{field}.{name}", f"Unsupported value: expected one of {', '.join(types)}")
-        if not replica["template"]["spec"]["containers"]:
-            yield Problem(f"spec.{field}.{name}.template.spec.containers", "Required value")
+    known, seen = {kind.name.lower(): kind for kind in types}, set()
+    for written, replica in obj["spec"][field].items():
+        path, kind = f"spec.{field}.{written}", known.get(written.lower())
+        if kind is None:
+            yield Problem(path, f"Unsupported value: expected one of {', '.join(kind.name for kind in types)}")
+        elif kind.only_one and replica.get("replicas", 1) != 1:
+            yield Problem(f"{path}.replicas", "Invalid value: must be 1")
+        if written.lower() in seen:
+            yield Problem(path, "Duplicate value: the same type in another case")
+        seen.add(written.lower())
+        yield from _container_problems(replica["template"]["spec"]["containers"], f"{path}.template.spec.containers")
 
 
-def _replicas(name: str, spec: Obj, path: str) -> Replicas:
-    return Replicas(name, path, spec.get("replicas", 1), spec.get("restartPolicy") or "Never", spec["template"])
+def _container_problems(containers: list[Obj], path: str) -> Iterator[Problem]:
+    if not containers:
+        yield Problem(path, "Required value")
+    for number, container in enumerate(containers):
+        if not container.get("image"):  # a runtime's image would take its place
+            yield Problem(f"{path}[{number}].image", "Required value")
 
 
-def build_trainjob(job: ReplicaJob, runtime: Obj, trainer: Obj | None = None) -> Obj:
-    """Return a TrainJob with the fields of the run policy, the runtime reference, and the trainer settings."""
-    spec: Obj = {"runtimeRef": runtime}
-    if trainer:
-        spec["trainer"] = trainer
-    policy = job.run_policy
-    if policy.get("suspend") is not None:
-        spec["suspend"] = policy["suspend"]
-    if policy.get("activeDeadlineSeconds") is not None:
-        spec["activeDeadlineSeconds"] = policy["activeDeadlineSeconds"]
-    managed_by = policy.get("managedBy")
-    if managed_by == names.MULTIKUEUE_CONTROLLER:
-        spec["managedBy"] = managed_by
-    elif managed_by:
-        job.notes.add("spec.runPolicy.managedBy", f"{managed_by} is the old controller; the new one is the default")
-    metadata = job.metadata
-    queue = (policy.get("schedulingPolicy") or {}).get("queue")
-    if queue:
-        metadata["labels"] = {**metadata.get("labels", {}), names.QUEUE_LABEL: queue}
-        job.notes.add(
-            "spec.runPolicy.schedulingPolicy.queue", f"became the label {names.QUEUE_LABEL} (Kueue); Volcano uses an annotation"
-        )
-    if not _needs_runtime(policy):
-        _note_clean_up(job)
-    return {"apiVersion": API_VERSION, "kind": "TrainJob", "metadata": metadata, "spec": spec}
-
-
-def build_runtime(
-    job: ReplicaJob,
-    framework: str,
-    ml_policy: Obj,
-    replicated_jobs: list[Obj],
-    *,
-    success: list[str],
-    network: Obj | None = None,
-) -> Obj:
-    """Return a TrainingRuntime for this job, with its name."""
-    policy = job.run_policy
-    template: Obj = {"successPolicy": {"operator": "All", "targetReplicatedJobs": success}, "replicatedJobs": replicated_jobs}
-    if network:
-        template["network"] = network
-    if policy.get("ttlSecondsAfterFinished") is not None:
-        template["ttlSecondsAfterFinished"] = policy["ttlSecondsAfterFinished"]
-    spec: Obj = {"mlPolicy": ml_policy, "template": {"spec": template}}
-    if gang := _gang_policy(job):
-        spec["podGroupPolicy"] = gang
-    _note_clean_up(job)
-    metadata: Obj = {"name": job.name, "labels": {FRAMEWORK_LABEL: framework}}
-    if "namespace" in job.metadata:
-        metadata["namespace"] = job.metadata["namespace"]
-    return {"apiVersion": API_VERSION, "kind": "TrainingRuntime", "metadata": metadata, "spec": spec}
-
-
-def runtime_ref(own: Obj) -> Obj:
-    """Return the `runtimeRef` of a runtime."""
-    return {"kind": own["kind"], "name": own["metadata"]["name"]}
-
-
-def build_replicated_job(
-    job: ReplicaJob, replicas: Replicas, name: str, *, count: int | None = None, container: Obj, ancestor: bool
-) -> Obj:
-    """Return a replicated job. With `ancestor` its container is renamed to `node`, which Trainer's policies expect. `count` None
-    leaves the number to the policy."""
-    template = replicas.template
-    if container["name"] != names.NODE and ancestor:
-        job.notes.add(f"{replicas.path}.template.spec.containers", f"the container {container['name']!r} was renamed to 'node'")
-        container["name"] = names.NODE
-    pod = template["spec"]
-    spec: Obj = {"template": template}
-    if count is not None:
-        spec |= {"parallelism": count, "completions": count}
-    spec |= _restart_fields(job, replicas, pod)
-    priority = (job.run_policy.get("schedulingPolicy") or {}).get("priorityClass")
-    if priority:
-        pod.setdefault("priorityClassName", priority)
-    made: Obj = {"name": name, "template": {"spec": spec}}
-    if ancestor:
-        made["template"]["metadata"] = {"labels": {ANCESTOR_LABEL: "trainer"}}
-    return made
-
-
-def trainer_fields(job: ReplicaJob, replicas: Replicas, container: Obj) -> Obj | None:
-    """Return the `spec.trainer` for a bundled runtime if the replicas need nothing else, otherwise None."""
-    pod = {key: value for key, value in replicas.template["spec"].items() if key not in ("containers", "restartPolicy")}
-    metadata = replicas.template.get("metadata") or {}
-    unsupported = set(container) - {"name", "image", "command", "args", "env", "resources", "imagePullPolicy"}
-    extra = [key for key in ("labels", "annotations") if metadata.get(key)]
-    if pod or unsupported or extra or len(replicas.template["spec"]["containers"]) > 1 or _needs_runtime(job.run_policy):
-        return None
-    if container.get("imagePullPolicy"):
-        job.notes.add(
-            f"{replicas.path}.template.spec.containers",
-            f"imagePullPolicy {container['imagePullPolicy']} is not kept: the runtime determines it",
-        )
-    if replicas.restart_policy != "Never":
-        job.notes.add(
-            f"{replicas.path}.restartPolicy",
-            f"{replicas.restart_policy} is not kept: the runtime's backoffLimit determines restarts",
-        )
-    trainer = {key: container[key] for key in ("image", "command", "args", "env") if container.get(key)}
-    if container.get("resources"):
-        trainer["resourcesPerNode"] = container["resources"]
-    return trainer
-
-
-def note_differences(job: ReplicaJob, leader: Replicas, others: Replicas) -> None:
-    """Add notes for fields that differ from the leader's template, which all nodes of the TrainJob use."""
-    for path in _differences(leader.template, others.template, f"{others.path}.template"):
-        job.notes.add(path, f"differs from {leader.type}, whose template is now used for all nodes")
-
-
-def index_env(name: str) -> Obj:
-    """Return a variable with the pod's completion index."""
-    return {
-        "name": name,
-        "valueFrom": {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}},
-    }
-
-
-JOBSET_NAME: Obj = {
-    "name": "JOBSET_NAME",
-    "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['jobset.sigs.k8s.io/jobset-name']"}},
-}
-"""For host names that do not depend on the TrainJob's name."""
-
-
-def host(replicated: str, index: int | str) -> str:
-    """Return a pod's host name, for a variable defined after JOBSET_NAME."""
-    return f"$(JOBSET_NAME)-{replicated}-0-{index}.$(JOBSET_NAME)"
-
-
-def add_env(container: Obj, variables: list[Obj]) -> None:
-    """Insert variables before the container's own, which take precedence and may refer to them."""
-    own = container.get("env") or []
-    own_names = {variable.get("name") for variable in own}
-    container["env"] = [variable for variable in variables if variable["name"] not in own_names] + own
-
-
-def _restart_fields(job: ReplicaJob, replicas: Replicas, pod: Obj) -> Obj:
-    """Convert the replica type's restartPolicy and backoffLimit to fields of the Job."""
-    limit = job.run_policy.get("backoffLimit")
-    policy, path = replicas.restart_policy, f"{replicas.path}.restartPolicy"
-    if policy in ("Always", "OnFailure"):
-        pod["restartPolicy"] = "OnFailure"
-        if policy == "Always":
-            job.notes.add(path, "Always became OnFailure: a Job does not restart pods that have succeeded")
-        return {"backoffLimit": _BACKOFF if limit is None else limit}
-    pod["restartPolicy"] = "Never"
-    if policy == "ExitCode":
-        job.notes.add(path, "ExitCode became a podFailurePolicy: exit codes below 128 fail the job, others are retried")
-        last = _FIRST_RETRYABLE_EXIT_CODE - 1
-        codes = {"operator": "In", "values": list(range(1, last + 1))}
-        return {
-            "backoffLimit": _BACKOFF if limit is None else limit,
-            "podFailurePolicy": {"rules": [{"action": "FailJob", "onExitCodes": codes}]},
-        }
-    return {"backoffLimit": 0}
-
-
-def _gang_policy(job: ReplicaJob) -> Obj | None:
-    """Convert gang scheduling. A flag of the old operator chose Volcano or the scheduler plugins; now podGroupPolicy does."""
-    scheduling = job.run_policy.get("schedulingPolicy") or {}
-    path = "spec.runPolicy.schedulingPolicy"
-    for field in ("minAvailable", "minResources"):
-        if scheduling.get(field) is not None:
-            job.notes.add(f"{path}.{field}", "is now computed from all pods of the job")
-    if not set(scheduling) & {"minAvailable", "minResources", "scheduleTimeoutSeconds"}:
-        return None
-    job.notes.add(path, "became podGroupPolicy.coscheduling; for Volcano use podGroupPolicy.volcano: {} instead")
-    seconds = scheduling.get("scheduleTimeoutSeconds")
-    return {"coscheduling": {"scheduleTimeoutSeconds": seconds} if seconds is not None else {}}
-
-
-def _needs_runtime(policy: Obj) -> bool:
-    """Whether the run policy has fields that only a runtime can express."""
-    scheduling = set(policy.get("schedulingPolicy") or {}) - {"queue"}
-    return policy.get("ttlSecondsAfterFinished") is not None or policy.get("backoffLimit") is not None or bool(scheduling)
-
-
-def _note_clean_up(job: ReplicaJob) -> None:
-    for path, policy in (("spec.runPolicy.cleanPodPolicy", job.run_policy), ("spec.cleanPodPolicy", job.obj["spec"])):
-        clean_up = policy.get("cleanPodPolicy")
-        if clean_up == "None":
-            job.notes.add(path, "None is not kept: running pods are terminated when the job ends, finished pods are kept")
-        elif clean_up == "All":
-            job.notes.add(path, "All is not kept: finished pods are kept until ttlSecondsAfterFinished deletes the job")
-
-
-def _differences(one: Any, other: Any, path: str) -> list[str]:
-    if isinstance(one, dict) and isinstance(other, dict):
-        keys = [*one, *(key for key in other if key not in one)]
-        return [found for key in keys for found in _differences(one.get(key), other.get(key), f"{path}.{key}")]
-    if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [
-            found for index, (a, b) in enumerate(zip(one, other, strict=True)) for found in _differences(a, b, f"{path}[{index}]")
-        ]
-    return [] if one == other else [path]
+def _replicas(kind: ReplicaType, spec: Obj, path: str, notes: Notes) -> Replicas:
+    template, unknown = apply_defaults(TEMPLATE, spec["template"], f"{path}.template")
+    for where, _ in unknown:
+        notes.add(where, "is not kept: the API server dropped this unknown field from the old job too")
+    metadata = {key: value for key in ("labels", "annotations") if (value := (template.pop("metadata", {}).get(key)))}
+    template["spec"].pop("restartPolicy", None)  # overridden by the replica type's
+    if metadata:
+        template["metadata"] = metadata
+    policy = spec.get("restartPolicy") or kind.restart_policy
+    return Replicas(kind.name, path, spec.get("replicas", kind.replicas), policy, template)

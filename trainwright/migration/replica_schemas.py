@@ -18,6 +18,7 @@ from trainwright.api.schema.types import (
     STRING,
     STRING_MAP,
     Integer,
+    ListOf,
     MapOf,
     String,
     Struct,
@@ -27,11 +28,12 @@ _NAMES = Struct(
     {"name": STRING, "generateName": STRING, "namespace": STRING, "labels": STRING_MAP, "annotations": STRING_MAP}, open=True
 )
 _COUNT = Integer(0)
+TEMPLATE = Struct({"metadata": _NAMES, "spec": POD_SPEC}, ("spec",))
 _REPLICAS = Struct(
     {
         "replicas": _COUNT,
         "restartPolicy": String(one_of=("", "Always", "OnFailure", "Never", "ExitCode")),
-        "template": Struct({"metadata": _NAMES, "spec": POD_SPEC}, ("spec",)),
+        "template": TEMPLATE,
     },
     ("template",),
 )
@@ -58,7 +60,19 @@ _RUN_POLICY = Struct(
 )
 _SPEC: dict[str, Any] = {
     "runPolicy": _RUN_POLICY,
-    "elasticPolicy": Struct({"nProcPerNode": _COUNT}, open=True),
+    "elasticPolicy": Struct(
+        {
+            "nProcPerNode": _COUNT,
+            "maxRestarts": _COUNT,
+            "rdzvBackend": STRING,
+            "rdzvHost": STRING,
+            "rdzvPort": _COUNT,
+            "rdzvId": STRING,
+            "rdzvConf": ListOf(Struct({"key": STRING, "value": STRING}, open=True)),
+            "standalone": BOOLEAN,
+        },
+        open=True,
+    ),
     "nprocPerNode": INT_OR_STRING,
     "slotsPerWorker": Integer(1),
     "mpiImplementation": STRING,

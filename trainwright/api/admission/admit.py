@@ -14,6 +14,7 @@ import orjson
 
 from trainwright.api.admission.specs import ADMISSION_SPECS, AdmissionSpec
 from trainwright.api.errors import BadRequest, Denied, Invalid, Problem, Undecodable
+from trainwright.api.generated_names import with_sample_name
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.rules.metadata import changed_metadata_problems, metadata_problems, metadata_warnings
 from trainwright.api.rules.webhook import AdmissionRequest, Lookup, violations
@@ -26,9 +27,6 @@ from trainwright.api.schema.types import Struct
 from trainwright.text.suggest import suggest
 
 __all__ = ["AdmissionContext", "Admitted", "Lookup", "admit", "check_readable", "governs"]
-
-_SAMPLE_SUFFIX = "xxxxx"
-"""Placeholder for the five random letters that a server appends to generateName."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ def admit(obj: Obj, old: Obj | None = None, *, context: AdmissionContext = _DEFA
     if admission_spec is not None:
         # Most objects have no nulls; skip the search.
         return _Admission(admission_spec, own, old, context, has_nulls=b"null" in data).run()
-    if problems := list(metadata_problems(None, _named(own)["metadata"], custom=True)):
+    if problems := list(metadata_problems(None, with_sample_name(own)["metadata"], custom=True)):
         raise Invalid.of(kind, name_of(obj), problems)
     return Admitted(own)
 
@@ -107,15 +105,6 @@ def _kind_of(obj: Any) -> str:
     if not isinstance(obj.get("metadata", {}), dict):
         raise BadRequest("metadata: must be an object")
     return kind
-
-
-def _named(obj: Obj) -> Obj:
-    """The object with a name to validate."""
-    metadata = obj.get("metadata") or {}
-    prefix = metadata.get("generateName")
-    if not metadata.get("name") and isinstance(prefix, str) and prefix:
-        metadata = {**metadata, "name": prefix[:58] + _SAMPLE_SUFFIX}
-    return {**obj, "metadata": metadata}
 
 
 @dataclass
@@ -145,7 +134,9 @@ class _Admission:
         if self.is_read and not found.malformed and not self.context.only_status:
             self._ask_webhook(own)
             if not self.admission_spec.custom and self.admission_spec.warns is not None:
-                self.warnings.extend(self.admission_spec.warns(AdmissionRequest(_named(own), self.old, self.context.lookup)))
+                self.warnings.extend(
+                    self.admission_spec.warns(AdmissionRequest(with_sample_name(own), self.old, self.context.lookup))
+                )
         if self.refusal is not None:
             self.refusal.problems = _distinct(self.problems)
             raise self.refusal
@@ -240,7 +231,7 @@ class _Admission:
 
     def _findings(self, own: Obj) -> Findings:
         if self.admission_spec.custom:
-            return findings(self.admission_spec.schema, _named(own), self.old)
+            return findings(self.admission_spec.schema, with_sample_name(own), self.old)
         # Built-in kinds have only types in their schema; required fields and bounds are in their rules.
         return Findings(decoding_problems(self.admission_spec.schema, own, self.admission_spec.kind.kind))
 
@@ -252,7 +243,7 @@ class _Admission:
         return refusal
 
     def _judge(self, own: Obj, found: Findings) -> None:
-        named, kind = _named(own), self.admission_spec.kind
+        named, kind = with_sample_name(own), self.admission_spec.kind
         find = metadata_problems if self.old is None or self.context.only_status else changed_metadata_problems
         problems = [] if self.is_about_status else list(find(kind, named["metadata"], custom=self.admission_spec.custom))
         if not self.context.now:  # without a server, owners have no UID yet
@@ -266,7 +257,7 @@ class _Admission:
     def _ask_webhook(self, own: Obj) -> None:
         if not self.admission_spec.custom:
             return
-        case = AdmissionRequest(_named(own), self.old, self.context.lookup)
+        case = AdmissionRequest(with_sample_name(own), self.old, self.context.lookup)
         if problems := violations(self.admission_spec.rules, case):
             self._refuse(self._told_by_validator(case.new, problems), problems)
         if self.refusal is None:

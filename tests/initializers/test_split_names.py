@@ -1,0 +1,98 @@
+"""Files are held out, trained on or not read as the library `datasets` would read the folder."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+from fsspec.utils import glob_translate
+
+from trainwright.initializers.split_names import is_held_out, splits_of
+from trainwright.initializers.subsets import select_files
+
+KEYWORDS = (
+    "train",
+    "training",
+    "validation",
+    "valid",
+    "dev",
+    "val",
+    "test",
+    "testing",
+    "eval",
+    "evaluation",
+    "latest",
+    "contest",
+)
+NAMES = ("{}", "{}1", "{}-1", "{}_a", "{}.a", "a-{}", "a_{}_b", "a.{}", "a1{}2", "a{}", "{}a", "my {}")
+PLACES = ("{}.jsonl", "{}/rows.jsonl", "a/{}/rows.jsonl", "data/{}-00000-of-00001.jsonl", "{}/b/rows.jsonl")
+BESIDE = ((), ("rows.jsonl",), ("train.jsonl",), ("train/rows.jsonl",), ("train.jsonl", "all.jsonl", "test.jsonl"))
+
+
+def read_by_datasets(names: list[str]) -> dict[str, set[str]]:
+    """The files by split, by the library's own rule; its patterns are those of fsspec."""
+    data_files = pytest.importorskip("datasets.data_files")
+
+    def matching(pattern: str) -> list[str]:
+        expression = re.compile(glob_translate(pattern))
+        return [name for name in names if expression.match(name)]
+
+    patterns = data_files._get_data_files_patterns(matching)
+    return {str(split): {name for each in found for name in matching(each)} for split, found in patterns.items()}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("keyword", KEYWORDS)
+def test_files_are_in_the_splits_of_the_library(place: str, keyword: str) -> None:
+    for name, beside in itertools.product(NAMES, BESIDE):
+        names = sorted({place.format(name.format(keyword)), *beside})
+        if "{}-0" in place and not re.fullmatch(r"[\w.]+", name.format(keyword)):
+            continue  # the library refuses such a name of a split
+        expected, ours = read_by_datasets(names), splits_of(names)
+        trained = {name for split, files in ours.items() if not is_held_out(split) for name in files}
+        held_out = {name for split, files in ours.items() if is_held_out(split) for name in files}
+        for_tests = {name for split, files in expected.items() if is_held_out(split) for name in files}
+        case = (names, ours, expected)
+        assert for_tests <= held_out, case
+        if for_training := {name for split, files in expected.items() if not is_held_out(split) for name in files} - for_tests:
+            assert trained == for_training, case
+        else:  # the library has nothing to train on: what its rules do not hold out
+            assert not trained & {name for name in names if {"test", "validation"} & read_by_datasets([name]).keys()}, case
+
+
+@pytest.mark.parametrize(
+    ("case", "trained", "held_out"),
+    [
+        ("a", ["train.jsonl"], ["val.jsonl"]),
+        ("c", ["training.jsonl"], ["evaluation.jsonl", "testing.jsonl"]),
+        ("d", ["train/rows.jsonl"], ["test/rows.jsonl", "val/rows.jsonl"]),
+        ("g", ["train.jsonl"], ["test.jsonl"]),
+    ],
+)
+def test_the_files_that_users_had(shared: Path, case: str, trained: list[str], held_out: list[str]) -> None:
+    folder = shared / "cases" / "field" / "val-split" / case
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.jsonl")]
+    selection = select_files(names)
+    assert (list(selection.train), list(selection.held_out)) == (trained, held_out)
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["Train.jsonl", "Test.jsonl"], {"train": ["Train.jsonl"], "test": ["Test.jsonl"]}),  # the library would train on both
+        (["train_test.jsonl", "train.jsonl"], {"train": ["train.jsonl"], "test": ["train_test.jsonl"]}),
+        (["rows.jsonl", "test.jsonl"], {"train": ["rows.jsonl"], "test": ["test.jsonl"]}),
+        (["data/train_sft-00000-of-00001.csv"], {"train_sft": ["data/train_sft-00000-of-00001.csv"]}),
+        (["latest.jsonl"], {"train": ["latest.jsonl"]}),
+        (["rows.test.jsonl.gz"], {"test": ["rows.test.jsonl.gz"]}),
+    ],
+)
+def test_where_it_differs_fewer_rows_are_trained_on(names: list[str], expected: dict[str, list[str]]) -> None:
+    assert splits_of(names) == expected
+
+
+def test_what_is_not_read_is_named() -> None:
+    assert select_files(["train.jsonl", "all.jsonl", "test.jsonl"]).unread == ("all.jsonl",)
+    assert select_files(["train.jsonl", "all.jsonl"], subset="*").train == ("all.jsonl", "train.jsonl")
