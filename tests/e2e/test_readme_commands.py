@@ -55,6 +55,7 @@ def test_they_follow_each_other(tmp_path: Path) -> None:
     with embedded(tmp_path / "cluster", node=True) as kubeconfig:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": path}
+        env.pop("TRAINWRIGHT_HOME")  # of the tests; it goes before KUBECONFIG
         namespace = ["kubectl", "create", "namespace", "kubeflow"]
         subprocess.run(namespace, env=env, check=True, capture_output=True)
         for command in (each for each in COMMANDS if each in SAID):
