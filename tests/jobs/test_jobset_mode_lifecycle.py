@@ -276,7 +276,8 @@ def stays_suspended(cluster: JobsClient, identity: Identity, flag: Path) -> Any:
     def settled() -> Any:
         seen = cluster.get(TRAINJOB, name_of(job), "default")
         counters = (seen.get("status") or {}).get("jobsStatus") or []
-        return seen if [counter["suspended"] for counter in counters] == [1] else None
+        pods = cluster.list(POD, "default", label_selector=f"{names.JOBSET_NAME_LABEL}={name_of(job)}").items
+        return seen if [counter["suspended"] for counter in counters] == [1] and not pods else None
 
     return eventually(settled)
 
