@@ -488,6 +488,19 @@ def test_rows_that_mark_bad_answers_are_refused(source: Path, target: Path) -> N
     assert chosen.details["train_rows"] == 1  # whoever names the columns has decided
 
 
+def test_bad_answers_of_a_csv_file_are_refused(source: Path, target: Path) -> None:
+    (source / "kto.csv").write_text("prompt,completion,label\np,bad answer,False\n")
+    with pytest.raises(InitializerError, match="as in rows for KTO"):
+        prepare(source, target, test_fraction=0)
+
+
+def test_caches_beside_a_saved_dataset_are_not_read(source: Path, target: Path) -> None:
+    saved = pytest.importorskip("datasets").Dataset.from_list([{"text": "a"}, {"text": "b"}])
+    saved.save_to_disk(source / "train")
+    shutil.copy(source / "train/data-00000-of-00001.arrow", source / "train/cache-0123456789abcdef.arrow")
+    assert prepare(source, target, test_fraction=0).details["train_rows"] == 2
+
+
 def test_columns_that_are_not_read_are_named(source: Path, target: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(source / "a.jsonl", [{"instruction": "i", "input": "", "output": "o", "system": "s", "history": [], "label": "news"}])
     assert prepare(source, target, test_fraction=0).details["dropped_columns"] == ["history", "label", "system"]

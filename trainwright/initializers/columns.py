@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from typing import Any
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import COLUMNS, LAYOUTS, Layout, Row
@@ -52,7 +53,7 @@ class RowMapper:
             mapped = layout.map_row(named)
         except InitializerError as error:
             raise InitializerError(f"{where}: {error}; the row begins {str(row)[:80]!r}") from error
-        if LABEL in unused and isinstance(row.get(LABEL), bool) and "completion" in mapped:
+        if LABEL in unused and _is_true_or_false(named[LABEL]) and "completion" in mapped:
             raise InitializerError(f"{where}: {_BAD_ANSWERS}")
         self._check_same_form(mapped, where)
         return mapped
@@ -64,7 +65,7 @@ class RowMapper:
                 hint = f"; did you mean {' or '.join(near)}?" if near else ""
                 raise InitializerError(
                     f"{where}: there is no column {source!r}, which columns names for {column!r}; "
-                    f"the columns are {_listed(row)}{hint}"
+                    f"the columns are {listed(row)}{hint}"
                 )
         return {column: row[source] for column, source in self._columns.items()}
 
@@ -73,7 +74,7 @@ class RowMapper:
             self.layout = _detect_layout(frozenset(row), where)
         layout = LAYOUTS[self.layout]
         if not layout.required <= row.keys():
-            raise InitializerError(f"{where} has the columns {_listed(row)}; expected {', '.join(sorted(layout.required))}")
+            raise InitializerError(f"{where} has the columns {listed(row)}; expected {', '.join(sorted(layout.required))}")
         return layout
 
     def _check_same_form(self, mapped: Row, where: str) -> None:
@@ -111,17 +112,22 @@ def _detect_layout(columns: frozenset[str], where: str) -> str:
     if widest:
         choices = " or ".join(f"layout={name}" for name in widest)
         raise InitializerError(
-            f"{where} has the columns {_listed(columns)}, which fit several layouts; choose {choices}, or name them with columns"
+            f"{where} has the columns {listed(columns)}, which fit several layouts; choose {choices}, or name them with columns"
         )
     expected = " or ".join(", ".join(sorted(layout.required)) for layout in LAYOUTS.values())
-    raise InitializerError(f"{where} has the columns {_listed(columns)}; expected {expected}; or name them with columns")
+    raise InitializerError(f"{where} has the columns {listed(columns)}; expected {expected}; or name them with columns")
+
+
+def _is_true_or_false(value: Any) -> bool:
+    """Whether a value is a boolean, or the text of one, as in CSV."""
+    return isinstance(value, bool) or (isinstance(value, str) and value.strip().lower() in ("true", "false"))
 
 
 def _content_type(row: Row) -> str:
     return "lists of messages" if any(isinstance(value, list) for value in row.values()) else "text"
 
 
-def _listed(columns: Row | frozenset[str]) -> str:
+def listed(columns: Row | frozenset[str]) -> str:
     names = sorted(map(str, columns))
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return ", ".join(names[:_MAX_LISTED]) + more if names else "none"

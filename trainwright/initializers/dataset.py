@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
-from trainwright.initializers.columns import RowMapper, check_column_names
+from trainwright.initializers.columns import RowMapper, check_column_names, listed
 from trainwright.initializers.dataset_card import CARD
 from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
@@ -26,14 +26,15 @@ from trainwright.initializers.subsets import Selection
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.text.json_reader import read_json
+from trainwright.text.one_line import one_line
 from trainwright.workspace.prepared import Prepared
 from trainwright.workspace.receipt import Receipt, digest_files
 
 log = logging.getLogger(__name__)
 TRAIN, TEST = "train.jsonl", "test.jsonl"
 _EMPTY = "empty"
-_METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json")
-"""JSON files without rows, written by the `datasets` library and the hub."""
+_METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "cache-*.arrow")
+"""Files without rows of the dataset, written by the `datasets` library and the hub: its caches repeat rows."""
 _LATER_OPTIONS = ("columns", "subset", "split")
 """Recorded only if they are set, so that datasets that were prepared before these options existed are reused."""
 
@@ -140,7 +141,9 @@ def _fetch_and_prepare(
     mapper = RowMapper(options.layout, options.columns)
     counts = _prepare(fetched, selection, prepared, options, uri, mapper)
     if mapper.dropped:
-        log.warning("event=columns_dropped uri=%s layout=%s columns=%s", uri, mapper.layout, ",".join(sorted(mapper.dropped)))
+        log.warning(
+            "event=columns_dropped uri=%s layout=%s columns=%r", uri, mapper.layout, one_line(listed(frozenset(mapper.dropped)))
+        )
     names = [Path(name) for name in (TRAIN, TEST) if counts[name]]
     receipt = Receipt(
         kind="dataset",

@@ -52,7 +52,7 @@ def resolve_with(
 ) -> tuple[ResolvedRequest, RuntimeChoice]:
     """Return a request with the runtime that it names, and how that was chosen.
 
-    The runtime is the cluster's, else a bundled one if `bundled`; without a cluster only the bundled ones count. Raises
+    The runtime is the cluster's, if there is one, else a bundled one if `bundled`. Raises
     RuntimeNotFound with the existing names, the errors of `resolve`, and ApiError.
     """
     found = _runtime(cluster, {"kind": request.kind_of_runtime, "name": runtime_of(request)}, namespace, bundled)
@@ -72,5 +72,5 @@ def resolve_with(
 
 def _runtime(cluster: Cluster | None, reference: Obj, namespace: str, bundled: bool) -> ResolvedRuntime:
     if cluster is None:
-        return resolve_runtime(reference, lambda _kind, _name: None, bundled=True)
+        return resolve_runtime(reference, lambda _kind, _name: None, bundled=bundled)
     return resolve_in_cluster(cluster, reference, namespace, bundled=bundled)
