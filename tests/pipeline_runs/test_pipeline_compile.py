@@ -32,7 +32,7 @@ def test_the_shipped_pipelines_are_listed_with_their_parameters(run: Run) -> Non
     assert set(listed) >= {path.parent.name for path in (ROOT / "pipelines").glob("*/pipeline.py")}
     parameters = {each["name"]: each for each in listed["finetune"]["parameters"]}
     assert parameters["dataset_uri"]["is_required"]
-    assert (parameters["num_nodes"]["type"], parameters["settings"]["type"]) == ("int", "dict")
+    assert (parameters["num_nodes"]["type"], parameters["training"]["type"]) == ("int", "dict")
     assert parameters["retention"]["default"] == "always"
     table = run("pipeline", "list").stdout.splitlines()
     assert table[0].split() == ["PIPELINE", "PARAMETER", "TYPE", "DEFAULT", "DESCRIPTION"]
