@@ -12,6 +12,7 @@ from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.manifest.claim_sources import claim_source_problems
+from trainwright.jobs.manifest.initializer_sources import source_problems
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.resume_patch import resume_problems
 from trainwright.jobs.manifest.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
@@ -68,6 +69,7 @@ def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem
         *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
         *volume_type_problems(resolved),
         *claim_source_problems(resolved),
+        *source_problems(resolved),
     ]
     if of_runtime:
         raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), [*of_runtime, *of_request])
