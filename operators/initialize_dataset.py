@@ -23,6 +23,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
     :param subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
     :param split: Split to train on. Empty: train.
+    :param trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
@@ -51,6 +52,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         columns: dict[str, Any] | str | None = None,
         subset: str = "",
         split: str = "",
+        trainer: str = "",
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
         **kwargs: Any,
@@ -64,6 +66,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.columns = columns
         self.subset = subset
         self.split = split
+        self.trainer = trainer
         # End of what `make edges` writes.
         self.more = more
 

@@ -18,6 +18,7 @@ def initialize_dataset(
     columns: dict = {},
     subset: str = "",
     split: str = "",
+    trainer: str = "",
     # End of what `make edges` writes.
     more: dict = {},
     workspace_path: str = "/workspace",
@@ -38,6 +39,7 @@ def initialize_dataset(
         columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
         subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
         split: Split to train on. Empty: train.
+        trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
         dataset: The receipt: source, revision, files with sizes and digests.
         workspace_path: Where the workspace is mounted in this step.
         more: Further parameters by name, as start_run returns them for this step.
@@ -66,6 +68,7 @@ def initialize_dataset(
         "columns": columns,
         "subset": subset,
         "split": split,
+        "trainer": trainer,
         # End of what `make edges` writes.
     }
     with explained_end():

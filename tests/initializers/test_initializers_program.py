@@ -27,7 +27,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  #
     options = ("LAYOUT", "MAX_ROWS", "TEST_FRACTION", "COLUMNS", "SUBSET", "SPLIT")
     own = ("STORAGE_URI", "IGNORE_PATTERNS", "ACCESS_TOKEN", *(f"DATASET_{name}" for name in options))
     shared = (names.DATASET_DIGEST_VARIABLE, names.MODEL_DIGEST_VARIABLE, names.SHARED_VARIABLE, names.RUN_FOLDER_VARIABLE)
-    for name in (*own, *shared, names.UMASK_VARIABLE):
+    for name in (*own, *shared, names.UMASK_VARIABLE, names.DATASET_TRAINER_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 
     def call(kind: str, target: Path, **environment: str) -> tuple[int, str, str]:
@@ -75,6 +75,22 @@ def test_columns_subset_and_split_come_from_the_environment(run, tmp_path: Path)
     _, said, _ = run("dataset", tmp_path / "out", STORAGE_URI=uri, **options)
     assert "train_rows=1 test_rows=0 empty_rows=0 subset=de split=test" in said
     assert (tmp_path / "out" / "train.jsonl").read_text() == '{"text": "b"}\n'
+
+
+def test_rows_for_another_trainer_are_exit_code_2(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+    """Whether they are prepared now, found as they were prepared before, or named by their digest."""
+    for folder in ("new", "found"):
+        code, out, err = run("dataset", tmp_path / folder, STORAGE_URI=source, DATASET_TRAINER="dpo")
+        assert (code, out) == (2, "")
+        assert "(layout prompt-completion), but the trainer dpo learns from chosen and rejected answers: use builtin=sft" in err
+        run("dataset", tmp_path / "found", STORAGE_URI=source, DATASET_TRAINER="sft")
+    prepared = prepare_dataset(source, tmp_path / "shared")
+    by_digest = {"STORAGE_URI": source, "TRAINWRIGHT_DATASET_DIGEST": prepared.digest}
+    assert run("dataset", prepared.folder, **by_digest, DATASET_TRAINER="kto")[0] == 2
+    assert run("dataset", prepared.folder, **by_digest, DATASET_TRAINER="sft")[0] == 0
+    shared = {"TRAINWRIGHT_SHARED": str(tmp_path / "shared"), "TRAINWRIGHT_RUN_FOLDER": "runs/a", "STORAGE_URI": source}
+    assert run("dataset", tmp_path / "ignored", **shared, DATASET_TRAINER="dpo")[0] == 2
+    assert not (tmp_path / "shared/runs/a/dataset").exists()
 
 
 def test_ignore_patterns_are_a_list_with_commas(run, tmp_path: Path, lines: bytes) -> None:  # type: ignore[no-untyped-def]

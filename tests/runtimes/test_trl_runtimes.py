@@ -21,7 +21,6 @@ from trainwright.jobs.trainers.trl import TrlTrainer
 from trainwright.runtimes import bundled_runtime
 from trainwright.runtimes.report_progress import install
 
-
 TRAINERS = (SftTrainer(), DpoTrainer(), KtoTrainer())
 EVERY_SETTING: dict[str, dict[str, Any]] = {
     "sft": {},

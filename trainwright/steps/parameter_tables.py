@@ -46,6 +46,14 @@ _ROWS = {
             " default or only one.",
         ),
         Setting(name="split", kind="text", default="", group="step", description="Split to train on. Empty: train."),
+        Setting(
+            name="trainer",
+            kind="text",
+            default="",
+            group="step",
+            description="Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.",
+            example="dpo",
+        ),
     ),
     "InitializeModel": (
         Setting(
@@ -546,15 +554,16 @@ _ROWS = {
             kind="text",
             default="",
             group="Training",
-            description="lora, or full to train all weights. Empty: the trainer's default (sft: lora).",
-            choices=("", "lora", "full"),
+            description="lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer'"
+            "s default (sft: lora).",
+            choices=("", "lora", "qlora", "full"),
         ),
         Setting(
             name="runtime",
             kind="text",
             default="",
             group="Training",
-            description="Training runtime. Empty: trl-sft for supervised fine-tuning.",
+            description="Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.",
             example="torch-distributed",
         ),
         Setting(
@@ -689,15 +698,16 @@ _ROWS = {
             kind="text",
             default="",
             group="Training",
-            description="lora, or full to train all weights. Empty: the trainer's default (sft: lora).",
-            choices=("", "lora", "full"),
+            description="lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer'"
+            "s default (sft: lora).",
+            choices=("", "lora", "qlora", "full"),
         ),
         Setting(
             name="runtime",
             kind="text",
             default="",
             group="Training",
-            description="Training runtime. Empty: trl-sft for supervised fine-tuning.",
+            description="Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.",
             example="torch-distributed",
         ),
         Setting(
@@ -834,15 +844,16 @@ _ROWS = {
             kind="text",
             default="",
             group="Training",
-            description="lora, or full to train all weights. Empty: the trainer's default (sft: lora).",
-            choices=("", "lora", "full"),
+            description="lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer'"
+            "s default (sft: lora).",
+            choices=("", "lora", "qlora", "full"),
         ),
         Setting(
             name="runtime",
             kind="text",
             default="",
             group="Training",
-            description="Training runtime. Empty: trl-sft for supervised fine-tuning.",
+            description="Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.",
             example="torch-distributed",
         ),
         Setting(
@@ -1107,8 +1118,9 @@ _ROWS = {
             kind="text",
             default="",
             group="Training",
-            description="lora, or full to train all weights. Empty: the trainer's default (sft: lora).",
-            choices=("", "lora", "full"),
+            description="lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer'"
+            "s default (sft: lora).",
+            choices=("", "lora", "qlora", "full"),
         ),
         Setting(
             name="training",

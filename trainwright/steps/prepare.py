@@ -13,13 +13,20 @@ from trainwright.workspace.receipt import read_receipt
 
 
 def prepare_run_dataset(
-    uri: str, workspace: Path, options: DatasetOptions, *, owner: str = "", run_id: str = "", map_index: int = -1
+    uri: str,
+    workspace: Path,
+    options: DatasetOptions,
+    *,
+    trainer: str = "",
+    owner: str = "",
+    run_id: str = "",
+    map_index: int = -1,
 ) -> Receipt:
     """Prepare a dataset in `workspace/datasets/DIGEST`. With a `run_id`, the run's record refers to it.
 
-    Raises InitializerError, WorkspaceError, StorageError.
+    Raises InitializerError (also for rows that the builtin `trainer` does not learn from), WorkspaceError, StorageError.
     """
-    prepared = prepare_dataset(uri, workspace, options)
+    prepared = prepare_dataset(uri, workspace, options, trainer=trainer)
     if run_id:
         begin_run(workspace, run_folder(run_id, map_index), run=run_id, owner=owner, dataset=prepared.digest)
     return prepared.receipt

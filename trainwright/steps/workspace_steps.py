@@ -75,8 +75,8 @@ class _Call:
 
 
 def _initialize_dataset(call: _Call, request: InitializeDataset) -> dict[str, Any]:
-    options = DatasetOptions.model_validate(request.model_dump(exclude={"dataset_uri"}))
-    receipt = prepare_run_dataset(request.dataset_uri, call.workspace, options, **call.run._asdict())
+    options = DatasetOptions.model_validate(request.model_dump(exclude={"dataset_uri", "trainer"}))
+    receipt = prepare_run_dataset(request.dataset_uri, call.workspace, options, trainer=request.trainer, **call.run._asdict())
     rows = {name: int(receipt.details[name]) for name in ("train_rows", "test_rows")}
     return {"source": request.dataset_uri, "revision": receipt.revision, "digest": receipt.digest, **rows}
 

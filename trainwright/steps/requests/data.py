@@ -30,6 +30,9 @@ class InitializeDataset(StepRequest):
         "Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.", ""
     )
     split: str = parameter("Split to train on. Empty: train.", "")
+    trainer: str = parameter(
+        "Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.", "", example="dpo"
+    )
 
 
 class InitializeModel(StepRequest):
