@@ -49,8 +49,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-
         sft.
     :param runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
-    :param builtin: Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime's script, such as sft, if no other
-        program is set.
+    :param builtin: Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft, if no other program is
+        set.
     :param settings: Settings of the builtin trainer, see docs/settings.md.
     :param image: Image of the job's main container.
     :param command: Command of that container; with code, it runs in the code's folder.

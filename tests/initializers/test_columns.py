@@ -182,7 +182,7 @@ def test_columns_that_fit_several_layouts_are_an_error_that_says_how_to_choose(r
 def test_label_that_is_no_verdict_is_never_guessed(label: Any) -> None:
     row = {"prompt": "p", "completion": "c", "label": label}
     with pytest.raises(
-        InitializerError, match="in rows for KTO it is true for a good answer .* layout=prompt-completion leaves it"
+        InitializerError, match=r"in rows for KTO it is true for a good answer .* layout=prompt-completion leaves it"
     ):
         RowMapper().map_row(row, "row 1")
     assert RowMapper("prompt-completion").map_row(row, "row 1") == {"prompt": "p", "completion": "c"}

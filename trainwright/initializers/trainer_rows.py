@@ -42,7 +42,8 @@ def check_trainer(layout: str, trainer: str, where: str) -> None:
         advice.append('name the answers to compare with columns={"prompt": ..., "chosen": ..., "rejected": ...}')
     expected = " or ".join(_NAMES[each] for each in _NAMES if each in accepted)
     raise InitializerError(
-        f"{where}: the rows are {_NAMES[kind]} (layout {layout}), but the trainer {trainer} learns from {expected}: {'; or '.join(advice)}"
+        f"{where}: the rows are {_NAMES[kind]} (layout {layout}), but the trainer {trainer} learns from {expected}: "
+        f"{'; or '.join(advice)}"
     )
 
 

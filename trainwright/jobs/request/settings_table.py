@@ -31,8 +31,8 @@ TABLE = {
             kind="text",
             default="",
             group="what",
-            description="Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime's script, suc"
-            "h as sft, if no other program is set.",
+            description="Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft,"
+            " if no other program is set.",
             example="dpo",
         ),
         Setting(

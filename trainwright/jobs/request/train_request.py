@@ -85,7 +85,7 @@ class TrainRequest(BaseModel):
     builtin: str = _setting(
         "what",
         "",
-        "Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime's script, such as sft, if no other program is set.",
+        "Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft, if no other program is set.",
         example="dpo",
     )
     settings: Object = _setting(
