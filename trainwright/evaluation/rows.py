@@ -19,6 +19,8 @@ CONVERSATION = "conversational-prompt-completion"
 MESSAGES = "messages"
 TEXT = "text"
 CONVERSATIONAL = (CONVERSATION, MESSAGES)
+TEMPLATE_COLUMNS = ("tools", "chat_template_kwargs")
+"""What a chat template gets besides the messages, in rows of conversations that have it."""
 _COLUMNS = {
     PROMPT_COMPLETION: ("prompt", "completion"),
     CONVERSATION: ("prompt", "completion"),
@@ -36,7 +38,7 @@ class InvalidInput(Exception):
 
 @dataclass(frozen=True)
 class RowSet:
-    """Rows of one layout, with only the columns of that layout."""
+    """Rows of one layout, with only the columns that training on this layout reads."""
 
     path: Path
     rows: list[Row]
@@ -119,7 +121,8 @@ def _parse_row(line: str, where: str) -> tuple[str, Row]:
             _check_messages(row[column], f'{where}: column "{column}"')
         elif not isinstance(row[column], str):
             raise InvalidInput(f'{where}: column "{column}" is not text')
-    return layout, {column: row[column] for column in _COLUMNS[layout]}
+    also = [column for column in TEMPLATE_COLUMNS if layout in CONVERSATIONAL and row.get(column)]
+    return layout, {column: row[column] for column in (*_COLUMNS[layout], *also)}
 
 
 def _layout_of(row: Row, where: str) -> str:
