@@ -93,6 +93,22 @@ def test_trainer_runs_its_own_script_in_every_runtime_of_trl(builtin: str, runti
     assert ("--beta" in container["args"]) is (builtin != "sft")
 
 
+def test_job_names_its_trainer_to_those_who_read_its_rows_and_checkpoints() -> None:
+    def made(request: TrainRequest) -> Obj:
+        runtime = definition(runtime_of(request))
+        return trainjob_manifest(resolve(request, runtime), STEP, "default")["spec"]
+
+    named = made(TrainRequest(builtin="kto", dataset_uri="file:///rows"))
+    assert {"name": "DATASET_TRAINER", "value": "kto"} in named["initializer"]["dataset"]["env"]
+    assert "DATASET_TRAINER" not in str(named["initializer"].get("model"))
+    (patch,) = named["runtimePatches"]
+    assert "{'name': 'TRAINWRIGHT_TRAINER', 'value': 'kto'}" in str(patch)
+    own = TrainRequest(runtime="trl-sft", args=["--x"], dataset_uri="file:///rows")
+    assert "TRAINER" not in str(made(own))
+    of_user = TrainRequest(builtin="kto", dataset_uri="file:///rows", dataset_env={"DATASET_TRAINER": ""})
+    assert made(of_user)["initializer"]["dataset"]["env"] == [{"name": "DATASET_TRAINER", "value": ""}]
+
+
 @pytest.mark.parametrize("name", ["sft", "dpo", "kto"])
 def test_runtime_of_trl_has_the_trainer_of_its_script_by_default(name: str) -> None:
     assert runtime_of(TrainRequest(builtin=name)) == f"trl-{name}"

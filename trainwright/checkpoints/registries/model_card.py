@@ -17,6 +17,12 @@ from trainwright.text.yaml_writer import to_yaml
 
 CARD = "README.md"
 CURVE = "loss_curve.svg"
+_METHODS = {
+    "sft": "supervised fine-tuning",
+    "dpo": "direct preference optimization (DPO)",
+    "kto": "Kahneman-Tversky optimization (KTO)",
+}
+"""What builtin trainers do; others are shown by their names."""
 _MAX_ROWS = 12
 """Of the table of losses."""
 _AUTO_CLASSES = {
@@ -77,7 +83,7 @@ def _front_matter(facts: ExportFacts, context: CardContext) -> dict[str, Any]:
         "datasets": list(context.datasets),
         "library_name": facts.library,
         "pipeline_tag": facts.pipeline_tag,
-        "tags": ["trainwright"],
+        "tags": ["trainwright", *([facts.trainer] if facts.trainer else [])],
     }
     return {name: value for name, value in found.items() if value}
 
@@ -88,7 +94,8 @@ def _summary(facts: ExportFacts, context: CardContext) -> str:
     of = f" of {_hub_link(base_model)}" if base_model else ""
     by = f" by the run {code(facts.run)}" if facts.run else ""
     on = f" on {', '.join(_hub_link(name, 'datasets/') for name in context.datasets)}" if context.datasets else ""
-    return f"{kind}{of}, trained for {facts.step} steps{on}{by}."
+    how = f" with {_METHODS.get(facts.trainer, code(facts.trainer))}" if facts.trainer else ""
+    return f"{kind}{of}, trained{how} for {facts.step} steps{on}{by}."
 
 
 def _metrics(facts: ExportFacts) -> list[str]:

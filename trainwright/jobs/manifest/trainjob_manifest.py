@@ -159,7 +159,9 @@ def _patches(resolved: ResolvedRequest, identity: Identity) -> Iterator[Obj]:
     if scheduling is not None:
         yield scheduling
     yield from volume_patches(request, runtime)
-    if (inputs := inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest)) is not None:
+    trainer = resolved.trainer.name if resolved.trainer is not None else ""
+    inputs = inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest, trainer=trainer)
+    if inputs is not None:
         yield inputs
 
 

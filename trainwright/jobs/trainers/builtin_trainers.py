@@ -26,12 +26,14 @@ class Program(NamedTuple):
     """Command and arguments; an empty command means the runtime's.
 
     `requires_gpu`: without a GPU it fails or is very slow. `without_gpu` says what to set to train without one, if that is possible.
+    `has_reference`: it compares the model with the base model, so that it cannot start from other weights than those.
     """
 
     command: list[str]
     args: list[str]
     requires_gpu: bool
     without_gpu: str = ""
+    has_reference: bool = False
 
 
 class OwnProgram(NamedTuple):

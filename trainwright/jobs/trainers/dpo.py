@@ -18,6 +18,7 @@ PREFERENCE_RATE = 5e-6
 class ReferenceSettings(TrlSettings):
     """Settings of trainers that compare the model with a reference. A smaller `beta` lets it differ more."""
 
+    has_reference: ClassVar[bool] = True
     own_options: ClassVar[dict[str, str]] = {"beta": "beta", "precompute_reference": "precompute_ref_log_probs"}
     other_names: ClassVar = {**TrlSettings.other_names, "precompute_ref_log_probs": "precompute_reference"}
 

@@ -35,6 +35,7 @@ class TrlSettings(TrainerSettings):
     """Common settings. With `steps` 0 training runs for `epochs`; `extra` arguments are appended unchanged."""
 
     model_config = ConfigDict(allow_inf_nan=False)
+    has_reference: ClassVar[bool] = False
     own_options: ClassVar[dict[str, str]] = {}
     """The option of the trainer's script for each setting that others do not have."""
     other_names: ClassVar = {
@@ -120,7 +121,13 @@ class TrlTrainer:
         """Return the program with its arguments. Raises WrongField, pydantic's ValidationError."""
         given = self.settings.model_validate(settings)
         without_gpu = _ON_CPU if given.method != "qlora" else _LORA_ON_CPU
-        return Program(self._command(own.command), given.arguments(), requires_gpu=not given.cpu, without_gpu=without_gpu)
+        return Program(
+            self._command(own.command),
+            given.arguments(),
+            requires_gpu=not given.cpu,
+            without_gpu=without_gpu,
+            has_reference=given.has_reference,
+        )
 
     def _command(self, own: Sequence[str]) -> list[str]:
         """Return the runtime's command with this script in the place of another; empty if it is this one. Raises WrongField."""
