@@ -300,12 +300,14 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs import run_step
         from trainwright.jobs.wait.stop_event import stop_on_signals
         from trainwright.operators.values.allowed_places import check_places
+        from trainwright.steps.row_trainer import check_prepared_rows
 
         self._take_more()
         begin_links(self)
         check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **{name: getattr(self, name) for name in PLACES})
         check_tracking(self)
         request, identity = self.request(), self._identity(context)
+        check_prepared_rows(request, self.workspace_path)
         cluster = self._cluster()
         namespace = self._namespace(cluster, request)
         if not self.durable and int(context["ti"].try_number) > 1:

@@ -10,13 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from trainwright.jobs.manifest.own_program import own_program
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.validation_problems import message_of
-from trainwright.jobs.trainers.builtin_trainers import named_trainer, trainer_for
-from trainwright.runtimes import bundled_runtime
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
 from trainwright.steps.requests import (
     EvaluateExport,
@@ -27,6 +24,7 @@ from trainwright.steps.requests import (
     RegisterModel,
     StartRun,
 )
+from trainwright.steps.row_trainer import row_trainer
 from trainwright.text.suggest import suggest
 
 OF_THE_CHAIN = frozenset(
@@ -182,18 +180,10 @@ def _check_values(phases: Phases) -> None:
 
 
 def _trainer(training: Mapping[str, Any]) -> str:
-    """Return the builtin trainer that the rows are for; empty for another program, and for a runtime that only the cluster knows.
-
-    Raises NoSuchTrainer.
-    """
+    """Return the builtin trainer that the rows are for, if it is known. Raises NoSuchTrainer."""
     if any(training.get(program) for program in _PROGRAMS):
         return ""
-    request = TrainRequest(builtin=str(training.get("builtin") or ""), runtime=str(training.get("runtime") or ""))
-    if request.builtin:
-        return named_trainer(request.builtin).name
-    runtime = bundled_runtime(request.runtime_name)
-    trainer = trainer_for(request, runtime, own_program(request, runtime)) if runtime is not None else None
-    return trainer.name if trainer is not None else ""
+    return row_trainer(TrainRequest(builtin=str(training.get("builtin") or ""), runtime=str(training.get("runtime") or "")))
 
 
 def _parsed_object(name: str, value: Any) -> dict[str, Any]:
