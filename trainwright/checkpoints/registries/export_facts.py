@@ -16,8 +16,9 @@ from typing import Any
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
-from trainwright.checkpoints.manifest import MERGED, Manifest
+from trainwright.checkpoints.manifest import MERGED, USAGE, Manifest
 from trainwright.checkpoints.training_start import STARTS_KEY
+from trainwright.jobs.state.usage import Usage
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.one_line import one_line
 
@@ -66,6 +67,8 @@ class ExportFacts:
     """Digests of the prepared `dataset` and `model`."""
     starts: tuple[str, ...] = ()
     """What each job began with that has written to the run's folder, oldest first; without the URIs of exports."""
+    usage: tuple[str, ...] = ()
+    """What the training used, as texts."""
     merged: dict[str, str] = field(default_factory=dict)
     """Of a merged model: digests of the `adapter` (the manifest of its export) and of the prepared `base_model`."""
     log_history: LogHistory = field(default_factory=list, repr=False)
@@ -98,6 +101,7 @@ def read_facts(export: Export) -> ExportFacts:
         metrics=dict(_metrics(manifest)),
         origin=_origin(manifest),
         starts=_starts(manifest),
+        usage=_usage(manifest.metadata.get(USAGE)),
         merged=_digests(manifest.metadata.get(MERGED), ("adapter", "base_model")),
         log_history=_log_history(state),
         base_model=_base_model(adapter, config),
@@ -127,6 +131,13 @@ def _origin(manifest: Manifest) -> dict[str, str]:
 def _digests(found: Any, names: tuple[str, ...]) -> dict[str, str]:
     values = found if isinstance(found, dict) else {}
     return {name: values[name] for name in names if isinstance(values.get(name), str) and _DIGEST.fullmatch(values[name])}
+
+
+def _usage(found: Any) -> tuple[str, ...]:
+    if not isinstance(found, dict) or not all(is_number(value) for name, value in found.items() if name != "currency"):
+        return ()
+    saved = found.get("saved_hours")
+    return (*map(_text, Usage.from_dict(found).parts()), *([f"{saved:.2f} hours saved by resumption"] if saved else []))
 
 
 def _starts(manifest: Manifest) -> tuple[str, ...]:
