@@ -5,8 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import pytest
+
 from trainwright.jobs.logs.history_lines import is_history_line, parse_history
-from trainwright.runtimes.report_progress import CHUNK_CHARACTERS, MAX_ENTRIES, history_lines, install, take_logs
+from trainwright.runtimes.report_progress import (
+    CHUNK_CHARACTERS,
+    MAX_ENTRIES,
+    history_lines,
+    install,
+    refuse_no_steps,
+    take_logs,
+)
 
 NAN = math.nan
 
@@ -36,6 +45,12 @@ def test_figures_that_are_not_finite_are_counted_and_reported_at_once() -> None:
     assert urgent == [True, True, True, False]
     take_logs(metrics, {"loss": 1.5}, 50)
     assert metrics == {"loss": 1.5, "grad_norm": 1.0, "step": 50}
+
+
+def test_training_without_a_step_is_refused() -> None:
+    with pytest.raises(SystemExit, match="no step was trained: no row is left to train on"):
+        refuse_no_steps(0)
+    refuse_no_steps(1)
 
 
 def test_history_survives_its_lines() -> None:

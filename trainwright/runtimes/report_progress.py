@@ -1,6 +1,7 @@
 """Lets a training with transformers' Trainer say at which step its figures were logged, and print all of them at its end.
 
 The Trainer's own reports carry the step at which they are sent, not the one at which a loss was logged, and leave most losses out.
+A training without a step fails: TRL's script for KTO would save the model as it was, and succeed.
 It imports nothing from the package, because it runs in the image of the training program; `orderly_exit.py` runs it there.
 """
 
@@ -100,11 +101,20 @@ def take_logs(metrics: dict[str, Any], logs: dict[str, Any], step: int) -> bool:
 def _history_callback(base: Any) -> Any:
     class PrintHistory(base):  # type: ignore[misc]
         def on_train_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
+            refuse_no_steps(state.global_step)
             if state.is_world_process_zero:
                 for line in history_lines(state.log_history):
                     print(line, flush=True)
 
     return PrintHistory
+
+
+def refuse_no_steps(steps: int) -> None:
+    """Raise SystemExit for a training that has trained nothing. Resumed ones begin with the steps of their checkpoint."""
+    if steps == 0:
+        raise SystemExit(
+            "no step was trained: no row is left to train on; check the rows, and whether prompts fit into max_length"
+        )
 
 
 def history_lines(log_history: list[dict[str, Any]]) -> list[str]:
