@@ -69,7 +69,7 @@ def test_an_exclusive_topology_is_the_jobsets() -> None:
 
 def test_a_request_without_scheduling_says_nothing() -> None:
     manifest = trainjob_manifest(resolve(TrainRequest(runtime="trl-sft"), catalogue_runtime("trl-sft")), STEP, "team")
-    assert "runtimePatches" not in manifest["spec"]
+    assert [patch["manager"] for patch in manifest["spec"]["runtimePatches"]] == ["trainwright.dev/inputs"]
     assert "suspend" not in manifest["spec"]
 
 

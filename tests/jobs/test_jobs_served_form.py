@@ -84,6 +84,7 @@ def test_a_cluster_of_today_gets_todays_form(cluster: EmbeddedCluster, definitio
         "trainwright.dev/workspace",
         "trainwright.dev/workspace-shared",
         "trainwright.dev/scheduling",
+        "trainwright.dev/inputs",
     ]
     assert sent["spec"]["activeDeadlineSeconds"] == 60
     assert made.run_deadline is None
