@@ -38,7 +38,7 @@ def test_the_artifact_is_the_receipt_or_by_value_the_files(tmp_path: Path) -> No
     }
     by_reference, by_value = (SimpleNamespace(path=str(tmp_path / name), metadata={}) for name in ("receipt", "files"))
     digest, *_ = initialize_dataset.python_func(dataset=by_reference, **arguments)
-    assert [file["path"] for file in json.loads(Path(by_reference.path).read_text())["files"]] == ["train.jsonl"]
+    assert [file["path"] for file in json.loads(Path(by_reference.path).read_text())["files"]] == ["README.md", "train.jsonl"]
     assert by_reference.metadata["digest"] == digest
     for _ in range(2):  # the second time as a retry
         initialize_dataset.python_func(dataset=by_value, **arguments, by_value=True)

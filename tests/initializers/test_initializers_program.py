@@ -46,7 +46,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  #
 def test_it_says_what_is_ready(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
     code, out, err = run("dataset", tmp_path / "dataset", STORAGE_URI=source)
     assert (code, err) == (0, "")
-    assert out.startswith("dataset ready: 2 files layout=prompt-completion train_rows=")
+    assert out.startswith("dataset ready: 3 files layout=prompt-completion train_rows=")
     assert "digest=sha256:" in out
 
 
@@ -194,7 +194,7 @@ class TestForARunOfASharedWorkspace:
             monkeypatch.setattr(os, "link", none)
         code, out, err = prepare()
         assert (code, err) == (0, "")
-        assert out.startswith("dataset ready: 2 files")
+        assert out.startswith("dataset ready: 3 files")
         (stored,) = (path for path in (tmp_path / "w/datasets").iterdir() if path.name != ".index")
         place = tmp_path / "w/runs/a/dataset"
         assert (place / "train.jsonl").samefile(stored / "train.jsonl") is links
@@ -278,7 +278,7 @@ def test_it_runs_as_a_module(tmp_path: Path, source: str) -> None:
     command = [sys.executable, "-m", "trainwright.initializers", "dataset", "--target", str(tmp_path / "dataset")]
     done = subprocess.run(command, env={**os.environ, "STORAGE_URI": source}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("dataset ready: 2 files")
+    assert done.stdout.startswith("dataset ready: 3 files")
     env = {name: value for name, value in os.environ.items() if name != "STORAGE_URI"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers.hub_server import HubServer
 
-from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset
+from trainwright.initializers import DatasetOptions, InitializerError, Receipt, dataset, initialize_dataset, prepare_dataset
 from trainwright.initializers.dataset_card import Subset, parse_card
 from trainwright.initializers.subsets import Selection, matches_glob, select_files
 
@@ -253,10 +253,23 @@ def test_a_changed_card_prepares_the_dataset_again(tmp_path: Path) -> None:
     assert texts(target / "train.jsonl") == ["de a", "in no pattern"]
 
 
-def test_options_that_are_not_set_are_not_recorded(tmp_path: Path) -> None:
+def test_receipt_records_options_and_rules(tmp_path: Path) -> None:
     receipt = prepare(write(tmp_path / "source", {"rows.jsonl": "a"}), tmp_path / "out")
-    assert receipt.options == {"layout": "", "test_fraction": 0.0, "max_rows": 0, "ignore": []}
+    assert receipt.options["rules"] >= 1
+    assert receipt.options.keys() == {"rules", *DatasetOptions.model_fields}
     assert receipt.details == {"layout": "text", "train_rows": 1, "test_rows": 0, "empty_rows": 0}
+
+
+@pytest.mark.parametrize("options", [None, DatasetOptions(test_fraction=0)])
+def test_dataset_of_other_rules_is_prepared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: DatasetOptions | None
+) -> None:
+    uri = write(tmp_path / "source", {"rows.jsonl": "a"})
+    prepare(uri, tmp_path / "out")
+    prepare_dataset(uri, tmp_path / "workspace", DatasetOptions(test_fraction=0))
+    monkeypatch.setattr(dataset, "_RULES", {"rules": "later"})
+    assert initialize_dataset(uri, tmp_path / "out", options).options["rules"] == "later"
+    assert prepare_dataset(uri, tmp_path / "workspace", options).receipt.options["rules"] == "later"
 
 
 def test_the_row_and_its_file_are_named_below_a_subset(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from trainwright.evaluation.rows import (
     Message,
     Row,
 )
+from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
 
 
 @dataclass(frozen=True)
@@ -63,13 +65,18 @@ def require_tokens(tokenizer: Any, layout: str) -> None:
         raise InvalidInput(f"{tokenizer.name_or_path}: the tokenizer has no end-of-text token (eos_token)")
 
 
-def render(tokenizer: Any, messages: Sequence[Message], *, add_generation_prompt: bool = False) -> list[int]:
-    """Return the token ids of a conversation. Raises InvalidInput if the chat template rejects it."""
+def render(
+    tokenizer: Any, messages: Sequence[Message], row: Row | None = None, *, add_generation_prompt: bool = False
+) -> list[int]:
+    """Return the token ids of a conversation, with the tools and settings of its row.
+
+    Raises InvalidInput if the chat template rejects it.
+    """
     from jinja2 import TemplateError  # transformers renders templates with it
 
     try:
         rendered = tokenizer.apply_chat_template(
-            list(messages), tokenize=True, return_dict=True, add_generation_prompt=add_generation_prompt
+            list(messages), tokenize=True, return_dict=True, add_generation_prompt=add_generation_prompt, **_beside(row or {})
         )
     except TemplateError as error:
         raise InvalidInput(
@@ -84,12 +91,18 @@ def _completion(tokenizer: Any, row: Row) -> Encoded:
 
 
 def _conversation(tokenizer: Any, row: Row) -> Encoded:
-    prompt = render(tokenizer, row["prompt"], add_generation_prompt=True)
-    return _split_at_completion(prompt, render(tokenizer, [*row["prompt"], *row["completion"]]))
+    prompt = render(tokenizer, row["prompt"], row, add_generation_prompt=True)
+    return _split_at_completion(prompt, render(tokenizer, [*row["prompt"], *row["completion"]], row))
 
 
 def _messages(tokenizer: Any, row: Row) -> Encoded:
-    return Encoded(render(tokenizer, row["messages"]), 0)
+    return Encoded(render(tokenizer, row["messages"], row), 0)
+
+
+def _beside(row: Row) -> dict[str, Any]:
+    """Return the arguments of the chat template that TRL takes from a row."""
+    tools = row.get(TOOLS)
+    return {"tools": json.loads(tools) if isinstance(tools, str) else tools, **row.get(TEMPLATE_KWARGS, {})}
 
 
 def _text(tokenizer: Any, row: Row) -> Encoded:

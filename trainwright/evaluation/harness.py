@@ -104,4 +104,5 @@ def write_held_out_task(folder: Path, rows: RowSet, tokenizer: Any) -> None:
 def _text(prompt: Prompt, tokenizer: Any) -> str:
     if prompt.messages is None:
         return prompt.text
-    return str(tokenizer.decode(render(tokenizer, prompt.messages, add_generation_prompt=True), skip_special_tokens=False))
+    tokens = render(tokenizer, prompt.messages, prompt.row, add_generation_prompt=True)
+    return str(tokenizer.decode(tokens, skip_special_tokens=False))

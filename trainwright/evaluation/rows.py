@@ -11,6 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS, TOOL_CALLS
+
 TEST, TRAIN = "test.jsonl", "train.jsonl"
 MAX_TRAINING_ROWS = 256
 """Default maximum of rows of train.jsonl to evaluate; held-out rows have no limit."""
@@ -36,7 +38,7 @@ class InvalidInput(Exception):
 
 @dataclass(frozen=True)
 class RowSet:
-    """Rows of one layout, with only the columns of that layout."""
+    """Rows of one layout, with only the columns of that layout and those that chat templates read."""
 
     path: Path
     rows: list[Row]
@@ -90,11 +92,12 @@ def plain_text(messages: list[Message]) -> str:
 
 
 def content_of(message: Message) -> str:
-    """Return the text of a message, whose content may be a string, a list of parts, or null with tool calls."""
+    """Return the text of a message, whose content may be a string, a list of parts, or null, and its tool calls as JSON."""
     content = message.get("content")
     if isinstance(content, list):
-        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    return "" if content is None else str(content)
+        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    calls = [json.dumps(call, ensure_ascii=False) for call in message.get(TOOL_CALLS) or []]
+    return "\n".join([str(content)] * bool(content) + calls)
 
 
 def _parsed(lines: Iterator[str], path: Path) -> Iterator[tuple[str, Row, str]]:
@@ -119,7 +122,8 @@ def _parse_row(line: str, where: str) -> tuple[str, Row]:
             _check_messages(row[column], f'{where}: column "{column}"')
         elif not isinstance(row[column], str):
             raise InvalidInput(f'{where}: column "{column}" is not text')
-    return layout, {column: row[column] for column in _COLUMNS[layout]}
+    beside = [column for column in TEMPLATE_COLUMNS if layout in CONVERSATIONAL and column in row]
+    return layout, {column: row[column] for column in (*_COLUMNS[layout], *beside)}
 
 
 def _layout_of(row: Row, where: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainwright.evaluation.encoding import render
@@ -25,12 +25,16 @@ TEXT_PROMPT_TOKENS = 64
 
 @dataclass(frozen=True)
 class Prompt:
-    """The prompt to complete: a text, messages to render, or the beginning of a text; and the expected completion if known."""
+    """The prompt to complete: a text, messages to render, or the beginning of a text; and the expected completion if known.
+
+    `row` is the row of the messages, which may have tools.
+    """
 
     text: str
     expected: str | None = None
     messages: list[Message] | None = None
     full_text: str | None = None
+    row: Row | None = None
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,8 @@ def encode_sample(tokenizer: Any, prompt: Prompt) -> Sample:
     """Tokenize the prompt. Raises InvalidInput if the chat template rejects the messages."""
     if prompt.messages is not None:
         last_is_open = prompt.messages[-1]["role"] != "assistant"
-        return Sample(prompt.text, prompt.expected, render(tokenizer, prompt.messages, add_generation_prompt=last_is_open))
+        tokens = render(tokenizer, prompt.messages, prompt.row, add_generation_prompt=last_is_open)
+        return Sample(prompt.text, prompt.expected, tokens)
     if prompt.full_text is None:
         return Sample(prompt.text, prompt.expected, tokenizer(prompt.text)["input_ids"])
     tokens = tokenizer(prompt.full_text)["input_ids"]
@@ -76,9 +81,9 @@ def _row_prompt(layout: str, row: Row) -> Prompt:
     if layout == PROMPT_COMPLETION:
         return Prompt(row["prompt"], row["completion"])
     if layout == CONVERSATION:
-        return Prompt(plain_text(row["prompt"]), "\n".join(map(content_of, row["completion"])), row["prompt"])
+        return Prompt(plain_text(row["prompt"]), "\n".join(map(content_of, row["completion"])), row["prompt"], row=row)
     if layout == MESSAGES:
-        return _messages_prompt(row["messages"])
+        return replace(_messages_prompt(row["messages"]), row=row)
     return Prompt(row["text"], full_text=row["text"])
 
 

@@ -17,6 +17,7 @@ from trainwright.initializers.columns import RowMapper, check_column_names, list
 from trainwright.initializers.dataset_card import CARD
 from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.features import Features
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.json_lines import json_line
 from trainwright.initializers.layouts import is_empty
@@ -35,8 +36,10 @@ TRAIN, TEST = "train.jsonl", "test.jsonl"
 _EMPTY = "empty"
 _METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "cache-*.arrow")
 """Files without rows of the dataset, written by the `datasets` library and the hub: its caches repeat rows."""
-_LATER_OPTIONS = ("columns", "subset", "split")
-"""Recorded only if they are set, so that datasets that were prepared before these options existed are reused."""
+_RULES = {"rules": 1}
+"""The version of the rules by which splits are chosen and rows are read; raise it with a change of what is prepared from the same
+source. It is recorded as an option, so that what other rules prepared is prepared again.
+"""
 
 
 def _parsed_columns(value: Any) -> Any:
@@ -75,9 +78,8 @@ class DatasetOptions(BaseModel):
     split: str = ""
 
     def recorded(self) -> dict[str, Any]:
-        """Return the options for the receipt; a dataset is reused if they are the same."""
-        unset = {name for name in _LATER_OPTIONS if not getattr(self, name)}
-        return self.model_dump(mode="json", exclude=unset)
+        """Return the options for the receipt, with the version of the rules; a dataset is reused if they are the same."""
+        return {**self.model_dump(mode="json"), **_RULES}
 
 
 def initialize_dataset(
@@ -119,7 +121,7 @@ def _preparation(uri: str, options: DatasetOptions | None, start_progress: Start
     def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
         return _fetch_and_prepare(source, uri, file_filter, revision, scratch, options or DatasetOptions(), start_progress)
 
-    return Preparation("dataset", parsed, uri, file_filter, options.recorded() if options else None, make)
+    return Preparation("dataset", parsed, uri, file_filter, options.recorded() if options else _RULES, make)
 
 
 def _fetch_and_prepare(
@@ -139,18 +141,20 @@ def _fetch_and_prepare(
         source, file_filter, revision, fetched, start_progress, subset=options.subset, split=options.split, where=uri
     )
     mapper = RowMapper(options.layout, options.columns)
-    counts = _prepare(fetched, selection, prepared, options, uri, mapper)
+    features = Features()
+    counts = _prepare(fetched, selection, prepared, options, uri, mapper, features)
     if mapper.dropped:
         log.warning(
             "event=columns_dropped uri=%s layout=%s columns=%r", uri, mapper.layout, one_line(listed(frozenset(mapper.dropped)))
         )
     names = [Path(name) for name in (TRAIN, TEST) if counts[name]]
+    card = features.write(prepared, names)
     receipt = Receipt(
         kind="dataset",
         source=uri,
         revision=revision or "",
         options=options.recorded(),
-        files=digest_files(prepared, names),
+        files=digest_files(prepared, [card, *names]),
         details={
             "layout": mapper.layout,
             "train_rows": counts[TRAIN],
@@ -168,7 +172,9 @@ def _fetch_and_prepare(
     return receipt, prepared
 
 
-def _prepare(folder: Path, selection: Selection, out: Path, options: DatasetOptions, uri: str, mapper: RowMapper) -> Counter[str]:
+def _prepare(
+    folder: Path, selection: Selection, out: Path, options: DatasetOptions, uri: str, mapper: RowMapper, features: Features
+) -> Counter[str]:
     """Map all rows into the two files. Returns the numbers of train, test and skipped empty rows."""
     counts: Counter[str] = Counter()
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
@@ -184,6 +190,7 @@ def _prepare(folder: Path, selection: Selection, out: Path, options: DatasetOpti
                 is_sampled = not selection.held_out and _is_test_row(line, options.test_fraction)
                 name = TRAIN if is_train and not is_sampled else TEST
                 files[name].write(line)
+                features.add(mapped)
                 counts[name] += 1
     if not counts[TRAIN]:
         is_sampled = bool(counts[TEST]) and not selection.held_out

@@ -1,6 +1,7 @@
 """The layouts of rows that datasets come in, and how a row of each becomes one that TRL reads.
 
-TRL reads prompt and completion, messages, text, and for preferences chosen and rejected with or without a prompt.
+TRL reads prompt and completion, messages, text, and for preferences chosen and rejected with or without a prompt. Beside messages, it
+reads tools and settings of the chat template, whatever the layout.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 from trainwright.initializers.conversations import common_beginning, is_blank, read_conversation, with_system
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
 
 Row = dict[str, Any]
 Mapper = Callable[[Row], Row]
@@ -155,5 +157,7 @@ LAYOUTS: dict[str, Layout] = {
     "text": _layout(_plain_text, "text"),
 }
 """By name, as the option `layout` takes it."""
-COLUMNS = frozenset(column for layout in LAYOUTS.values() for column in layout.required | layout.optional)
+COLUMNS = (
+    frozenset(column for layout in LAYOUTS.values() for column in layout.required | layout.optional) | TEMPLATE_COLUMNS.keys()
+)
 """All columns that some layout reads."""
