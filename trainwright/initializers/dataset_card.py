@@ -42,6 +42,15 @@ def read_card(path: Path, within: Path) -> tuple[Subset, ...]:
     return parse_card(content)
 
 
+def read_metadata(path: Path, within: Path) -> dict[str, Any]:
+    """Return the fields at the start of a README.md, none if they are not valid. Raises OSError."""
+    try:
+        documents = read_yaml(_yaml_block(read_plain(path, _MAX_BYTES, within)), CARD)
+    except (UnsafeFile, Unreadable):
+        return {}
+    return documents[0] if documents and isinstance(documents[0], dict) else {}
+
+
 def parse_card(content: bytes) -> tuple[Subset, ...]:
     """Return the subsets in the content of a README.md. Raises InitializerError."""
     block = _yaml_block(content)
