@@ -20,7 +20,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.features import Features
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.json_lines import json_line
-from trainwright.initializers.layouts import is_empty
+from trainwright.initializers.layouts import has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.rows import SUFFIXES, Row, read_rows
 from trainwright.initializers.subsets import Selection
@@ -33,7 +33,7 @@ from trainwright.workspace.receipt import Receipt, digest_files
 
 log = logging.getLogger(__name__)
 TRAIN, TEST = "train.jsonl", "test.jsonl"
-_EMPTY = "empty"
+_EMPTY, _SAME = "empty", "same"
 _METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "cache-*.arrow")
 """Files without rows of the dataset, written by the `datasets` library and the hub: its caches repeat rows."""
 _RULES = {"rules": 1}
@@ -160,6 +160,7 @@ def _fetch_and_prepare(
             "train_rows": counts[TRAIN],
             "test_rows": counts[TEST],
             "empty_rows": counts[_EMPTY],
+            **({"same_answers": counts[_SAME]} if counts[_SAME] else {}),
             **({"dropped_columns": sorted(mapper.dropped)} if mapper.dropped else {}),
             **({"unread_files": list(selection.unread)} if selection.unread else {}),
             **({"subset": selection.subset} if selection.subset else {}),
@@ -185,6 +186,7 @@ def _prepare(
                 mapped = mapper.map_row(row, where)
                 if is_empty(mapped):
                     counts[_EMPTY] += 1
+                    counts[_SAME] += has_same_answers(mapped)
                     continue
                 line = _line(mapped, where)
                 is_sampled = not selection.held_out and _is_test_row(line, options.test_fraction)

@@ -37,10 +37,14 @@ class Layout:
 def is_empty(row: Row) -> bool:
     """Whether a mapped row has nothing to learn from: no text, or two answers that are the same."""
     if "chosen" in row:
-        is_same = row["chosen"] == row["rejected"]
         # An empty answer may well be rejected, but without a prompt there is then nothing at all.
-        return is_same or _has_no_text(row["chosen"]) or ("prompt" not in row and _has_no_text(row["rejected"]))
+        return has_same_answers(row) or _has_no_text(row["chosen"]) or ("prompt" not in row and _has_no_text(row["rejected"]))
     return _has_no_text(next(row[column] for column in ("completion", "messages", "text") if column in row))
+
+
+def has_same_answers(row: Row) -> bool:
+    """Whether a mapped row prefers an answer to itself."""
+    return "chosen" in row and bool(row["chosen"] == row["rejected"])
 
 
 def _has_no_text(value: str | list[Row]) -> bool:
