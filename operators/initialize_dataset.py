@@ -23,6 +23,11 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
     :param subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
     :param split: Split to train on. Empty: train.
+    :param model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
+        counted.
+    :param max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
+    :param report_mode: auto reports, and fails only for rows on which the training would fail; required also if the tokenizer cannot
+        be fetched; off looks at no model.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
@@ -35,7 +40,9 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :param hub_conn_id: connection with the token of the hub.
-    :return: source, revision, digest, train_rows, test_rows.
+    :return: source, revision, digest, train_rows, test_rows, figures of the report, and report (Markdown): rows, duplicates, tokens,
+        what is cut and dropped, and a sample row as the model sees it. The folder of the run on the workspace has it as
+        dataset-report.html, too.
     """
 
     template_fields = (*step_fields("InitializeDataset"), "more", *WorkspaceOperator.template_fields)
@@ -51,6 +58,9 @@ class InitializeDatasetOperator(WorkspaceOperator):
         columns: dict[str, Any] | str | None = None,
         subset: str = "",
         split: str = "",
+        model_uri: str = "",
+        max_length: int | str = 0,
+        report_mode: str = "auto",
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
         **kwargs: Any,
@@ -64,6 +74,9 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.columns = columns
         self.subset = subset
         self.split = split
+        self.model_uri = model_uri
+        self.max_length = max_length
+        self.report_mode = report_mode
         # End of what `make edges` writes.
         self.more = more
 
@@ -71,6 +84,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.steps.requests import InitializeDataset
 
-        self.check_places(dataset_uri=self.dataset_uri)
+        self.check_places(dataset_uri=self.dataset_uri, model_uri=self.model_uri)
         with self.steps(context) as steps:
-            return steps(InitializeDataset.from_parameters(vars(self), self.more), self.step_run(context))
+            result = steps(InitializeDataset.from_parameters(vars(self), self.more), self.step_run(context))
+        return {name: value for name, value in result.items() if name != "report_page"}

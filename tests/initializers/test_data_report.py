@@ -16,6 +16,7 @@ from trainwright.initializers.data_report.chat_template import ChatTemplate, Tem
 from trainwright.initializers.data_report.figures import DataReport, token_figures
 from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.data_report.report import DataUnfit, report_dataset
+from trainwright.initializers.report_options import ReportOptions
 from trainwright.storage.errors import BadUri
 
 Row = dict[str, Any]
@@ -29,7 +30,7 @@ def reported(folder: Path, train: list[Row], test: list[Row] | None = None, **op
         if rows:
             (folder / "rows" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     receipt = initialize_dataset(f"file://{folder}/rows", folder / "out", DatasetOptions(test_fraction=0))
-    return report_dataset(folder / "out", receipt, **options)
+    return report_dataset(folder / "out", receipt, ReportOptions(**options))
 
 
 @pytest.fixture
@@ -113,7 +114,7 @@ def test_rows_on_which_the_training_would_fail_are_refused(
     model = f"file://{write_tokenizer(tmp_path / 'model', **files)}"
     with pytest.raises(DataUnfit, match=message):
         reported(tmp_path / "a", rows, model_uri=model, max_length=max_length)
-    report = reported(tmp_path / "b", rows, model_uri=model, max_length=max_length, mode="off")
+    report = reported(tmp_path / "b", rows, model_uri=model, max_length=max_length, report_mode="off")
     assert report.tokens_missing == "report_mode=off"
 
 
@@ -135,7 +136,7 @@ def test_tokenizer_that_cannot_be_fetched_is_said_or_an_error_if_required(tmp_pa
     assert report.tokens_missing
     assert f"tokens were not counted: {report.tokens_missing}" in html_page(report).replace("&#x27;", "'")
     with pytest.raises(InitializerError, match=f"the tokenizer of hf://{name} cannot be used"):
-        reported(tmp_path / "b", [text(3)], model_uri=f"hf://{name}", mode="required")
+        reported(tmp_path / "b", [text(3)], model_uri=f"hf://{name}", report_mode="required")
 
 
 def test_tokenizer_alone_is_fetched(tmp_path: Path, hub: HubServer) -> None:

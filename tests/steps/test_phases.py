@@ -31,7 +31,11 @@ def test_each_setting_goes_to_its_step() -> None:
         defaults={"retention": "keep=5", "keep_exports": 0},
     )
     own = {"env": {"A": "1"}, "num_nodes": 2, "settings": {"epochs": 2.0}, "image": "train:1", "job_retries": 1}
-    assert (found.training, found.data, found.export) == (own, {"layout": "alpaca"}, {"resumable": False})
+    assert (found.training, found.data, found.export) == (
+        own,
+        {"layout": "alpaca", "max_length": 1024},
+        {"resumable": False},
+    )
     assert found.evaluation == {"env": {"A": "1"}, "max_rows": 3, "image": "evaluate:1", "retention": "keep=5"}
     assert (found.promotion, found.registration, found.own) == ({"margin": 0.1}, {"alias": "best"}, {"keep_exports": 0})
     assert found.run == {**RUN_SETTINGS, "run_id": "r"}
@@ -46,9 +50,30 @@ def test_the_evaluation_has_the_placement_of_the_training_unless_it_has_another(
 def test_a_setting_of_the_preprocessing_is_one_of_the_data_only_if_there_is_a_preprocessing() -> None:
     data = {"layout": "alpaca", "min_chars": 3, "columns": {"prompt": "q"}}
     found = phases(data=data, preprocesses=True)
-    assert (found.data, found.preprocessing) == ({"layout": "alpaca"}, {"min_chars": 3, "columns": {"prompt": "q"}})
+    assert (found.data, found.preprocessing) == (
+        {"layout": "alpaca", "max_length": 1024},
+        {"min_chars": 3, "columns": {"prompt": "q"}},
+    )
     with pytest.raises(ValueError, match=r"data\.min_chars: unknown setting"):
         phases(data=data)
+
+
+@pytest.mark.parametrize(
+    ("form", "learnt"),
+    [
+        ({}, {"max_length": 1024}),
+        ({"max_length": 512}, {"max_length": 512}),
+        ({"training": {"settings": {"max_length": 2048}}}, {"max_length": 2048}),
+        ({"data": {"max_length": 9, "report_mode": "required"}}, {"max_length": 9, "report_mode": "required"}),
+        ({"training": {"runtime": "other"}}, {}),
+        ({"training": {"code": "x", "command": ["a"]}}, {}),
+        ({"training": {"settings": {"extra": ["--packing"]}}}, {}),
+        ({"training": {"settings": {"extra": ["--max-length=4096"]}}}, {}),
+        ({"training": {"settings": {"extra": ["--chat_template_path", "t"]}}}, {"report_mode": "off"}),
+    ],
+)
+def test_dataset_step_learns_how_rows_are_cut(form: dict[str, Any], learnt: dict[str, Any]) -> None:
+    assert phases(**form).data == learnt
 
 
 @pytest.mark.parametrize(

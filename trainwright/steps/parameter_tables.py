@@ -46,6 +46,30 @@ _ROWS = {
             " default or only one.",
         ),
         Setting(name="split", kind="text", default="", group="step", description="Split to train on. Empty: train."),
+        Setting(
+            name="model_uri",
+            kind="text",
+            default="",
+            group="step",
+            description="Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empt"
+            "y: no tokens are counted.",
+        ),
+        Setting(
+            name="max_length",
+            kind="integer",
+            default=0,
+            group="step",
+            description="Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.",
+        ),
+        Setting(
+            name="report_mode",
+            kind="text",
+            default="auto",
+            group="step",
+            description="auto reports, and fails only for rows on which the training would fail; required also if t"
+            "he tokenizer cannot be fetched; off looks at no model.",
+            choices=("auto", "required", "off"),
+        ),
     ),
     "InitializeModel": (
         Setting(

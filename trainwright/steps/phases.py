@@ -15,6 +15,7 @@ from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.validation_problems import message_of
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
+from trainwright.steps.report_settings import report_settings
 from trainwright.steps.requests import (
     EvaluateExport,
     ExportCheckpoint,
@@ -110,7 +111,7 @@ def phases_of(request: StartRun, run: Mapping[str, Any] | None = None) -> Phases
     phases = Phases(
         run={**RUN_SETTINGS, **{name: value for name, value in (run or {}).items() if value}, **of_run},
         training=training,
-        data=data,
+        data={**report_settings(training), **data},
         preprocessing=preprocessing,
         export=chosen["export"],
         evaluation={**shared, **chosen["evaluation"]},

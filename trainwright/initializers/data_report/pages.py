@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from html import escape
+from pathlib import Path
 from typing import NamedTuple
 
 from trainwright.initializers.data_report.figures import DataReport, SplitFigures
+from trainwright.storage.errors import UnsafeFile
+from trainwright.storage.plain_files import read_plain
+from trainwright.storage.transfer import write_bytes
 from trainwright.text.markdown import escaped, fenced, table
 
+NAME = "dataset-report"
 _TITLE = "Dataset"
 _STYLE = (
     "body{font:14px sans-serif;margin:1em}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}"
@@ -46,6 +52,16 @@ def html_page(report: DataReport) -> str:
         f"<h2>{_TITLE} {escape(report.source)}</h2><table><tr>{head}</tr>{rows}</table><ul>{notes}</ul>"
         f"<h3>{escape(parts.sample_heading)}</h3><pre>{escape(report.sample)}</pre></body></html>\n"
     )
+
+
+def write_pages(report: DataReport, folder: Path) -> None:
+    """Write both pages into a folder, as `dataset-report.md` and `.html`, unless they are there. Raises StorageError."""
+    for suffix, page in (("md", markdown_page(report)), ("html", html_page(report))):
+        path, content = folder / f"{NAME}.{suffix}", page.encode("utf-8", "replace")
+        with suppress(OSError, UnsafeFile):
+            if read_plain(path, len(content), folder) == content:
+                continue
+        write_bytes(path, content)
 
 
 def _parts(report: DataReport) -> _Parts:

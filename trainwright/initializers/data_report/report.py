@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from trainwright.initializers.data_report.figures import DataReport, SplitFigures, TokenFigures
 from trainwright.initializers.data_report.measure import (
@@ -19,10 +19,11 @@ from trainwright.initializers.data_report.model_tokenizer import ModelTokenizer,
 from trainwright.initializers.data_report.token_counts import is_conversational, row_text
 from trainwright.initializers.dataset import TEST, TRAIN
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.report_options import ReportMode, ReportOptions
+from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.receipt import Receipt
 
 log = logging.getLogger(__name__)
-ReportMode = Literal["auto", "required", "off"]
 _SKIP = "; report_mode=off skips this check"
 _MAX_SAMPLE = 2000
 """Characters of the sample row."""
@@ -32,14 +33,22 @@ class DataUnfit(InitializerError):
     """The training would fail on these rows with this model, or learn nothing; the message says what to change."""
 
 
-def report_dataset(
-    folder: Path, receipt: Receipt, *, model_uri: str = "", max_length: int = 0, mode: ReportMode = "auto"
-) -> DataReport:
-    """Report on the dataset prepared in a folder, with token counts of the model at `model_uri` and of rows of `max_length` tokens.
+def report_dataset(folder: Path, receipt: Receipt, options: ReportOptions) -> DataReport:
+    """Report on the dataset prepared in a folder.
 
-    A tokenizer that cannot be fetched is no error unless the mode is `required`: the report says why. With `off`, the model is not
-    looked at. Raises DataUnfit, InitializerError, BadUri, OSError.
+    A tokenizer that cannot be fetched is no error unless the report is required: the report says why.
+    Raises DataUnfit, InitializerError, BadUri, StorageError.
     """
+    with disk_errors(folder):
+        return _reported(folder, receipt, options.model_uri, options.max_length, options.report_mode)
+
+
+def with_report(receipt: Receipt, report: DataReport) -> Receipt:
+    """Return a receipt with the figures of a report."""
+    return receipt.model_copy(update={"details": {**receipt.details, "report": report.as_details()}})
+
+
+def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, mode: ReportMode) -> DataReport:
     tokenizer, missing = _tokenizer(model_uri, mode)
     sample = first_row(folder / TRAIN)
     if tokenizer is not None:
