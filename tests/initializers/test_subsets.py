@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -316,3 +317,61 @@ def test_without_a_card_the_folders_of_a_repository_are_its_subsets(hub: HubServ
     assert texts(tmp_path / "out/train.jsonl") == ["en"]
     prepare("hf://org/name/de", tmp_path / "out")
     assert texts(tmp_path / "out/train.jsonl") == ["de"]
+
+
+TABLE = "prompt,completion\na,b\n"
+TALK = [{"prompt": "a", "completion": "b"}]
+OPTIONS: list[tuple[str, str, str]] = [
+    ('sep: "\\t"', "data.csv", "prompt\tcompletion\ns, 0\ts\n"),
+    ('delimiter: "|"\n  sep: "x"', "data.csv", "prompt|completion\n; 1|x\n"),
+    ('sep: ";"', "data.tsv", 'prompt;completion\n"a;\tb";c\n'),
+    ("field: rows", "data.json", json.dumps({"version": 1, "rows": TALK})),
+    ("field: rows", "data.jsonl", json.dumps({"rows": TALK})),
+    ("field: rows", "data.json", json.dumps({"rows": {"prompt": ["a", "c"], "completion": ["b", "d"]}})),
+    ("field: rows", "data.csv", "prompt,completion\na,b\n"),
+]
+
+
+def write_with_options(folder: Path, options: str, name: str, content: str) -> str:
+    folder.mkdir()
+    (folder / name).write_text(content)
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files: {name}\n  {options}\n---\n")
+    return f"file://{folder}"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("options", "name", "content"), OPTIONS)
+def test_options_of_the_card_read_the_rows_of_datasets(tmp_path: Path, options: str, name: str, content: str) -> None:
+    datasets = pytest.importorskip("datasets")
+    uri = write_with_options(tmp_path / "source", options, name, content)
+    expected = datasets.load_dataset(str(tmp_path / "source"), cache_dir=str(tmp_path / "cache"), split="train")
+    prepare(uri, tmp_path / "out")
+    assert [json.loads(line) for line in (tmp_path / "out" / "train.jsonl").read_text().splitlines()] == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "content", "message"),
+    [
+        ('sep: "||"', "data.csv", TABLE, "sep of the subset 'default' must be one character, not '||'"),
+        ("field: [a]", "data.json", "{}", "field of the subset 'default' must be a text"),
+        ("field: other", "data.json", '{"rows": []}', "there is no field 'other', which the dataset's card names"),
+        ("field: rows", "data.json", '{"rows": 1}', "the field 'rows' is not a list of rows"),
+        ("field: rows", "data.json", '{"rows": {"prompt": ["a"], "completion": []}}', "have different lengths"),
+        (
+            "names: [prompt, completion]",
+            "data.csv",
+            TABLE,
+            "README.md names names for the subset 'default', which changes the rows",
+        ),
+        ("skiprows: 1", "data.csv", TABLE, "names skiprows for the subset 'default', which changes the rows of data.csv"),
+    ],
+)
+def test_options_that_cannot_be_followed_are_refused(tmp_path: Path, options: str, name: str, content: str, message: str) -> None:
+    uri = write_with_options(tmp_path / "source", options, name, content)
+    with pytest.raises(InitializerError, match=re.escape(message)):
+        prepare(uri, tmp_path / "out")
+
+
+def test_all_files_are_read_without_the_options_of_the_card(tmp_path: Path) -> None:
+    uri = write_with_options(tmp_path / "source", "skiprows: 1", "data.csv", TABLE)
+    assert prepare(uri, tmp_path / "out", subset="*").details["train_rows"] == 1

@@ -22,7 +22,7 @@ from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.json_lines import json_line
 from trainwright.initializers.layouts import has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
-from trainwright.initializers.rows import SUFFIXES, Row, read_rows
+from trainwright.initializers.rows import SUFFIXES, Reading, Row, read_rows
 from trainwright.initializers.subsets import Selection
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
@@ -181,7 +181,7 @@ def _prepare(
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
         files = {TRAIN: train, TEST: test}
         for is_train, sources in ((True, selection.train), (False, selection.held_out)):
-            for path, number, row in _rows(folder, sources, options.max_rows):
+            for path, number, row in _rows(folder, sources, options.max_rows, selection.reading):
                 where = f"{uri} ({path}, row {number})"
                 mapped = mapper.map_row(row, where)
                 if is_empty(mapped):
@@ -203,10 +203,10 @@ def _prepare(
     return counts
 
 
-def _rows(folder: Path, names: tuple[str, ...], max_rows: int) -> Iterator[tuple[Path, int, Row]]:
+def _rows(folder: Path, names: tuple[str, ...], max_rows: int, reading: Reading) -> Iterator[tuple[Path, int, Row]]:
     """Yield rows with their file and their number in it."""
     paths = sorted(Path(name) for name in names)
-    rows = ((path, number, row) for path in paths for number, row in enumerate(read_rows(folder / path), 1))
+    rows = ((path, number, row) for path in paths for number, row in enumerate(read_rows(folder / path, reading), 1))
     return islice(rows, max_rows or None)
 
 
