@@ -26,8 +26,8 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
         counted.
     :param max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
-    :param report_mode: auto reports, and fails only for rows on which the training would fail; required also if the tokenizer cannot
-        be fetched; off looks at no model.
+    :param report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never;
+        off looks at no model.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.

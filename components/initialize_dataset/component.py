@@ -47,8 +47,8 @@ def initialize_dataset(
         model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
             counted.
         max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
-        report_mode: auto reports, and fails only for rows on which the training would fail; required also if the tokenizer cannot be
-            fetched; off looks at no model.
+        report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never; off
+            looks at no model.
         dataset: The receipt: source, revision, files with sizes and digests, and the figures of the report.
         report: Rows, duplicates, tokens, what is cut and dropped, and a sample row as the model sees it, as Markdown.
         report_page: The report as HTML.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,9 @@ def test_rows_on_which_the_training_would_fail_are_refused(
         reported(tmp_path / "a", rows, model_uri=model, max_length=max_length)
     report = reported(tmp_path / "b", rows, model_uri=model, max_length=max_length, report_mode="off")
     assert report.tokens_missing == "report_mode=off"
+    report = reported(tmp_path / "c", rows, model_uri=model, max_length=max_length, report_mode="warn")
+    assert re.search(message, report.tokens_missing)
+    assert report.splits["train"].tokens is None
 
 
 def test_some_rows_with_nothing_left_are_no_error(tmp_path: Path, model: str) -> None:
@@ -193,6 +197,8 @@ def test_templates_are_confined(source: str) -> None:
         print(ChatTemplate(source, {}).render([USER]))
 
 
-def test_template_that_is_not_valid_is_an_error() -> None:
-    with pytest.raises(InitializerError, match="the chat template is not valid"):
-        ChatTemplate("{% for %}", {})
+def test_template_that_is_not_valid_matters_for_messages_alone(tmp_path: Path) -> None:
+    model = f"file://{write_tokenizer(tmp_path / 'model', template='{% for %}')}"
+    with pytest.raises(DataUnfit, match="the chat template is not valid"):
+        reported(tmp_path / "a", [{"messages": [USER, ANSWER]}], model_uri=model)
+    assert reported(tmp_path / "b", [text(3)], model_uri=model).splits["train"].tokens == token_figures([3], 0, 0)

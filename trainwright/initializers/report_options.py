@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-ReportMode = Literal["auto", "required", "off"]
+ReportMode = Literal["auto", "required", "warn", "off"]
 
 
 class ReportOptions(BaseModel):
@@ -14,7 +14,8 @@ class ReportOptions(BaseModel):
 
     model_uri: the model that will be trained, whose tokenizer counts the tokens; empty: they are not counted.
     max_length: tokens of a row in the training, which cuts longer ones; 0: not known.
-    report_mode: `required` fails if the tokenizer cannot be fetched, `off` looks at no model.
+    report_mode: `required` fails if the tokenizer cannot be fetched, `warn` not even for rows on which TRL would fail, `off` looks at
+        no model.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

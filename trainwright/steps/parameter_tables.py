@@ -66,9 +66,9 @@ _ROWS = {
             kind="text",
             default="auto",
             group="step",
-            description="auto reports, and fails only for rows on which the training would fail; required also if t"
-            "he tokenizer cannot be fetched; off looks at no model.",
-            choices=("auto", "required", "off"),
+            description="auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetc"
+            "hed; warn never; off looks at no model.",
+            choices=("auto", "required", "warn", "off"),
         ),
     ),
     "InitializeModel": (

@@ -17,14 +17,15 @@ def report_settings(training: Mapping[str, Any]) -> dict[str, Any]:
     """Return `max_length` and `report_mode` of the dataset's step as far as the settings of the training say them.
 
     Without `max_length`, it is the default of supervised fine-tuning if that trains. Extra arguments that change what becomes of rows
-    leave the report without it, or without the model.
+    leave the report without it, or without the model. Other programs than TRL's may train on what TRL would not.
     """
-    if any(training.get(name) for name in _OTHER_PROGRAMS):
-        return {}
+    is_builtin = training.get("builtin") not in (None, "")
+    if any(training.get(name) for name in _OTHER_PROGRAMS) or not (is_builtin or training.get("runtime") in (None, "", RUNTIME)):
+        return {"report_mode": "warn"}
     settings = training.get("settings") or {}
     options = {str(word).lstrip("-").partition("=")[0].replace("-", "_") for word in settings.get("extra") or ()}
     if options & {*_CHANGE_TOKENS}:
         return {"report_mode": "off"}
-    is_default = training.get("builtin") in (None, "", "sft") and training.get("runtime") in (None, "", RUNTIME)
-    length = settings.get("max_length") or (SftSettings().max_length if is_default else 0)
+    is_sft = training.get("builtin") in (None, "", "sft")
+    length = settings.get("max_length") or (SftSettings().max_length if is_sft else 0)
     return {"max_length": length} if length and not options & {*_CHANGE_LENGTHS} else {}

@@ -20,21 +20,21 @@ _RENDER_ERRORS = (TypeError, ValueError, LookupError, AttributeError, Arithmetic
 
 
 class TemplateRejects(InitializerError):
-    """The template raises an error for a conversation, as the training would."""
+    """The template is not valid, or raises an error for a conversation, as in the training."""
 
 
 class ChatTemplate:
     """A compiled template; `defaults` are the names of special tokens, which it may write."""
 
     def __init__(self, source: str, defaults: dict[str, str]):
-        """Raises InitializerError for a source that is not a template."""
+        """Raises TemplateRejects for a source that is not a template."""
         from jinja2 import TemplateError
 
         self._defaults = defaults
         try:
             self._template = _environment().from_string(source)
         except TemplateError as error:
-            raise InitializerError(f"the chat template is not valid: {error}") from error
+            raise TemplateRejects(f"the chat template is not valid: {error}") from error
 
     def render(self, messages: list[Message], tools: Any = None, *, generation: bool = False, **settings: Any) -> str:
         """Return the text of a conversation, with `generation` up to where the assistant goes on.

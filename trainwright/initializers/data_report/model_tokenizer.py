@@ -32,28 +32,30 @@ class ModelTokenizer:
     """Encodes texts to token ids, and renders conversations."""
 
     def __init__(self, folder: Path):
-        """Load the tokenizer in a folder. Raises TokenizerMissing, InitializerError for a chat template that is not valid."""
+        """Load the tokenizer in a folder. Raises TokenizerMissing."""
         config = _read_object(folder / _CONFIG)
         if "added_tokens_decoder" not in config:  # of older models
             config.update(_read_object(folder / _SPECIAL))
         self.special_tokens = {name: found for name in _SPECIAL_TOKENS if (found := _content_of(config.get(name)))}
         self.eos = self.special_tokens.get("eos_token", "")
         self._tokenizer = _load(folder / _TOKENIZER, config, self.special_tokens)
-        templates = _templates(folder, config)
-        self._templates = {name: ChatTemplate(source, self.special_tokens) for name, source in templates.items()}
+        self._sources = _templates(folder, config)
+        self._compiled: dict[str, ChatTemplate] = {}
 
     @property
     def has_chat_template(self) -> bool:
-        return _DEFAULT in self._templates
+        return _DEFAULT in self._sources
 
     def chat_template(self, tools: Any) -> ChatTemplate:
-        """Return the template for a conversation with these tools. KeyError without any."""
-        name = _WITH_TOOLS if tools is not None and _WITH_TOOLS in self._templates else _DEFAULT
-        return self._templates[name]
+        """Return the template for a conversation with these tools. Raises KeyError without any, TemplateRejects if it is not valid."""
+        name = _WITH_TOOLS if tools is not None and _WITH_TOOLS in self._sources else _DEFAULT
+        if name not in self._compiled:
+            self._compiled[name] = ChatTemplate(self._sources[name], self.special_tokens)
+        return self._compiled[name]
 
     def encode(self, texts: list[str], *, add_special_tokens: bool) -> list[list[int]]:
         """Return the token ids of each text, by default with the tokens that the tokenizer puts around it."""
-        encodings = self._tokenizer.encode_batch(texts, add_special_tokens=add_special_tokens)
+        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: list[int]) -> str:
@@ -64,7 +66,7 @@ class ModelTokenizer:
 def fetch_tokenizer(model_uri: str) -> ModelTokenizer:
     """Fetch and load the tokenizer of a model, none of its weights.
 
-    Raises TokenizerMissing (no access, offline, no fast tokenizer, packages are missing), InitializerError, BadUri.
+    Raises TokenizerMissing (no access, offline, no fast tokenizer, packages are missing), BadUri.
     """
     try:
         import jinja2  # noqa: F401 (whether it is there)

@@ -24,7 +24,7 @@ from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.receipt import Receipt
 
 log = logging.getLogger(__name__)
-_SKIP = "; report_mode=off skips this check"
+_SKIP = "; report_mode=warn only reports it"
 _MAX_SAMPLE = 2000
 """Characters of the sample row."""
 
@@ -49,13 +49,18 @@ def with_report(receipt: Receipt, report: DataReport) -> Receipt:
 
 
 def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, mode: ReportMode) -> DataReport:
-    tokenizer, missing = _tokenizer(model_uri, mode)
-    sample = first_row(folder / TRAIN)
-    if tokenizer is not None:
-        _check_tokenizer(tokenizer, sample, model_uri)
+    row = first_row(folder / TRAIN)
     rows = {TRAIN: int(receipt.details["train_rows"]), TEST: int(receipt.details["test_rows"])}
-    tokens = {name: _tokens(folder / name, rows[name], tokenizer, model_uri, max_length) for name in rows}
-    _check_left(tokens[TRAIN], model_uri, max_length)
+    tokens: dict[str, TokenFigures | None] = dict.fromkeys(rows)
+    tokenizer, missing = _tokenizer(model_uri, mode)
+    if tokenizer is not None:
+        try:
+            tokens = _checked_tokens(folder, rows, row, tokenizer, model_uri, max_length)
+        except DataUnfit as error:
+            if mode != "warn":
+                raise
+            log.warning("event=rows_may_fail reason=%r", str(error))
+            tokenizer, missing = None, str(error)
     *duplicates, overlap = compare_rows(folder / TRAIN, folder / TEST)
     report = DataReport(
         source=receipt.source,
@@ -70,11 +75,11 @@ def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, m
         dropped=_dropped(receipt.details),
         dropped_columns=tuple(receipt.details.get("dropped_columns", ())),
         unread_files=tuple(receipt.details.get("unread_files", ())),
-        model=model_uri,
+        model=_shown(model_uri),
         max_length=max_length,
         has_chat_template=tokenizer.has_chat_template if tokenizer else None,
         tokens_missing=missing,
-        sample=_sample(tokenizer, sample),
+        sample=_sample(tokenizer, row),
     )
     _log(report)
     return report
@@ -92,6 +97,16 @@ def _tokenizer(model_uri: str, mode: ReportMode) -> tuple[ModelTokenizer | None,
         return None, str(error)
 
 
+def _checked_tokens(
+    folder: Path, rows: dict[str, int], row: dict[str, Any], tokenizer: ModelTokenizer, model_uri: str, max_length: int
+) -> dict[str, TokenFigures | None]:
+    """Return the tokens of each file. Raises DataUnfit."""
+    _check_tokenizer(tokenizer, row, model_uri)
+    tokens = {name: _tokens(folder / name, count, tokenizer, model_uri, max_length) for name, count in rows.items()}
+    _check_left(tokens[TRAIN], model_uri, max_length)
+    return tokens
+
+
 def _check_tokenizer(tokenizer: ModelTokenizer, row: dict[str, Any], model_uri: str) -> None:
     if is_conversational(row) and not tokenizer.has_chat_template:
         raise DataUnfit(
@@ -102,11 +117,9 @@ def _check_tokenizer(tokenizer: ModelTokenizer, row: dict[str, Any], model_uri: 
         raise DataUnfit(f"the tokenizer of {model_uri} names no eos_token, which ends every row: use another model{_SKIP}")
 
 
-def _tokens(path: Path, rows: int, tokenizer: ModelTokenizer | None, model_uri: str, max_length: int) -> TokenFigures | None:
-    if tokenizer is None or not rows:
-        return None
+def _tokens(path: Path, rows: int, tokenizer: ModelTokenizer, model_uri: str, max_length: int) -> TokenFigures | None:
     try:
-        return measure_tokens(path, rows, tokenizer, max_length)
+        return None if not rows else measure_tokens(path, rows, tokenizer, max_length)
     except RowUnfit as error:
         raise DataUnfit(f"{error}; the training with {model_uri} would fail there: change the row{_SKIP}") from error
 
@@ -118,6 +131,11 @@ def _check_left(tokens: TokenFigures | None, model_uri: str, max_length: int) ->
             f"prompts alone fill max_length={max_length} (half of the rows have {tokens.p50} tokens and more); raise max_length, "
             f"or shorten the prompts{_SKIP}"
         )
+
+
+def _shown(model_uri: str) -> str:
+    """Return a URI without a query, which may be a signature."""
+    return model_uri.partition("?")[0]
 
 
 def _dropped(details: dict[str, Any]) -> dict[str, int]:

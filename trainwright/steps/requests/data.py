@@ -36,8 +36,8 @@ class InitializeDataset(StepRequest):
     )
     max_length: Count = parameter("Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.", 0)
     report_mode: ReportMode = parameter(
-        "auto reports, and fails only for rows on which the training would fail; required also if the tokenizer cannot be fetched; "
-        "off looks at no model.",
+        "auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never; off looks at no "
+        "model.",
         "auto",
     )
 
