@@ -37,8 +37,9 @@ BODY = """\
 |---|---|
 | run | `{{ candidate['run'] }}` |
 | step | {{ candidate['step'] }} |
-| loss before | {{ candidate['loss_before'] }} |
-| loss after | {{ candidate['loss_after'] }} |
+{% for name in ('loss_before', 'loss_after', 'training_loss_before', 'training_loss_after') if name in candidate %}\
+| {{ name | replace('_', ' ') }} | {{ candidate[name] }} |
+{% endfor %}\
 | manifest | `{{ candidate['manifest'] }}` |
 """
 
@@ -59,7 +60,7 @@ with DAG(
 
         The folder of exports and the alias are those of the run that has published it, unless the form sets others.
         """
-        known = {**dict.fromkeys(("run", "step", "loss_before", "loss_after"), ""), "export_uri": export_uri, "alias": alias}
+        known = {"run": "", "step": "", "export_uri": export_uri, "alias": alias}
         if params["checkpoint_uri"]:
             return {**known, "checkpoint": params["checkpoint_uri"], "manifest": params["checkpoint_digest"] or ""}
         events = [event for event in (triggering_asset_events or {}).get(MODEL, []) if event.extra.get("checkpoint")]

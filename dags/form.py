@@ -1,6 +1,6 @@
 """The form with which Airflow starts a run, from the fields that the pipelines have too, in sections.
 
-The form takes a text for required unless its type has `null`, and then a run cannot be started while a single one is empty.
+The form takes a field for required unless its type has `null`, and a run cannot be started while a single one is empty.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _CONNECTIONS = (
 
 
 def fields_of(name: str) -> list[Setting]:
-    """The fields of a form of `trainwright.steps.requests`, with the connections, by section."""
+    """The fields of a form of `trainwright.steps.requests`, with the connections: first what is required, then by section."""
     found = [*(field for field in STEP_PARAMETERS[name].values() if field.name not in _NOT_OF_AIRFLOW), *_CONNECTIONS]
-    return sorted(found, key=lambda field: (SECTIONS.index(field.group), field.name in PHASES))
+    return sorted(found, key=lambda field: (field.default is not ..., SECTIONS.index(field.group), field.name in PHASES))
 
 
 def form(name: str) -> dict[str, Param]:
@@ -49,13 +49,16 @@ def form(name: str) -> dict[str, Param]:
 
 
 def field_param(field: Setting) -> Param:
-    """A field of the form. What has a default may be left empty; a list of objects may be its JSON text."""
+    """A field of the form. What has a default may be left empty; a list of objects may be its JSON text.
+
+    Airflow shows named sections closed. What is required is in none, so that a person sees it.
+    """
     is_required = field.default is ...
-    schema: dict[str, Any] = {"type": _KINDS[field.kind], "title": title_of(field.name), "section": field.group}
+    schema: dict[str, Any] = {"type": _KINDS[field.kind], "title": title_of(field.name)}
+    if not is_required:
+        schema |= {"type": [_KINDS[field.kind], "null"], "section": field.group}
     if field.kind == "list":
         schema |= {"type": ["array", "string", "null"], "items": {}, "pattern": _LIST_AS_TEXT}
-    elif field.kind == "text" and not is_required:
-        schema["type"] = ["string", "null"]
     if field.choices:
         schema["enum"] = [*field.choices, *([None] if "" in field.choices else [])]
     if field.kind in ("integer", "number"):
@@ -79,11 +82,11 @@ def title_of(name: str) -> str:
     return words[0].upper() + words[1:]
 
 
-def parameter(name: str) -> str:
-    """The template of a parameter: an empty text for one that was left empty in the form, and JSON for objects and lists."""
-    return f"{{{{ '' if params.{name} is none else params.{name} }}}}"
-
-
 def parameters(name: str) -> dict[str, str]:
-    """The templates of all fields of a form."""
-    return {field.name: parameter(field.name) for field in fields_of(name)}
+    """The templates of all fields of a form. One that was left empty has its default."""
+    return {field.name: _template(field) for field in fields_of(name)}
+
+
+def _template(field: Setting) -> str:
+    default = "" if field.default is ... else field.default
+    return f"{{{{ {default!r} if params.{field.name} is none else params.{field.name} }}}}"

@@ -161,7 +161,10 @@ def publish(export_uri: str, alias: str, *, ti: Any = None, outlet_events: Any =
 
     Whoever decides later needs the folder of exports and the alias of this run, which the form may have set.
     """
+    from trainwright.evaluation.figures import loss_name
+
     exported, evaluated = ti.xcom_pull(task_ids="export-checkpoint"), ti.xcom_pull(task_ids="evaluate")
+    loss = loss_name(evaluated["after"])
     outlet_events[MODEL].extra = {
         "run": ti.xcom_pull(task_ids="start-run")["run_id"],
         "checkpoint": exported["uri"],
@@ -171,8 +174,7 @@ def publish(export_uri: str, alias: str, *, ti: Any = None, outlet_events: Any =
         "alias": alias,
         "dataset_digest": ti.xcom_pull(task_ids="new-data"),
         "model_digest": ti.xcom_pull(task_ids="initialize-model")["digest"],
-        "loss_before": evaluated["before"]["loss"],
-        "loss_after": evaluated["after"]["loss"],
+        **{f"{loss}_{when}": evaluated[when][loss] for when in ("before", "after")},
         **(ti.xcom_pull(task_ids="promote") or {}),
     }
 

@@ -22,7 +22,7 @@ EARLY_STOPPING: dict[str, Any] = {"enabled": True, "min_trials": 3, "start_step"
 """Settings of StopHopelessTrialsOperator with their defaults."""
 EARLY_STOP = Param(
     {},
-    type="object",
+    type=["object", "null"],
     title="Early stop",
     section="Search",
     description='Settings of early stopping by name, see docs/airflow/sweeps.md. Example: {"enabled": false}',
@@ -71,7 +71,7 @@ with DAG(
         trials_task_id="train",
         metric=GIVEN["metric"],
         greater_is_better=GIVEN["greater_is_better"],
-        **{name: f"{{{{ params.early_stop.get('{name}', {value}) }}}}" for name, value in EARLY_STOPPING.items()},
+        **{name: f"{{{{ (params.early_stop or {{}}).get('{name}', {value}) }}}}" for name, value in EARLY_STOPPING.items()},
         run_id=RESULTS.of("start-run", "run_id"),
         namespace=RESULTS.run("namespace"),
         conn_id=GIVEN["conn_id"],

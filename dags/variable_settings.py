@@ -76,5 +76,5 @@ def _optional_field(param: Param) -> Param:
 def _with_default(param: Param) -> str:
     default = param.value if isinstance(param.value, str) else json.dumps(param.value)
     otherwise = "" if param.value in ("", None, [], {}) else f", else {default}"
-    empty = f"empty: as the Variable {VARIABLE} says{otherwise}"
-    return f"{param.description}; {empty}" if param.description else empty
+    empty = f"Empty: as the Variable {VARIABLE} says{otherwise}."
+    return f"{param.description.rstrip('.')}. {empty}" if param.description else empty

@@ -71,8 +71,9 @@ class EvaluateOperator(WorkspaceOperator):
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :param hub_conn_id: connection with the token of the hub.
-    :return: the evaluation: before, after (loss, perplexity, TASK/METRIC), rows, held_out, sample, summary (Markdown), loss_curve (its
-        path in the worker, empty without one there), evaluation (figures for PromoteModelOperator).
+    :return: the evaluation: before and after (loss, perplexity, TASK/METRIC; training_loss ... where no rows are held out), rows,
+        held_out, sample, summary (Markdown), loss_curve (its path in the worker, empty without one there), evaluation (figures for
+        PromoteModelOperator).
     """
 
     template_fields = (

@@ -28,6 +28,8 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param supersede: Whether to publish also if the run has another export of this step with other files.
     :param best_metric: Logged metric that chooses the run's best export, which best.json names.
     :param greater_is_better: Whether a greater best_metric is better.
+    :param merge_adapter: Whether to export also the model that results from merging the adapter into its base model, beside the
+        adapter's exports.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param beside: TrainJob that is still training, as TrainJobOperator(wait_for_completion=False) returns it: its newest complete
@@ -44,7 +46,8 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :param hub_conn_id: connection with the token of the hub.
-    :return: uri, digest, step, bytes, metrics (those that training had logged at this step).
+    :return: uri, digest, step, bytes, metrics (those that training had logged at this step); with merge_adapter also merged_uri and
+        merged_digest.
     """
 
     template_fields = (
@@ -69,6 +72,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         supersede: bool | str = False,
         best_metric: str = "eval_loss",
         greater_is_better: bool | str = False,
+        merge_adapter: bool | str = False,
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
         trial_index: int | str = -1,
@@ -85,6 +89,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         self.supersede = supersede
         self.best_metric = best_metric
         self.greater_is_better = greater_is_better
+        self.merge_adapter = merge_adapter
         # End of what `make edges` writes.
         self.more = more
         self.trial_index, self.beside, self.every_seconds = trial_index, beside, every_seconds

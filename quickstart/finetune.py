@@ -20,6 +20,7 @@ from rich.markup import escape
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.manifest import LATEST
 from trainwright.controlplane.lifecycle import StartFailed
+from trainwright.evaluation.figures import loss_of
 from trainwright.quickstart import airflow_run, kfp_run
 from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, SAMPLE_ROW, base_model, bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
@@ -216,7 +217,7 @@ def _collect(folder: RunFolder, request: Request, durations: dict[str, float]) -
     evaluated = folder.workspace / run / FOLDER / short
     evaluation = json.loads((evaluated / RESULT).read_bytes())
     history = training_state(evaluated / "checkpoint").get("log_history")
-    before, after = evaluation["before"]["loss"], evaluation["after"]["loss"]
+    before, after = loss_of(evaluation["before"]), loss_of(evaluation["after"])
     curve = _draw(history if isinstance(history, list) else [], folder.loss_curve, before=before, after=after)
     checkpoint = str(export.join(pointer["checkpoint"]))
     return collect_result(folder.name, evaluation, durations, checkpoint, pointer["manifest"], curve)

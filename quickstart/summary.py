@@ -7,6 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from trainwright.evaluation.figures import loss_of
+
 
 def show_summary(result: dict[str, Any], console: Console) -> None:
     """Print the result of a run, as returned by `collect_result`."""
@@ -16,7 +18,8 @@ def show_summary(result: dict[str, Any], console: Console) -> None:
     table.add_column("before")
     table.add_column("after")
     change = (after["loss"] - before["loss"]) / before["loss"] * 100
-    table.add_row("held-out loss", f"{before['loss']:.3f}", f"{after['loss']:.3f}  ({change:+.0f} %)")
+    name = "held-out loss" if result["held_out"] else "training loss"
+    table.add_row(name, f"{before['loss']:.3f}", f"{after['loss']:.3f}  ({change:+.0f} %)")
     table.add_row("sample completion", _first_line(before["sample"]), _first_line(after["sample"]))
     console.print(table)
     prompt = " ".join(line for line in result["prompt"].splitlines() if line and not line.startswith("###"))
@@ -35,8 +38,9 @@ def collect_result(
     sample = evaluation["sample"]
     return {
         "run": run,
-        "before": {"loss": evaluation["before"]["loss"], "sample": sample["before"].strip()},
-        "after": {"loss": evaluation["after"]["loss"], "sample": sample["after"].strip()},
+        "held_out": evaluation["held_out"],
+        "before": {"loss": loss_of(evaluation["before"]), "sample": sample["before"].strip()},
+        "after": {"loss": loss_of(evaluation["after"]), "sample": sample["after"].strip()},
         "prompt": sample["prompt"],
         "expected": str(sample.get("expected") or "").strip(),
         "rows": evaluation["rows"],

@@ -109,13 +109,15 @@ def evaluate(
         model: The export, as export_checkpoint returns it, for the lineage of the run.
 
     Returns:
-        loss_before: Mean loss per token with the base model.
-        loss_after: Mean loss per token with the fine-tuned model.
-        evaluation: Its figures for promote_model: loss, perplexity, TASK/METRIC of each task, rows, held_out, and the digest of
-            the data.
+        loss_before: Mean loss per token with the base model, of held-out rows, or of training rows if none are held out.
+        loss_after: The same with the fine-tuned model.
+        evaluation: Its figures for promote_model: loss, perplexity, TASK/METRIC of each task, and what they were measured on: rows,
+            held_out, and digests of rows and data. Those of training rows are training_loss, training_perplexity and
+            training_rows/METRIC.
     """
     from pathlib import Path
 
+    from trainwright.evaluation.figures import loss_of
     from trainwright.jobs import EventPrinter
     from trainwright.steps.evaluate import evaluate_export, evaluation_asked, figures_of
     from trainwright.steps.exit_handlers import warn_without_exit_handler
@@ -186,4 +188,4 @@ def evaluate(
     Path(loss_curve.path).write_text(result["loss_curve"] or "<p>The training logged no loss.</p>", "utf-8")
     measured = {f"{name}_{when}": value for when in ("before", "after") for name, value in result[when].items()}
     log_metrics(metrics, {**measured, "rows": result["rows"]})
-    return float(result["before"]["loss"]), float(result["after"]["loss"]), figures_of(result)
+    return loss_of(result["before"]), loss_of(result["after"]), figures_of(result)

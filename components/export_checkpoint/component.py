@@ -20,6 +20,7 @@ def export_checkpoint(
     supersede: bool = False,
     best_metric: str = "eval_loss",
     greater_is_better: bool = False,
+    merge_adapter: bool = False,
     # End of what `make edges` writes.
     more: dict = {},
     workspace_path: str = "/workspace",
@@ -27,7 +28,7 @@ def export_checkpoint(
     by_value: bool = False,
     dataset: dsl.Input[dsl.Dataset] = None,
     base_model: dsl.Input[dsl.Model] = None,
-) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int)]):
+) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int), ("merged_uri", str), ("merged_digest", str)]):
     """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
     An existing export with the same files is checked, repaired and returned. An interrupted export is resumed.
@@ -41,6 +42,8 @@ def export_checkpoint(
         supersede: Whether to publish also if the run has another export of this step with other files.
         best_metric: Logged metric that chooses the run's best export, which best.json names.
         greater_is_better: Whether a greater best_metric is better.
+        merge_adapter: Whether to export also the model that results from merging the adapter into its base model, beside the
+            adapter's exports.
         card: What is known of the export: metrics, losses, and where it comes from, as Markdown.
         model: The manifest. The weights are at the returned URI, not in this artifact, unless by_value.
         workspace_path: Where the workspace is mounted in this step.
@@ -55,6 +58,8 @@ def export_checkpoint(
         uri: URI of the exported checkpoint.
         digest: Digest of its manifest.
         step: Training step of the checkpoint.
+        merged_uri: URI of the merged model, with merge_adapter; of a model that is no adapter, its own. Empty without merge_adapter.
+        merged_digest: Digest of its manifest.
     """
     from pathlib import Path
 
@@ -73,6 +78,7 @@ def export_checkpoint(
         "supersede": supersede,
         "best_metric": best_metric,
         "greater_is_better": greater_is_better,
+        "merge_adapter": merge_adapter,
         # End of what `make edges` writes.
     }
     with explained_end():
@@ -89,4 +95,4 @@ def export_checkpoint(
         if given is not None:
             model.metadata[name] = given.metadata.get("digest", "")
     write_line(f"exported {uri} ({exported['bytes']} bytes, {digest})")
-    return uri, digest, step
+    return uri, digest, step, exported.get("merged_uri", ""), exported.get("merged_digest", "")

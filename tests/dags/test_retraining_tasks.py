@@ -70,7 +70,7 @@ def test_form_sends_no_setting_that_nobody_has_chosen() -> None:
         assert "as the Variable trainwright_retraining says" in str(field.description)
         if default.value not in ("", [], {}):
             assert "says, else " in str(field.description)
-    assert str(RETRAINING["promote"].description).endswith("; empty: as the Variable trainwright_retraining says, else better")
+    assert str(RETRAINING["promote"].description).endswith(". Empty: as the Variable trainwright_retraining says, else better.")
     assert RETRAINING["promote"].schema["enum"] == [None, "better", "always", "never"]
 
 

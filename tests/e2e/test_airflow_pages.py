@@ -86,7 +86,7 @@ class Pages:
         eventually(lambda: self._driver.execute_script(script, word), 60, f"a button {word!r}")
 
     def expand(self, word: str) -> None:
-        """Expand a part of the page."""
+        """Expand a section of the page, which closes the one that was open."""
         from selenium.webdriver.common.by import By
 
         path = f"//button[@aria-expanded][normalize-space(.)='{word}']"
@@ -139,6 +139,9 @@ class Pages:
     def picture(self, name: str) -> None:
         if folder := os.environ.get("TRAINWRIGHT_SCREENSHOTS"):
             Path(folder).mkdir(parents=True, exist_ok=True)
+            moves = "each => each.playState === 'running' && each.effect.getComputedTiming().endTime < 5000"
+            script = f"return document.getAnimations().some({moves})"
+            eventually(lambda: not self._driver.execute_script(script), 30, "the page to be still")
             self._driver.save_screenshot(str(Path(folder, f"{name}.png")))
 
 
@@ -158,9 +161,12 @@ def pages(scene: Scene, tmp_path: Path) -> Iterator[Pages]:
 def test_a_run_is_started_from_the_form_with_what_it_needs(scene: Scene, pages: Pages) -> None:
     pages.open("dags/trainwright_finetune")
     pages.click("Trigger")
-    pages.wait_for("Dataset URI", "Any other setting of the training")
+    pages.wait_for("Dataset URI", "Model URI", "Export URI", "Workspace")
     pages.fill_places()
     pages.picture("trigger-form")
+    pages.expand("Training")
+    pages.wait_for("Any other setting of the training")
+    pages.picture("trigger-form-training")
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_finetune/dagRuns")["dag_runs"], 30, "a run")
     assert (runs[0]["conf"]["dataset_uri"], runs[0]["conf"]["workspace"]) == ("hf://org/data", "training")
@@ -170,10 +176,14 @@ def test_form_of_a_retraining_sends_only_what_was_chosen(scene: Scene, pages: Pa
     """Airflow sends all fields. Those of settings are empty, so that the Variable applies unless a person has chosen."""
     pages.open("dags/trainwright_retraining")
     pages.click("Trigger")
-    pages.wait_for("Warm start", "as the Variable trainwright_retraining says, else better")
-    pages.choose("better", "element_promote")
-    pages.fill("element_always_train", "false")
+    pages.expand("Training")
+    pages.wait_for("Warm start")
     pages.fill("element_num_nodes", "0")
+    pages.expand("Evaluation")
+    pages.choose("better", "element_promote")
+    pages.expand("Run")
+    pages.wait_for("as the Variable trainwright_retraining says, else false")
+    pages.fill("element_always_train", "false")
     pages.picture("retraining-form")
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_retraining/dagRuns")["dag_runs"], 30, "a run")
@@ -189,8 +199,11 @@ def test_form_of_a_retraining_sends_only_what_was_chosen(scene: Scene, pages: Pa
 def test_list_of_objects_is_filled_in_as_json(scene: Scene, pages: Pages) -> None:
     pages.open("dags/trainwright_sweep")
     pages.click("Trigger")
-    pages.wait_for("Trials", "the settings of each trial")
+    pages.wait_for("Dataset URI")
     pages.fill_places()
+    pages.expand("Search")
+    pages.wait_for("Trials", "the settings of each trial")
+    pages.picture("sweep-form")
     pages.replace("element_trials", '[{"learning_rate": 1e-4}, {"learning_rate": 2e-4}]')
     pages.submit("Trigger")
     runs = eventually(lambda: scene.airflow.call("GET", "dags/trainwright_sweep/dagRuns")["dag_runs"], 30, "a run")

@@ -41,7 +41,10 @@ def test_each_metric_of_a_task_has_a_line() -> None:
 
 
 def test_training_rows_are_called_that() -> None:
-    assert "| training loss |" in markdown_summary(RESULT | {"held_out": False})
+    figures = {"training_loss": 1.0, "training_perplexity": 2.718, "training_rows/exact_match": 0.5}
+    shown = markdown_summary(RESULT | {"held_out": False, "before": figures, "after": figures})
+    assert "| training loss | 1 | 1 | +0.0 % |\n| training perplexity | 2.718 | 2.718 | |\n| training\\_rows/exact" in shown
+    assert "held-out" not in shown
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,14 @@ def test_the_batch_size_does_not_change_the_loss(base: Path, data: Path) -> None
     assert one["before"]["loss"] == pytest.approx(many["before"]["loss"], rel=1e-4)
 
 
+def test_digest_of_the_rows_names_what_was_measured(base: Path, adapter: Path, data: Path) -> None:
+    """Not the model, and not the order of a batch, but the number of rows and the tokens."""
+    first = program.evaluate(base, adapter, data, max_new_tokens=1)
+    assert program.evaluate(base, base, data, max_new_tokens=1, batch_size=1)["rows_digest"] == first["rows_digest"]
+    fewer = program.evaluate(base, base, data, max_new_tokens=1, max_rows=2)
+    assert fewer["rows_digest"] != first["rows_digest"]
+
+
 def test_fewer_rows_and_a_prompt_of_ones_own(base: Path, data: Path) -> None:
     result = program.evaluate(base, base, data, max_rows=1, sample_prompt="The fog", max_new_tokens=4)
     assert result["rows"] == 1
@@ -127,6 +135,7 @@ def test_training_rows_stand_in_where_nothing_is_held_out(base: Path, tmp_path: 
     result = program.evaluate(base, base, tmp_path, max_new_tokens=1, sample_row=299)
     assert (result["held_out"], result["rows"], result["layout"]) == (False, 256, "text")
     assert result["data"] == str(tmp_path / "train.jsonl")
+    assert set(result["after"]) == {"training_loss", "training_perplexity"}
     assert "299" in result["sample"]["prompt"] + result["sample"]["expected"]
     assert program.evaluate(base, base, tmp_path, max_new_tokens=1, max_rows=260)["rows"] == 260
     (tmp_path / "test.jsonl").write_text(json.dumps(ROWS[0]))

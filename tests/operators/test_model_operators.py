@@ -70,7 +70,7 @@ def test_the_result_of_the_evaluation_is_taken_as_it_is(root: str, export: Calla
     ("more", "message"),
     [
         ({"evaluation": {}}, "CheckpointError: the candidate's evaluation has no number 'loss'"),
-        ({"evaluation": {"loss": 1.0, "dataset_digest": "sha256:other"}}, "CheckpointError: .*was measured on other data"),
+        ({"evaluation": {"loss": 1.0, "dataset_digest": "sha256:other"}}, "CheckpointError: .*was not measured as the candidate"),
         ({"evaluation": "[1]"}, "evaluation: expected an object"),
         ({"rule": "sometimes"}, "expected better or always"),
         ({"margin": "-1"}, "margin: expected a number that is not negative"),

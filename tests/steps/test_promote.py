@@ -60,11 +60,49 @@ def test_figures_of_other_data_are_not_compared(root: str, export: Callable[[str
     first, second = export("first"), export("second")
     promoted(root, first, 1.0)
     other = {"loss": 0.5, "dataset_digest": "sha256:other"}
-    with pytest.raises(CheckpointError, match="was measured on other data"):
+    with pytest.raises(
+        CheckpointError, match="was not measured as the candidate's: dataset_digest is sha256:d there and sha256:other"
+    ):
         promote_if_better(root, *second, evaluation=other)
     again = {"loss": 0.4, "dataset_digest": "sha256:other"}
     verdict = promote_if_better(root, *second, evaluation=other, champion_evaluation=again, champion_digest=first[1])
     assert (verdict.promoted, verdict.champion) == (False, first[0])
+
+
+@pytest.mark.parametrize(
+    ("metric", "champions", "candidates", "reason"),
+    [
+        ("loss", {"rows_digest": "sha256:r"}, {"rows_digest": "sha256:s"}, "rows_digest is sha256:r there and sha256:s here"),
+        ("loss", {}, {"rows_digest": "sha256:s"}, "rows_digest is not known there and sha256:s here"),
+        ("perplexity", {"rows_digest": "sha256:r"}, {}, "rows_digest is sha256:r there and not known here"),
+        ("held_out/exact_match", {"rows_digest": "sha256:r"}, {"rows_digest": "sha256:s"}, "rows_digest"),
+        (
+            "arc_easy/acc",
+            {"task_limit": 10, "few_shot": 0},
+            {"task_limit": 0, "few_shot": 0},
+            "task_limit is 10 there and 0 here",
+        ),
+        ("arc_easy/acc", {"rows_digest": "sha256:r"}, {"rows_digest": "sha256:s"}, ""),
+        ("loss", {"rows_digest": "sha256:r", "task_limit": 10}, {"rows_digest": "sha256:r", "task_limit": 0}, ""),
+        ("reward", {}, {}, ""),
+    ],
+)
+def test_only_figures_that_were_measured_alike_are_compared(
+    metric: str, champions: Any, candidates: Any, reason: str, root: str, export: Callable[[str], Export]
+) -> None:
+    promote_if_better(root, *export("first"), evaluation={metric: 1.0, **champions}, gate=Gate(metric=metric))
+    asked = {"evaluation": {metric: 0.5, **candidates}, "gate": Gate(metric=metric)}
+    if reason:
+        with pytest.raises(CheckpointError, match=reason):
+            promote_if_better(root, *export("second"), **asked)
+    else:
+        assert promote_if_better(root, *export("second"), **asked).promoted
+
+
+def test_loss_of_training_rows_is_no_held_out_loss(root: str, export: Callable[[str], Export]) -> None:
+    """Not even of the first candidate, which nothing is compared with."""
+    with pytest.raises(CheckpointError, match="it is of training rows, since the dataset has no held-out ones"):
+        promote_if_better(root, *export("first"), evaluation={"training_loss": 0.1, "held_out": False})
 
 
 def test_figures_of_an_earlier_champion_do_not_count(root: str, export: Callable[[str], Export]) -> None:

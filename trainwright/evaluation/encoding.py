@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,6 @@ from trainwright.evaluation.rows import (
     Message,
     Row,
 )
-from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,29 @@ def require_tokens(tokenizer: Any, layout: str) -> None:
         raise InvalidInput(f"{tokenizer.name_or_path}: the tokenizer has no end-of-text token (eos_token)")
 
 
+def digest_of(rows: Sequence[Encoded]) -> str:
+    """Name what is measured: the tokens of all rows and which of them have a loss. Losses of other tokens are not comparable."""
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps([row.tokens, row.first_predicted]).encode() + b"\n")
+    return f"sha256:{digest.hexdigest()}"
+
+
+def template_options(row: Row) -> dict[str, Any]:
+    """Return what the chat template gets besides a row's messages, as TRL passes it. Raises InvalidInput."""
+    tools, more = row.get("tools"), row.get("chat_template_kwargs") or {}
+    if isinstance(tools, str):
+        try:
+            tools = json.loads(tools)
+        except ValueError as error:
+            raise InvalidInput(f'column "tools" is text, but not JSON: {error}; it begins {row["tools"][:80]!r}') from error
+    return {"tools": tools or None, **more}
+
+
 def render(
-    tokenizer: Any, messages: Sequence[Message], row: Row | None = None, *, add_generation_prompt: bool = False
+    tokenizer: Any, messages: Sequence[Message], options: Mapping[str, Any], *, add_generation_prompt: bool = False
 ) -> list[int]:
-    """Return the token ids of a conversation, with the tools and settings of its row.
+    """Return the token ids of a conversation; `options` are the row's `template_options`.
 
     Raises InvalidInput if the chat template rejects it.
     """
@@ -76,7 +95,7 @@ def render(
 
     try:
         rendered = tokenizer.apply_chat_template(
-            list(messages), tokenize=True, return_dict=True, add_generation_prompt=add_generation_prompt, **_beside(row or {})
+            list(messages), tokenize=True, return_dict=True, add_generation_prompt=add_generation_prompt, **options
         )
     except TemplateError as error:
         raise InvalidInput(
@@ -91,18 +110,13 @@ def _completion(tokenizer: Any, row: Row) -> Encoded:
 
 
 def _conversation(tokenizer: Any, row: Row) -> Encoded:
-    prompt = render(tokenizer, row["prompt"], row, add_generation_prompt=True)
-    return _split_at_completion(prompt, render(tokenizer, [*row["prompt"], *row["completion"]], row))
+    options = template_options(row)
+    prompt = render(tokenizer, row["prompt"], options, add_generation_prompt=True)
+    return _split_at_completion(prompt, render(tokenizer, [*row["prompt"], *row["completion"]], options))
 
 
 def _messages(tokenizer: Any, row: Row) -> Encoded:
-    return Encoded(render(tokenizer, row["messages"], row), 0)
-
-
-def _beside(row: Row) -> dict[str, Any]:
-    """Return the arguments of the chat template that TRL takes from a row."""
-    tools = row.get(TOOLS)
-    return {"tools": json.loads(tools) if isinstance(tools, str) else tools, **row.get(TEMPLATE_KWARGS, {})}
+    return Encoded(render(tokenizer, row["messages"], template_options(row)), 0)
 
 
 def _text(tokenizer: Any, row: Row) -> Encoded:

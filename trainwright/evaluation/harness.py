@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.evaluation.encoding import render
+from trainwright.evaluation.figures import HELD_OUT_TASK
 from trainwright.evaluation.rows import InvalidInput, RowSet
 from trainwright.evaluation.sample import Prompt, choose_prompt
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import BadToolInput
 from trainwright.tools.run_tool import run_tool
 
-HELD_OUT = "held_out"
 REQUIREMENTS = ("lm-eval>=0.4.9,<0.5",)
 """torch, transformers and peft are those of this environment."""
 _VARIABLES = ("HF_*", "TRANSFORMERS_*", "TOKENIZERS_*", "CUDA_*", "TORCH*", "PYTORCH_*")
@@ -56,7 +56,7 @@ def evaluate_tasks(
     """
     python = tool_environment(REQUIREMENTS, name="lm-eval", system_packages=True)
     with tempfile.TemporaryDirectory(prefix="tw-tasks-") as folder:
-        if HELD_OUT in tasks:
+        if HELD_OUT_TASK in tasks:
             write_held_out_task(Path(folder), rows, tokenizer)
         request = {
             "base": str(base),
@@ -79,13 +79,13 @@ def write_held_out_task(folder: Path, rows: RowSet, tokenizer: Any) -> None:
     prompts = [choose_prompt(rows, number, None) for number in range(len(rows.rows))]
     asked = [(_text(prompt, tokenizer), prompt.expected.strip()) for prompt in prompts if prompt.expected]
     if not asked:
-        raise InvalidInput(f"{rows.path}: tasks: {HELD_OUT} needs prompts with completions, these rows are {rows.layout}")
+        raise InvalidInput(f"{rows.path}: tasks: {HELD_OUT_TASK} needs prompts with completions, these rows are {rows.layout}")
     data = folder / "held_out.jsonl"
     data.write_text("".join(json.dumps({"prompt": prompt, "completion": wanted}) + "\n" for prompt, wanted in asked), "utf-8")
     longest = max(len(tokenizer(wanted)["input_ids"]) for _, wanted in asked)
     stripped = {"name": "none", "filter": [{"function": "remove_whitespace"}, {"function": "take_first"}]}
     task = {
-        "task": HELD_OUT,
+        "task": HELD_OUT_TASK,
         "dataset_path": "json",
         "dataset_kwargs": {"data_files": {"test": str(data)}},
         "test_split": "test",
@@ -98,11 +98,11 @@ def write_held_out_task(folder: Path, rows: RowSet, tokenizer: Any) -> None:
         "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
         "metadata": {"version": 1},
     }
-    (folder / f"{HELD_OUT}.yaml").write_text(json.dumps(task), "utf-8")
+    (folder / f"{HELD_OUT_TASK}.yaml").write_text(json.dumps(task), "utf-8")
 
 
 def _text(prompt: Prompt, tokenizer: Any) -> str:
     if prompt.messages is None:
         return prompt.text
-    tokens = render(tokenizer, prompt.messages, prompt.row, add_generation_prompt=True)
+    tokens = render(tokenizer, prompt.messages, prompt.options, add_generation_prompt=True)
     return str(tokenizer.decode(tokens, skip_special_tokens=False))

@@ -21,7 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from trainwright.evaluation.encoding import Encoded, encode_rows, require_tokens
+from trainwright.evaluation.encoding import Encoded, digest_of, encode_rows, require_tokens
+from trainwright.evaluation.figures import loss_of, named_by_rows, task_name
 from trainwright.evaluation.harness import evaluate_tasks
 from trainwright.evaluation.rows import MAX_TRAINING_ROWS, InvalidInput, data_file, is_held_out, read_rows
 from trainwright.evaluation.sample import Sample, choose_prompt, encode_sample
@@ -69,8 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     write_json(arguments.out, result)
     print(
-        f"{'held-out' if result['held_out'] else 'training'} loss {result['before']['loss']:.3f} -> "
-        f"{result['after']['loss']:.3f} ({result['rows']} rows, {result['tokens']} tokens, {result['seconds']:.1f} s)"
+        f"{'held-out' if result['held_out'] else 'training'} loss {loss_of(result['before']):.3f} -> "
+        f"{loss_of(result['after']):.3f} ({result['rows']} rows, {result['tokens']} tokens, {result['seconds']:.1f} s)"
     )
     return 0
 
@@ -97,9 +98,10 @@ def evaluate(
     sample_row: index (from 0) of the row that both models complete as a sample; sample_prompt: a custom prompt instead.
     max_new_tokens: maximum length of the sample. batch_size: rows per batch. tasks, few_shot,
     task_limit: of lm-evaluation-harness, see `harness.evaluate_tasks`.
-    Returns rows, tokens (those with a loss), seconds, device, kind ("adapter" or "model"), layout, held_out (False for
-    training rows), before and after (loss in nats per token, perplexity, and TASK/METRIC of each task) and sample (prompt,
-    expected or None, before, after).
+    Returns rows, rows_digest (of what was measured), tokens (those with a loss), seconds, device, kind ("adapter" or "model"),
+    layout, held_out (False for training rows), before and after (loss in nats per token, perplexity, and TASK/METRIC of each task;
+    of training rows they are training_loss, training_perplexity and training_rows/METRIC) and sample (prompt, expected or None,
+    before, after).
     Raises InvalidInput for a missing file, a row without a column, a folder without weights, a tokenizer without chat template.
     """
     file = data_file(data)
@@ -137,7 +139,10 @@ def evaluate(
         losses[when] = mean_loss(model, encoded, batch_size=batch_size)
         completions[when] = complete(model, tokenizer, sample, max_new_tokens=max_new_tokens)
         logger.info("%s: loss %.4f over %d rows", when, losses[when], len(encoded))
-    measured = {when: {"loss": loss, "perplexity": _perplexity(loss)} for when, loss in losses.items()}
+    held_out = data_rows.held_out
+    measured = {
+        when: named_by_rows({"loss": loss, "perplexity": _perplexity(loss)}, held_out=held_out) for when, loss in losses.items()
+    }
     if tasks:
         del model
         gc.collect()
@@ -153,16 +158,22 @@ def evaluate(
             batch_size=batch_size,
         )
         for when, figures in measured.items():
-            figures |= {f"{task}/{metric}": value for task, values in found[when].items() for metric, value in values.items()}
+            figures |= {
+                f"{task_name(task, held_out=held_out)}/{metric}": value
+                for task, values in found[when].items()
+                for metric, value in values.items()
+            }
     return {
         "base": str(base),
         "checkpoint": str(checkpoint),
         "data": str(file),
         "kind": kind,
         "layout": data_rows.layout,
-        "held_out": data_rows.held_out,
+        "held_out": held_out,
         "device": device,
         "rows": len(encoded),
+        "rows_digest": digest_of(encoded),
+        **({"few_shot": few_shot, "task_limit": task_limit} if tasks else {}),
         "tokens": sum(len(row.tokens) - row.first_predicted for row in encoded),
         "seconds": round(time.monotonic() - started, 3),
         **measured,

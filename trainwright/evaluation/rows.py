@@ -11,8 +11,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS, TOOL_CALLS
-
 TEST, TRAIN = "test.jsonl", "train.jsonl"
 MAX_TRAINING_ROWS = 256
 """Default maximum of rows of train.jsonl to evaluate; held-out rows have no limit."""
@@ -21,6 +19,8 @@ CONVERSATION = "conversational-prompt-completion"
 MESSAGES = "messages"
 TEXT = "text"
 CONVERSATIONAL = (CONVERSATION, MESSAGES)
+TEMPLATE_COLUMNS = ("tools", "chat_template_kwargs")
+"""What a chat template gets besides the messages, in rows of conversations that have it."""
 _COLUMNS = {
     PROMPT_COMPLETION: ("prompt", "completion"),
     CONVERSATION: ("prompt", "completion"),
@@ -38,7 +38,7 @@ class InvalidInput(Exception):
 
 @dataclass(frozen=True)
 class RowSet:
-    """Rows of one layout, with only the columns of that layout and those that chat templates read."""
+    """Rows of one layout, with only the columns that training on this layout reads."""
 
     path: Path
     rows: list[Row]
@@ -92,12 +92,11 @@ def plain_text(messages: list[Message]) -> str:
 
 
 def content_of(message: Message) -> str:
-    """Return the text of a message, whose content may be a string, a list of parts, or null, and its tool calls as JSON."""
+    """Return the text of a message, whose content may be a string, a list of parts, or null with tool calls."""
     content = message.get("content")
     if isinstance(content, list):
-        content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
-    calls = [json.dumps(call, ensure_ascii=False) for call in message.get(TOOL_CALLS) or []]
-    return "\n".join([str(content)] * bool(content) + calls)
+        return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
+    return "" if content is None else str(content)
 
 
 def _parsed(lines: Iterator[str], path: Path) -> Iterator[tuple[str, Row, str]]:
@@ -122,8 +121,8 @@ def _parse_row(line: str, where: str) -> tuple[str, Row]:
             _check_messages(row[column], f'{where}: column "{column}"')
         elif not isinstance(row[column], str):
             raise InvalidInput(f'{where}: column "{column}" is not text')
-    beside = [column for column in TEMPLATE_COLUMNS if layout in CONVERSATIONAL and column in row]
-    return layout, {column: row[column] for column in (*_COLUMNS[layout], *beside)}
+    also = [column for column in TEMPLATE_COLUMNS if layout in CONVERSATIONAL and row.get(column)]
+    return layout, {column: row[column] for column in (*_COLUMNS[layout], *also)}
 
 
 def _layout_of(row: Row, where: str) -> str:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from trainwright.evaluation.encoding import render
+from trainwright.evaluation.encoding import render, template_options
 from trainwright.evaluation.rows import (
     CONVERSATION,
     CONVERSATIONAL,
@@ -25,16 +25,14 @@ TEXT_PROMPT_TOKENS = 64
 
 @dataclass(frozen=True)
 class Prompt:
-    """The prompt to complete: a text, messages to render, or the beginning of a text; and the expected completion if known.
-
-    `row` is the row of the messages, which may have tools.
-    """
+    """The prompt to complete: a text, messages to render, or the beginning of a text; and the expected completion if known."""
 
     text: str
     expected: str | None = None
     messages: list[Message] | None = None
     full_text: str | None = None
-    row: Row | None = None
+    options: dict[str, Any] = field(default_factory=dict)
+    """What the chat template gets besides the messages."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def encode_sample(tokenizer: Any, prompt: Prompt) -> Sample:
     """Tokenize the prompt. Raises InvalidInput if the chat template rejects the messages."""
     if prompt.messages is not None:
         last_is_open = prompt.messages[-1]["role"] != "assistant"
-        tokens = render(tokenizer, prompt.messages, prompt.row, add_generation_prompt=last_is_open)
+        tokens = render(tokenizer, prompt.messages, prompt.options, add_generation_prompt=last_is_open)
         return Sample(prompt.text, prompt.expected, tokens)
     if prompt.full_text is None:
         return Sample(prompt.text, prompt.expected, tokenizer(prompt.text)["input_ids"])
@@ -81,18 +79,20 @@ def _row_prompt(layout: str, row: Row) -> Prompt:
     if layout == PROMPT_COMPLETION:
         return Prompt(row["prompt"], row["completion"])
     if layout == CONVERSATION:
-        return Prompt(plain_text(row["prompt"]), "\n".join(map(content_of, row["completion"])), row["prompt"], row=row)
+        expected = "\n".join(map(content_of, row["completion"]))
+        return Prompt(plain_text(row["prompt"]), expected, row["prompt"], options=template_options(row))
     if layout == MESSAGES:
-        return replace(_messages_prompt(row["messages"]), row=row)
+        return _messages_prompt(row["messages"], template_options(row))
     return Prompt(row["text"], full_text=row["text"])
 
 
-def _messages_prompt(messages: list[Message]) -> Prompt:
+def _messages_prompt(messages: list[Message], options: dict[str, Any]) -> Prompt:
     """Return all messages before the last answer; the full conversation if it has no answer, or nothing before it."""
     answers = [at for at, message in enumerate(messages) if message["role"] == "assistant"]
     if not answers or answers[-1] == 0:
-        return Prompt(plain_text(messages), None, messages)
-    return Prompt(plain_text(messages[: answers[-1]]), content_of(messages[answers[-1]]), messages[: answers[-1]])
+        return Prompt(plain_text(messages), None, messages, options=options)
+    before, answer = messages[: answers[-1]], messages[answers[-1]]
+    return Prompt(plain_text(before), content_of(answer), before, options=options)
 
 
 def _is_same_prompt(known: Prompt, prompt: str) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from trainwright.evaluation.figures import OF_TRAINING, loss_name
 from trainwright.text.markdown import code, escaped, fenced
 
 _SAMPLE = (("prompt", "Prompt"), ("expected", "Expected"), ("before", "Before"), ("after", "After"))
 _FACTS = (
     ("rows", "rows"),
+    ("rows_digest", "rows digest"),
     ("checkpoint_uri", "checkpoint"),
     ("checkpoint_digest", "checkpoint digest"),
     ("dataset_digest", "dataset digest"),
@@ -40,11 +42,15 @@ def _losses(result: dict[str, Any]) -> list[str]:
     before, after = _measured(result, "before"), _measured(result, "after")
     if not before and not after:
         return []
-    kind = "training loss" if result.get("held_out") is False else "held-out loss"
-    rows = [f"| {kind} | {_number(before, 'loss')} | {_number(after, 'loss')} | {_change(before, after)} |"]
-    if "perplexity" in before or "perplexity" in after:
-        rows.append(f"| perplexity | {_number(before, 'perplexity')} | {_number(after, 'perplexity')} | |")
-    tasks = [name for name in after if name not in ("loss", "perplexity") and isinstance(after[name], int | float)]
+    loss = loss_name(after or before)
+    perplexity = loss.replace("loss", "perplexity")
+    of_training = loss.startswith(OF_TRAINING)
+    name = f"{'training' if of_training else 'held-out'} loss"
+    rows = [f"| {name} | {_number(before, loss)} | {_number(after, loss)} | {_change(before.get(loss), after.get(loss))} |"]
+    if perplexity in before or perplexity in after:
+        name = "training perplexity" if of_training else "perplexity"
+        rows.append(f"| {name} | {_number(before, perplexity)} | {_number(after, perplexity)} | |")
+    tasks = [name for name in after if name not in (loss, perplexity) and isinstance(after[name], int | float)]
     rows += [f"| {escaped(name)} | {_number(before, name)} | {_number(after, name)} | |" for name in tasks]
     return ["| | before | after | change |", "|---|---:|---:|---:|", *rows]
 
@@ -59,8 +65,7 @@ def _number(measured: dict[str, Any], key: str) -> str:
     return f"{value:.4g}" if isinstance(value, int | float) else "n/a"
 
 
-def _change(before: dict[str, Any], after: dict[str, Any]) -> str:
-    old, new = before.get("loss"), after.get("loss")
+def _change(old: Any, new: Any) -> str:
     if not isinstance(old, int | float) or not isinstance(new, int | float) or not old or not math.isfinite(new / old):
         return "n/a"
     return f"{(new - old) / old * 100:+.1f} %"

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainwright.checkpoints.errors import FigureNotFinite
 from trainwright.cluster.protocol import Cluster
+from trainwright.evaluation.figures import loss_of
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
 from trainwright.jobs.request.more_settings import with_more
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
@@ -144,8 +145,8 @@ def _digest_of(request: EvaluateExport, run: StepRun, inputs: Mapping[str, Any],
 
 def _check_losses(uri: str, result: Mapping[str, Any]) -> None:
     for when in ("before", "after"):
-        loss = (result.get(when) or {}).get("loss")
-        if isinstance(loss, float) and not math.isfinite(loss):
+        loss = loss_of(result[when])
+        if not math.isfinite(loss):
             raise FigureNotFinite(
                 f"the evaluation of {uri} has the loss {loss} {when} training: the weights are not finite; evaluate another checkpoint"
             )

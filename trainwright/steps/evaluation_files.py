@@ -19,6 +19,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.verify import folder_mismatch
+from trainwright.evaluation.figures import loss_name, loss_of
 from trainwright.evaluation.loss_curve import loss_curve_html
 from trainwright.evaluation.summary import markdown_summary
 from trainwright.storage.errors import UnsafeFile
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 FOLDER = "evaluation"
 """The subfolder of the run's folder for restored checkpoints and evaluation results."""
 RESULT, SUMMARY, CURVE = "result.json", "summary.md", "loss-curve.html"
+MEASURED_ON = ("rows", "rows_digest", "held_out", "dataset_digest", "few_shot", "task_limit")
+"""What figures depend on besides the model."""
 _COPY = "checkpoint"
 _MAX_RESULT_BYTES = 64 * 1024 * 1024
 
@@ -76,9 +79,9 @@ def collect(
 
 
 def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of an evaluation by which models are compared: flat, finite, and with the digest of the data."""
+    """Return the figures of an evaluation by which models are compared: flat, finite, and with what they were measured on."""
     after = {name: value for name, value in result["after"].items() if isinstance(value, int | float) and math.isfinite(value)}
-    return {**after, "rows": result["rows"], "held_out": result["held_out"], "dataset_digest": result["dataset_digest"]}
+    return {**after, **{name: result[name] for name in MEASURED_ON if name in result}}
 
 
 def _restore_or_verify(uri: str, digest: str, target: Path) -> Manifest:
@@ -112,10 +115,14 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, UnsafeFile, ValueError, RecursionError) as error:
         raise CheckpointError(f"the evaluation job succeeded but wrote no valid result to {path}: {error}") from error
     match result:
-        case {"before": {"loss": int() | float()}, "after": {"loss": int() | float()}}:
+        case {"before": dict() as before, "after": dict() as after} if _has_loss(before) and _has_loss(after):
             return dict(result)
         case _:
             raise CheckpointError(f"the evaluation job succeeded but its result in {path} has no losses before and after")
+
+
+def _has_loss(figures: Mapping[str, Any]) -> bool:
+    return isinstance(figures.get(loss_name(figures)), int | float)
 
 
 def _write_if_new(path: Path, content: bytes) -> None:
@@ -128,7 +135,7 @@ def _write_if_new(path: Path, content: bytes) -> None:
 def _summarize(result: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Add summary and loss curve to the result, and write them to files beside it."""
     history = training_state(folder / "checkpoint").get("log_history")
-    before, after = result["before"]["loss"], result["after"]["loss"]
+    before, after = loss_of(result["before"]), loss_of(result["after"])
     try:
         curve = loss_curve_html(history if isinstance(history, list) else [], before, after)
     except ValueError:  # no loss was logged

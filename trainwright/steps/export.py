@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints import ExportOptions, ExportResult, export_run
 from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.merged.merged_export import export_merged, is_adapter
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import export_page
+from trainwright.steps.requests import StepRun
 from trainwright.storage.progress_log import log_progress
 from trainwright.workspace import read_run, run_folder, touch_run
+
+log = logging.getLogger(__name__)
 
 
 def export_run_checkpoint(
@@ -41,6 +46,15 @@ def export_run_checkpoint(
     if read_run(workspace / folder) is not None:
         touch_run(workspace, folder, exported=exported.uri)
     return exported
+
+
+def export_merged_model(workspace: Path, exported: ExportResult, run: StepRun, folder: str = "") -> ExportResult:
+    """Export the merged model of an exported adapter; that of a full model is its export. Raises as `export_merged`."""
+    if not is_adapter(exported.manifest):
+        return exported
+    merged = export_merged(workspace, folder or run_folder(run.run_id, run.map_index), exported.uri, exported.digest)
+    log.info("event=merged_model_exported uri=%s adapter=%s", merged.uri, exported.uri)
+    return merged
 
 
 def manifest_text(uri: str, digest: str) -> bytes:

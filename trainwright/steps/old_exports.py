@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from trainwright.checkpoints.catalog import NAME
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.merged.merged_export import merged_folder
 from trainwright.checkpoints.prune import delete_run_exports
 from trainwright.storage.uri import StorageUri
 
@@ -41,7 +42,10 @@ def delete_old_exports(export_uri: str, published: Sequence[tuple[str, str]], *,
         except CheckpointError as error:
             log.warning("an export is kept, as it is not what was published: %s", error)
             continue
-        deleted += [each.export.uri for each in delete_run_exports(run)]
+        gone = delete_run_exports(run)
+        if gone:  # what was merged of a pinned adapter is served, perhaps
+            gone += delete_run_exports(merged_folder(run))
+        deleted += [each.export.uri for each in gone]
     return deleted
 
 

@@ -234,6 +234,14 @@ _ROWS = {
             group="step",
             description="Whether a greater best_metric is better.",
         ),
+        Setting(
+            name="merge_adapter",
+            kind="flag",
+            default=False,
+            group="step",
+            description="Whether to export also the model that results from merging the adapter into its base model"
+            ", beside the adapter's exports.",
+        ),
     ),
     "EvaluateExport": (
         Setting(name="checkpoint_uri", kind="text", default=..., group="step", description="URI of the exported checkpoint."),

@@ -13,11 +13,14 @@ from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion, check_figures
+from trainwright.evaluation.figures import OF_TRAINING, is_of_rows
 from trainwright.steps.evaluation_files import figures_of
 from trainwright.steps.requests import PromoteModel
 
-DATA = "dataset_digest"
-"""The figure that names the data of an evaluation: figures of other data are not compared."""
+DATA, ROWS = "dataset_digest", "rows_digest"
+"""What the figures of an evaluation were measured on: figures of other data are not compared."""
+_TASKS = ("few_shot", "task_limit")
+"""What the figures of a public task depend on."""
 _TRIES = 5
 log = logging.getLogger(__name__)
 
@@ -84,7 +87,8 @@ def promote_if_better(
     """Let the alias below `export_uri`, the folder of all exports, name the export at `uri` if the gate allows it.
 
     `evaluation` are the candidate's figures. `champion_evaluation` are those of the export with the digest `champion_digest`, measured
-    on the same data; without them, the figures that were recorded at its promotion count, if they are of the same data.
+    alike: the same rows and tokens for a loss, the same settings for a task. Without them, the figures that were recorded at its
+    promotion count, if they were measured alike.
     Promoting what is named already changes nothing. Raises FigureNotFinite, whatever the rule, CheckpointError if the figures are
     missing or cannot be compared, PromotionConflict if the alias changes at every try, ValueError, StorageError.
     """
@@ -127,11 +131,7 @@ def _decide(
     own = _figure(evaluation, gate.metric, "the candidate's evaluation")
     if current is None:
         return True, f"the first one: {gate.metric} {own:.6g}"
-    if (data := evaluation.get(DATA)) and (others := champions.get(DATA)) and data != others:
-        raise CheckpointError(
-            f"{gate.metric} of {current.uri} was measured on other data ({others}) than the candidate's ({data}); evaluate both "
-            "on the same held-out data, and pass champion_evaluation"
-        )
+    _check_measured_alike(gate.metric, evaluation, champions, current.uri)
     champion = _figure(champions, gate.metric, f"the evaluation of {current.uri}")
     if not math.isfinite(champion):
         return True, f"better: {gate.metric} {own:.6g} against {champion}, which is not finite"
@@ -143,11 +143,42 @@ def _decide(
     return True, f"better: {compared}"
 
 
+def _check_measured_alike(metric: str, evaluation: Mapping[str, Any], champions: Mapping[str, Any], champion: str) -> None:
+    """Raise CheckpointError if the two evaluations say that the metric was measured on different things, or only one says on what."""
+    differs = {name: (champions.get(name), evaluation.get(name)) for name in _depends_on(metric)}
+    differs = {name: pair for name, pair in differs.items() if pair[0] != pair[1]}
+    if DATA in differs and not all(differs[DATA]):  # figures from elsewhere, of which nobody says what they were measured on
+        differs.pop(DATA)
+    if not differs:
+        return
+    name, (theirs, own) = next(iter(differs.items()))
+    how = "the rows, the tokenizer, its chat template or the number of rows differ; " if name == ROWS and theirs and own else ""
+    raise CheckpointError(
+        f"{metric} of {champion} was not measured as the candidate's: {name} is {_said(theirs)} there and {_said(own)} here; {how}"
+        "evaluate both with the same settings on the same held-out data, and pass champion_evaluation"
+    )
+
+
+def _depends_on(metric: str) -> tuple[str, ...]:
+    if is_of_rows(metric):
+        return (DATA, ROWS)
+    return (DATA, *_TASKS) if "/" in metric else (DATA,)
+
+
+def _said(value: Any) -> str:
+    return "not known" if value is None else str(value)
+
+
 def _figure(evaluation: Mapping[str, Any], metric: str, where: str) -> float:
     value = evaluation.get(metric)
     if isinstance(value, bool) or not isinstance(value, int | float):
         known = ", ".join(sorted(name for name, each in evaluation.items() if isinstance(each, int | float))) or "none"
-        raise CheckpointError(f"{where} has no number {metric!r}; its numbers: {known}")
+        hint = (
+            f"; it is of training rows, since the dataset has no held-out ones: hold some out (test_fraction), or compare {training!r}"
+            if (training := f"{OF_TRAINING}{metric}") in evaluation
+            else ""
+        )
+        raise CheckpointError(f"{where} has no number {metric!r}; its numbers: {known}{hint}")
     return float(value)
 
 

@@ -18,7 +18,7 @@ from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.steps import evaluation_files
 from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
-from trainwright.steps.export import export_run_checkpoint
+from trainwright.steps.export import export_merged_model, export_run_checkpoint
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.steps.requests import (
     BeginTrials,
@@ -107,13 +107,15 @@ def _export_checkpoint(call: _Call, request: ExportCheckpoint) -> dict[str, Any]
     )
     manifest = exported.manifest
     facts = {"step": manifest.step, "bytes": manifest.size, "metrics": manifest.metrics}
-    return {"uri": exported.uri, "digest": exported.digest, **facts}
+    merged = export_merged_model(call.workspace, exported, call.run, request.folder) if request.merge_adapter else None
+    named = {"merged_uri": merged.uri, "merged_digest": merged.digest} if merged is not None else {}
+    return {"uri": exported.uri, "digest": exported.digest, **facts, **named}
 
 
 def _export_beside(call: _Call, request: ExportBeside) -> dict[str, Any]:
     """Empty as long as there is no complete checkpoint, or only one that has diverged."""
     try:
-        return _export_checkpoint(call, request)
+        return _export_checkpoint(call, request.model_copy(update={"merge_adapter": False}))  # the last one is merged
     except NoCheckpoint:
         return {}
     except DivergedCheckpoint as error:  # the step that waits for the training judges it, which may recover

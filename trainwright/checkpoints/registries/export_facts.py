@@ -16,7 +16,7 @@ from typing import Any
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
-from trainwright.checkpoints.manifest import Manifest
+from trainwright.checkpoints.manifest import MERGED, Manifest
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.one_line import one_line
@@ -66,6 +66,8 @@ class ExportFacts:
     """Digests of the prepared `dataset` and `model`."""
     starts: tuple[str, ...] = ()
     """What each job began with that has written to the run's folder, oldest first; without the URIs of exports."""
+    merged: dict[str, str] = field(default_factory=dict)
+    """Of a merged model: digests of the `adapter` (the manifest of its export) and of the prepared `base_model`."""
     log_history: LogHistory = field(default_factory=list, repr=False)
     base_model: str = ""
     library: str = ""
@@ -96,6 +98,7 @@ def read_facts(export: Export) -> ExportFacts:
         metrics=dict(_metrics(manifest)),
         origin=_origin(manifest),
         starts=_starts(manifest),
+        merged=_digests(manifest.metadata.get(MERGED), ("adapter", "base_model")),
         log_history=_log_history(state),
         base_model=_base_model(adapter, config),
         library="peft" if adapter else "transformers" if config.get("architectures") else "",
@@ -118,11 +121,12 @@ def _metrics(manifest: Manifest) -> Iterator[tuple[str, float]]:
 
 
 def _origin(manifest: Manifest) -> dict[str, str]:
-    origin = manifest.metadata.get("origin")
-    found = origin if isinstance(origin, dict) else {}
-    return {
-        kind: found[kind] for kind in ("dataset", "model") if isinstance(found.get(kind), str) and _DIGEST.fullmatch(found[kind])
-    }
+    return _digests(manifest.metadata.get("origin"), ("dataset", "model"))
+
+
+def _digests(found: Any, names: tuple[str, ...]) -> dict[str, str]:
+    values = found if isinstance(found, dict) else {}
+    return {name: values[name] for name in names if isinstance(values.get(name), str) and _DIGEST.fullmatch(values[name])}
 
 
 def _starts(manifest: Manifest) -> tuple[str, ...]:

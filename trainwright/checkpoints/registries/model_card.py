@@ -17,6 +17,8 @@ from trainwright.text.yaml_writer import to_yaml
 
 CARD = "README.md"
 CURVE = "loss_curve.svg"
+_FOLDER = "./model"
+"""Where the page of an export says that its files are: its URI may be secret."""
 _MAX_ROWS = 12
 """Of the table of losses."""
 _AUTO_CLASSES = {
@@ -53,7 +55,8 @@ def model_card(facts: ExportFacts, context: CardContext) -> str:
         *_metrics(facts),
         *_training(facts, context),
         "## How to load it",
-        _loading(facts, context),
+        _loading(facts, context, context.repository),
+        *_reading(context),
         "## Provenance",
         _provenance(facts),
         "This card was written by Trainwright. It is left alone once it has been edited.",
@@ -65,7 +68,17 @@ def export_page(facts: ExportFacts) -> str:
     """Return what a model card says of an export before it is registered, in Markdown."""
     title = f"# {escaped(facts.run or facts.default_version)}, step {facts.step}"
     context = CardContext(repository="")
-    blocks = [title, _summary(facts, context), *_metrics(facts), *_training(facts, context), "## Provenance", _provenance(facts)]
+    blocks = [
+        title,
+        _summary(facts, context),
+        *_metrics(facts),
+        *_training(facts, context),
+        "## How to load it",
+        f"From a folder with its files, here `{_FOLDER}`.",
+        _loading(facts, context, _FOLDER),
+        "## Provenance",
+        _provenance(facts),
+    ]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -84,7 +97,7 @@ def _front_matter(facts: ExportFacts, context: CardContext) -> dict[str, Any]:
 
 def _summary(facts: ExportFacts, context: CardContext) -> str:
     base_model = context.base_model or facts.base_model
-    kind = "Adapter" if facts.library == "peft" else "Checkpoint"
+    kind = "Adapter" if facts.library == "peft" else "Merged model" if facts.merged else "Checkpoint"
     of = f" of {_hub_link(base_model)}" if base_model else ""
     by = f" by the run {code(facts.run)}" if facts.run else ""
     on = f" on {', '.join(_hub_link(name, 'datasets/') for name in context.datasets)}" if context.datasets else ""
@@ -127,8 +140,8 @@ def _spread(losses: list[Any], count: int) -> list[Any]:
     return [losses[round(number * (len(losses) - 1) / (count - 1))] for number in range(count)]
 
 
-def _loading(facts: ExportFacts, context: CardContext) -> str:
-    name = context.repository
+def _loading(facts: ExportFacts, context: CardContext, name: str) -> str:
+    """Say how to load the model; `name` is its repository or folder."""
     auto = _AUTO_CLASSES.get(facts.pipeline_tag, "")
     if facts.library == "peft" and auto:
         lines = [f"from peft import AutoPeftModelFor{auto}", "", f'model = AutoPeftModelFor{auto}.from_pretrained("{name}")']
@@ -137,9 +150,22 @@ def _loading(facts: ExportFacts, context: CardContext) -> str:
         lines = [f"from transformers import {kind}", "", f'model = {kind}.from_pretrained("{name}")']
     else:
         lines = ["from huggingface_hub import snapshot_download", "", f'folder = snapshot_download("{name}")']
-    state = "The repository also contains the states from which training resumes." if context.has_training_state else ""
     program = "\n".join(["```python", *lines, "```"])
-    return "\n\n".join(filter(None, (program, "Pass `revision=` for a certain version.", state)))
+    return "\n\n".join(filter(None, (program, _serving(facts, context, name))))
+
+
+def _reading(context: CardContext) -> list[str]:
+    state = "The repository also contains the states from which training resumes."
+    return ["Pass `revision=` for a certain version.", *([state] if context.has_training_state else [])]
+
+
+def _serving(facts: ExportFacts, context: CardContext, name: str) -> str:
+    """The command of vLLM, for models that generate text."""
+    if facts.pipeline_tag != "text-generation" or facts.library not in ("peft", "transformers"):
+        return ""
+    base_model = context.base_model or facts.base_model or "BASE_MODEL"
+    adapter = f"vllm serve {base_model} --enable-lora --lora-modules tuned={name}"
+    return "\n".join(["```bash", adapter if facts.library == "peft" else f"vllm serve {name}", "```"])
 
 
 def _provenance(facts: ExportFacts) -> str:
@@ -151,6 +177,7 @@ def _provenance(facts: ExportFacts) -> str:
         ("started from", "; then ".join(facts.starts)),
         ("exported", facts.created),
         ("format", facts.format),
+        ("merged from the adapter", facts.merged.get("adapter", "")),
         ("dataset", facts.origin.get("dataset", "")),
         ("model", facts.origin.get("model", "")),
     ]

@@ -1,0 +1,148 @@
+"""Reads a LoRA adapter of PEFT: what is added to which weight of the base model, or replaces it.
+
+Only what is certainly understood is read. Variants of LoRA that compute their weights otherwise are refused, as is any setting that
+is not known: a merge that ignores one would be another model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.merged.tensor_file import TensorFile
+from trainwright.storage.plain_files import read_plain
+from trainwright.text.json_reader import read_json
+
+if TYPE_CHECKING:
+    from trainwright.checkpoints.merged.tensor_file import Array
+
+CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_PREFIX = "base_model.model."
+_DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
+_MAX_CONFIG_BYTES = 4 * 1024 * 1024
+_READ = {"peft_type", "r", "lora_alpha", "use_rslora", "fan_in_fan_out", "bias", "init_lora_weights", "rank_pattern"}
+"""Settings that are read; the rank of each weight is that of its factors."""
+_WITHOUT_EFFECT = {
+    "task_type",
+    "auto_mapping",
+    "peft_version",
+    "base_model_name_or_path",
+    "revision",
+    "inference_mode",
+    "target_modules",
+    "exclude_modules",
+    "lora_dropout",
+    "modules_to_save",
+    "layers_to_transform",
+    "layers_pattern",
+    "megatron_core",
+    "runtime_config",
+    "qalora_group_size",
+}
+"""On the merged weights: they say which weights were trained, which the file says too, or how."""
+_PLAIN_STARTS = (True, False, None, "gaussian")
+"""Ways to begin a training that leave the base model as it is."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What the adapter does to one weight of the base model: it adds the product of the factors `up` and `down`, times `scale`, or
+    replaces it by `whole`. These are names of weights of the adapter.
+    """
+
+    scale: float = 1.0
+    down: str = ""
+    up: str = ""
+    whole: str = ""
+    is_transposed: bool = False
+
+
+@dataclass(frozen=True)
+class LoraAdapter:
+    """The changes of an adapter by the name of the weight in the base model."""
+
+    file: TensorFile
+    changes: Mapping[str, Change]
+
+    def apply(self, name: str, weight: Array) -> Array:
+        """Return the merged weight, in float32. Raises CheckpointError if the shapes do not fit."""
+        change = self.changes[name]
+        if change.whole:
+            merged = self.file.read(change.whole)
+        else:
+            added = self.file.read(change.up) @ self.file.read(change.down) * change.scale
+            added = added.T if change.is_transposed else added
+            if added.shape != weight.shape:
+                raise CheckpointError(f"{self.file.path}: {name} is {added.shape}, and {weight.shape} in the base model")
+            added += weight
+            merged = added
+        return merged
+
+
+def read_lora(folder: Path) -> LoraAdapter:
+    """Read the adapter in a folder. Raises CheckpointError for one that cannot be merged here, saying why, and StorageError."""
+    config = _config(folder)
+    file = TensorFile.open(folder / WEIGHTS)
+    changes: dict[str, Change] = {}
+    for key in file.tensors:
+        if not key.startswith(_PREFIX):
+            raise _refused(folder, f"the weight {key[:120]!r} does not begin with {_PREFIX}")
+        name = key.removeprefix(_PREFIX)
+        if name.endswith(_UP):
+            continue  # read with the other factor
+        if name.endswith(_DOWN):
+            module = name.removesuffix(_DOWN)
+            changes[f"{module}.weight"] = _factors(folder, file, f"{_PREFIX}{module}", config)
+        elif "lora_" in name:
+            raise _refused(folder, f"the weight {name[:120]!r} belongs to a variant of LoRA")
+        else:  # of modules_to_save
+            changes[name] = Change(whole=key)
+    for key in file.tensors:
+        if key.endswith(_UP) and f"{key.removesuffix(_UP)}{_DOWN}" not in file.tensors:
+            raise _refused(folder, f"{key[:120]!r} has no {_DOWN}")
+    if not changes:
+        raise _refused(folder, "it has no weights")
+    return LoraAdapter(file, changes)
+
+
+def _factors(folder: Path, file: TensorFile, module: str, config: Mapping[str, Any]) -> Change:
+    down, up = f"{module}{_DOWN}", f"{module}{_UP}"
+    if up not in file.tensors:
+        raise _refused(folder, f"{down[:120]!r} has no {_UP}")
+    shapes = file.tensors[down].shape, file.tensors[up].shape
+    if any(len(shape) != 2 for shape in shapes) or shapes[0][0] != shapes[1][1] or not shapes[0][0]:
+        raise _refused(folder, f"the factors of {module[:120]!r} have the shapes {shapes[0]} and {shapes[1]}")
+    rank = shapes[0][0]
+    scale = float(config["lora_alpha"]) / (math.sqrt(rank) if config.get("use_rslora") else rank)
+    return Change(scale, down, up, is_transposed=bool(config.get("fan_in_fan_out")))
+
+
+def _config(folder: Path) -> Mapping[str, Any]:
+    try:
+        config = read_json(read_plain(folder / CONFIG, _MAX_CONFIG_BYTES, folder).decode())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / CONFIG} cannot be read: {error}") from error
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        found = config.get("peft_type") if isinstance(config, dict) else None
+        raise _refused(folder, f"it is of type {found!r}, and only LORA is merged")
+    alpha = config.get("lora_alpha")
+    if isinstance(alpha, bool) or not isinstance(alpha, int | float) or not math.isfinite(alpha):
+        raise _refused(folder, f"lora_alpha is {alpha!r}")
+    if config.get("bias", "none") != "none":
+        raise _refused(folder, f"bias is {config['bias']!r}: it trained biases too")
+    if config.get("init_lora_weights") not in _PLAIN_STARTS:
+        raise _refused(folder, f"init_lora_weights is {config['init_lora_weights']!r}, which changes the base model")
+    for name, value in config.items():
+        if name not in _READ | _WITHOUT_EFFECT and value:
+            raise _refused(folder, f"its setting {name[:80]} is {str(value)[:80]!r}")
+    return config
+
+
+def _refused(folder: Path, reason: str) -> CheckpointError:
+    return CheckpointError(
+        f"{folder}: the adapter cannot be merged: {reason}. Merge it with PEFT (merge_and_unload), or leave merge_adapter out"
+    )

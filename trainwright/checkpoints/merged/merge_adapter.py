@@ -1,0 +1,116 @@
+"""Merges an adapter into a copy of its base model: the files of the base, in which the weights that the adapter changes are replaced.
+
+All other bytes stay as they are, which is checked, as is every weight that was written. Shards are merged one after another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import BinaryIO
+
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.hf_trainer import STATE
+from trainwright.checkpoints.merged.lora import LoraAdapter, read_lora
+from trainwright.checkpoints.merged.tensor_file import TensorFile
+from trainwright.storage.digests import CHUNK
+from trainwright.storage.plain_files import files_below, open_plain
+from trainwright.storage.transfer import check_space, copy_new_file, disk_errors
+
+log = logging.getLogger(__name__)
+_OF_TRAINING = (
+    STATE,
+    "tokenizer*",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab*",
+    "merges.txt",
+    "chat_template*",
+    "processor_config.json",
+    "preprocessor_config.json",
+)
+"""Files that are the adapter's if it has them: the training may have changed the tokenizer, and its state says which step it is."""
+_NOT_COPIED = ("README.md", ".*")
+"""Of the base: its card, and our own records."""
+
+
+def merge_adapter(base: Path, adapter: Path, target: Path) -> int:
+    """Write the base model in `base` with the adapter in `adapter` to the new folder `target`. Returns the number of changed weights.
+
+    Raises CheckpointError for an adapter that cannot be merged, does not fit the base model, or leaves it with values that are not
+    finite; StorageError, NoSpace.
+    """
+    lora = read_lora(adapter)
+    with disk_errors(target):
+        kept = [path for path in files_below(base) if not _matches(path, _NOT_COPIED)]
+        own = [path for path in files_below(adapter) if _matches(path, _OF_TRAINING)]
+        sources = {**dict.fromkeys(kept, base), **dict.fromkeys(own, adapter)}
+        weights = [TensorFile.open(base / path) for path in kept if path.suffix == ".safetensors"]
+        _check_fits(lora, base, weights)
+        target.mkdir(parents=True)
+        check_space(target, sum((folder / path).stat().st_size for path, folder in sources.items()))
+        for path, folder in sources.items():
+            copy_new_file(folder / path, target / path, within=folder)
+        for file in weights:
+            merged = target / file.path.relative_to(base)
+            written = _replace_weights(file, merged, lora)
+            _verify(file, merged, written)
+    log.info("event=adapter_merged weights=%d", len(lora.changes))
+    return len(lora.changes)
+
+
+def _matches(path: Path, patterns: Iterable[str]) -> bool:
+    return any(fnmatch(path.as_posix(), pattern) for pattern in patterns)
+
+
+def _check_fits(lora: LoraAdapter, base: Path, weights: list[TensorFile]) -> None:
+    """Every weight that the adapter changes must be in exactly one file of the base."""
+    found = [name for file in weights for name in file.tensors]
+    if missing := sorted(lora.changes.keys() - set(found)):
+        raise CheckpointError(
+            f"{base}: the base model has no weight {missing[0]!r}, which the adapter changes ({len(missing)} of {len(lora.changes)} "
+            "are missing): it is another model's, or its output layer is tied to its embedding; merge it with PEFT"
+        )
+    if twice := sorted(name for name in lora.changes if found.count(name) > 1):
+        raise CheckpointError(f"{base}: the weight {twice[0]!r} is in several files; keep one set of weights")
+
+
+def _replace_weights(file: TensorFile, merged: Path, lora: LoraAdapter) -> Mapping[str, str]:
+    """Replace what the adapter changes in a copy of a file. Returns the SHA-256 of each weight that was written."""
+    changed = [name for name in file.tensors if name in lora.changes]
+    if not changed:
+        return {}
+    merged.chmod(0o644)  # a prepared model is read-only
+    with open(merged, "r+b") as writing:
+        return {name: file.replace(writing, name, lora.apply(name, file.read(name))) for name in changed}
+
+
+def _verify(file: TensorFile, merged: Path, written: Mapping[str, str]) -> None:
+    """Compare a merged file, as it lies on the disk, with what was to be written and, for all else, with the base."""
+    with open_plain(file.path) as before, open_plain(merged) as after:
+        at = 0
+        for tensor in file.by_offset():
+            _require_equal(before, after, tensor.begin - at, merged)
+            at = tensor.begin + tensor.size
+            if tensor.name not in written:
+                _require_equal(before, after, tensor.size, merged)
+                continue
+            before.seek(at)
+            if hashlib.sha256(after.read(tensor.size)).hexdigest() != written[tensor.name]:
+                raise CheckpointError(f"{merged}: {tensor.name} is not what was written; the disk may be failing")
+        if before.read(1) or after.read(1):
+            raise CheckpointError(f"{merged} has more than its tensors; the disk may be failing")
+
+
+def _require_equal(before: BinaryIO, after: BinaryIO, size: int, merged: Path) -> None:
+    while size > 0:
+        count = min(size, CHUNK)
+        content = before.read(count)
+        if len(content) < count or content != after.read(count):
+            raise CheckpointError(
+                f"{merged} differs from the base where it must not; it was changed while it was merged: try again"
+            )
+        size -= count

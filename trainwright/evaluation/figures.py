@@ -1,0 +1,38 @@
+"""The names of the figures of an evaluation: those of training rows are called so, and are never compared with held-out ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+OF_TRAINING = "training_"
+HELD_OUT_TASK, TRAINING_TASK = "held_out", "training_rows"
+"""The task that asks for the completions of rows, by what the rows are."""
+
+
+def named_by_rows(figures: Mapping[str, float], *, held_out: bool) -> dict[str, float]:
+    """Return the figures of rows under the names that say which rows they are of: `loss` or `training_loss`."""
+    return {name if held_out else f"{OF_TRAINING}{name}": value for name, value in figures.items()}
+
+
+def task_name(task: str, *, held_out: bool) -> str:
+    """Return the name of a task's figures."""
+    return TRAINING_TASK if task == HELD_OUT_TASK and not held_out else task
+
+
+def loss_name(figures: Mapping[str, Any]) -> str:
+    """Return the name of the loss among the figures of a model."""
+    return "loss" if "loss" in figures else f"{OF_TRAINING}loss"
+
+
+def loss_of(figures: Mapping[str, Any]) -> float:
+    """Return the loss among the figures of a model, of held-out or of training rows. Raises KeyError."""
+    return float(figures[loss_name(figures)])
+
+
+def is_of_rows(metric: str) -> bool:
+    """Whether a figure depends on which rows were evaluated, not only on a public task."""
+    return metric.removeprefix(OF_TRAINING) in ("loss", "perplexity") or metric.partition("/")[0] in (
+        HELD_OUT_TASK,
+        TRAINING_TASK,
+    )
