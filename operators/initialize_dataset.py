@@ -28,6 +28,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
     :param report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never;
         off looks at no model.
+    :param trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
@@ -61,6 +62,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         model_uri: str = "",
         max_length: int | str = 0,
         report_mode: str = "auto",
+        trainer: str = "",
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
         **kwargs: Any,
@@ -77,6 +79,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.model_uri = model_uri
         self.max_length = max_length
         self.report_mode = report_mode
+        self.trainer = trainer
         # End of what `make edges` writes.
         self.more = more
 

@@ -29,8 +29,8 @@ class StartRunOperator(BaseOperator):
     :param num_nodes: Number of nodes. 0: the runtime's, usually 1.
     :param resources_per_node: Resources of each node. Empty: the runtime's; a GPU must be asked for.
     :param queue_name: Kueue LocalQueue that the jobs wait in. Empty: they start at once.
-    :param method: lora, or full to train all weights. Empty: the trainer's default (sft: lora).
-    :param runtime: Training runtime. Empty: trl-sft for supervised fine-tuning.
+    :param method: lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer's default (sft: lora).
+    :param runtime: Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.
     :param epochs: Passes over the training rows. 0: the trainer's default (sft: 1).
     :param learning_rate: Learning rate. 0: the trainer's default (sft: 2e-4).
     :param batch_size: Rows per step and process. 0: the trainer's default (sft: 8).

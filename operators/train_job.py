@@ -49,7 +49,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-
         sft.
     :param runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
-    :param builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is set.
+    :param builtin: Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft, if no other program is
+        set.
     :param settings: Settings of the builtin trainer, see docs/settings.md.
     :param image: Image of the job's main container.
     :param command: Command of that container; with code, it runs in the code's folder.
@@ -299,12 +300,14 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs import run_step
         from trainwright.jobs.wait.stop_event import stop_on_signals
         from trainwright.operators.values.allowed_places import check_places
+        from trainwright.steps.row_trainer import check_prepared_rows
 
         self._take_more()
         begin_links(self)
         check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **{name: getattr(self, name) for name in PLACES})
         check_tracking(self)
         request, identity = self.request(), self._identity(context)
+        check_prepared_rows(request, self.workspace_path)
         cluster = self._cluster()
         namespace = self._namespace(cluster, request)
         if not self.durable and int(context["ti"].try_number) > 1:

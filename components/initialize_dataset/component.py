@@ -23,6 +23,7 @@ def initialize_dataset(
     model_uri: str = "",
     max_length: int = 0,
     report_mode: str = "auto",
+    trainer: str = "",
     # End of what `make edges` writes.
     more: dict = {},
     workspace_path: str = "/workspace",
@@ -49,6 +50,7 @@ def initialize_dataset(
         max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
         report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never; off
             looks at no model.
+        trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
         dataset: The receipt: source, revision, files with sizes and digests, and the figures of the report.
         report: Rows, duplicates, tokens, what is cut and dropped, and a sample row as the model sees it, as Markdown.
         report_page: The report as HTML.
@@ -82,6 +84,7 @@ def initialize_dataset(
         "model_uri": model_uri,
         "max_length": max_length,
         "report_mode": report_mode,
+        "trainer": trainer,
         # End of what `make edges` writes.
     }
     with explained_end():

@@ -63,8 +63,8 @@ def start_run(
         num_nodes: Number of nodes. 0: the runtime's, usually 1.
         resources_per_node: Resources of each node. Empty: the runtime's; a GPU must be asked for.
         queue_name: Kueue LocalQueue that the jobs wait in. Empty: they start at once.
-        method: lora, or full to train all weights. Empty: the trainer's default (sft: lora).
-        runtime: Training runtime. Empty: trl-sft for supervised fine-tuning.
+        method: lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer's default (sft: lora).
+        runtime: Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.
         epochs: Passes over the training rows. 0: the trainer's default (sft: 1).
         learning_rate: Learning rate. 0: the trainer's default (sft: 2e-4).
         batch_size: Rows per step and process. 0: the trainer's default (sft: 8).

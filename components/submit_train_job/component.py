@@ -75,7 +75,8 @@ def submit_train_job(
             dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
         runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-sft.
         runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
-        builtin: Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is set.
+        builtin: Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft, if no other program is
+            set.
         settings: Settings of the builtin trainer, see docs/settings.md.
         image: Image of the job's main container.
         command: Command of that container; with code, it runs in the code's folder.

@@ -50,8 +50,10 @@ def finetune(
         resources_per_node: Training: Resources of each node. Empty: the runtime's; a GPU must be asked for. Example:
             {"nvidia.com/gpu": 1, "memory": "32Gi"}
         queue_name: Run: Kueue LocalQueue that the jobs wait in. Empty: they start at once. Example: gpu-queue
-        method: Training: lora, or full to train all weights. Empty: the trainer's default (sft: lora).
-        runtime: Training: Training runtime. Empty: trl-sft for supervised fine-tuning. Example: torch-distributed
+        method: Training: lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer's default (sft:
+            lora).
+        runtime: Training: Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin. Example: torch-
+            distributed
         epochs: Training: Passes over the training rows. 0: the trainer's default (sft: 1). Example: 3
         learning_rate: Training: Learning rate. 0: the trainer's default (sft: 2e-4). Example: 0.0001
         batch_size: Training: Rows per step and process. 0: the trainer's default (sft: 8).

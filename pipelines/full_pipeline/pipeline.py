@@ -54,7 +54,8 @@ def full_pipeline(
         resources_per_node: Training: Resources of each node. Empty: the runtime's; a GPU must be asked for. Example:
             {"nvidia.com/gpu": 1, "memory": "32Gi"}
         queue_name: Run: Kueue LocalQueue that the jobs wait in. Empty: they start at once. Example: gpu-queue
-        method: Training: lora, or full to train all weights. Empty: the trainer's default (sft: lora).
+        method: Training: lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer's default (sft:
+            lora).
         training: Training: Any other setting of the training and its run by name, see docs/reference/parameters.md. Example:
             {"image": "registry.example.com/trainer:1.4", "settings": {"save_steps": 100}}
         data: Data: Any other setting of the preparation of data by name. Example: {"layout": "messages", "test_fraction": 0.05}

@@ -57,6 +57,18 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def test_export_of_another_trainer_is_not_resumed_from(
+    workspace: Path, output: Path, write_checkpoint: WriteCheckpoint, fresh: Path
+) -> None:
+    resume_point(workspace, options=ResumeOptions(trainer="sft"))
+    write_checkpoint(5)
+    uri = export_checkpoint(output, str(StorageUri.from_path(workspace / "exports")), source="run/job", step=5).uri
+    assert resume_point(fresh, options=ResumeOptions(export=uri, trainer="dpo")) is None
+    with pytest.raises(CheckpointError, match="it is a checkpoint of sft, and dpo would go on with its steps"):
+        resume_point(fresh, options=ResumeOptions(uri, "job", trainer="dpo"))
+    assert resume_point(fresh, options=ResumeOptions(uri, "job-2", trainer="sft")) == fresh / "output" / "checkpoint-5"
+
+
 def test_never_starts_afresh_once_and_then_goes_on_from_its_own(
     workspace: Path, output: Path, write_checkpoint: WriteCheckpoint
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 from prepared_folders import prepare, prepare_at
 
 from trainwright.checkpoints.origin import recorded_initial_job, recorded_origin
-from trainwright.checkpoints.resume_point import resume_point
+from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
 from trainwright.storage.errors import StorageError
 from trainwright.workspace.receipt import NAME
 
@@ -50,6 +50,21 @@ def test_checkpoints_of_another_dataset_or_model_are_moved_aside_and_kept(
         assert (workspace / f"output.previous-{number}" / "checkpoint-5" / "trainer_state.json").is_file()
         assert not (output / "checkpoint-5").exists()
         assert resume_point(workspace) is None
+
+
+def test_checkpoints_of_another_trainer_are_moved_aside(
+    workspace: Path, output: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    def point(trainer: str) -> Path | None:
+        return resume_point(workspace, options=ResumeOptions(trainer=trainer))
+
+    point("dpo")
+    own = write_checkpoint(5)
+    assert point("dpo") == own
+    assert point("") == own  # another program may be the same one
+    assert (recorded_origin(output) or {})["trainer"] == "dpo"
+    assert point("kto") is None
+    assert (workspace / "output.previous-1" / "checkpoint-5").is_dir()
 
 
 def test_the_same_contents_prepared_again_from_elsewhere_are_the_same(

@@ -261,6 +261,12 @@ def test_the_weights_of_a_model_are_loaded_in_place_of_the_base_model(words: lis
     assert load_weights._with_model(words, "/new", "s3://b/run") == expected
 
 
+def test_training_with_a_reference_is_refused() -> None:
+    with pytest.raises(SystemExit, match="weights of s3://b/run: this training compares with a reference model"):
+        load_weights.refuse_reference(SimpleNamespace(ref_model=None), "s3://b/run")
+    load_weights.refuse_reference(SimpleNamespace(), "s3://b/run")
+
+
 def test_what_cannot_be_loaded_says_why() -> None:
     with pytest.raises(SystemExit, match="weights of s3://b/run: the command has no --model_name_or_path"):
         load_weights._with_model(["sft"], "/new", "s3://b/run")

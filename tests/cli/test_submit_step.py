@@ -153,7 +153,7 @@ def test_a_server_dry_run_makes_nothing(plane: ControlPlane, plain_runtime: None
         (("--runtime", "torch-distributd"), "torch-distributed"),
         (("--builtin", "sfft"), "builtin: 'sfft' is not installed; did you mean sft?"),
         (("--runtime", "torch-distributed"), "command: the runtime 'torch-distributed' has no command"),
-        (("--runtime", "torch-distributed", "--settings", "epochs=1"), "settings: no builtin trainer supports the runtime"),
+        (("--runtime", "torch-distributed", "--settings", "epochs=1"), "settings: the runtime '"),
         (("--settings", "epoch=1"), "settings.epoch: unknown setting; did you mean epochs?"),
         (("--code", "/nowhere/at/all", "--command", "a"), "code: '/nowhere/at/all' is not a local folder"),
     ],

@@ -27,6 +27,7 @@ from trainwright.submission.mode import Mode
 
 CHART = ROOT / "deploy" / "chart"
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
+RUNTIMES = ("causal-lm-evaluation", "trl-dpo", "trl-kto", "trl-sft", "workspace-step")
 EVERYTHING: dict[str, Any] = {
     "clients": [
         {"namespace": "team", "serviceAccounts": ["runner"], "create": True, "pipelines": True, "cleanUp": True},
@@ -123,7 +124,7 @@ def test_everything_is_admitted_and_made_once(helm: Any) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["causal-lm-evaluation", "trl-sft", "workspace-step"])
+@pytest.mark.parametrize("name", RUNTIMES)
 def test_runtimes_are_those_of_the_package(helm: Any, name: str) -> None:
     (rendered,) = helm.objects({"runtimes": {"names": [name]}})
     bundled = bundled_runtime(name)
@@ -196,7 +197,7 @@ def test_wrong_values_are_refused_by_name(helm: Any, values: dict[str, Any], tol
 def test_kustomize_sets_the_images_of_the_runtimes() -> None:
     done = subprocess.run(["kubectl", "kustomize", str(ROOT / "deploy/runtimes")], capture_output=True, text=True, check=True)
     rendered = {obj["metadata"]["name"]: obj for obj in yaml.safe_load_all(done.stdout)}
-    assert rendered == {name: bundled_runtime(name) for name in ("causal-lm-evaluation", "trl-sft", "workspace-step")}
+    assert rendered == {name: bundled_runtime(name) for name in RUNTIMES}
 
 
 @pytest.mark.slow

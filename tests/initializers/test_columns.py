@@ -77,6 +77,18 @@ CASES: list[tuple[str, Row, Row]] = [
         {"messages": [says("user", [{"type": "text", "text": "u"}]), GOOD]},  # type: ignore[arg-type]
         {"messages": [USER, GOOD]},
     ),
+    *(
+        ("kto", {"prompt": "p", "completion": "c", "label": label}, {"prompt": "p", "completion": "c", "label": is_good})
+        for label, is_good in (
+            *((True, True), (1, True), (1.0, True), ("True", True), (" true ", True), ("1", True)),
+            *((False, False), (0, False), ("FALSE", False), ("0", False)),
+        )
+    ),
+    (
+        "kto",
+        {"prompt": [USER], "completion": [GOOD], "label": True, "source": "x"},
+        {"prompt": [USER], "completion": [GOOD], "label": True},
+    ),
     (
         "preference",
         {"prompt": "p", "chosen": "good", "rejected": "bad", "score": 1},
@@ -106,7 +118,9 @@ CASES: list[tuple[str, Row, Row]] = [
 @pytest.mark.parametrize(("layout", "row", "mapped"), CASES)
 def test_rows_of_every_layout_become_those_that_trl_reads(layout: str, row: Row, mapped: Row) -> None:
     mapper = RowMapper()
-    assert mapper.map_row(deepcopy(row), "row 1") == mapped
+    found = mapper.map_row(deepcopy(row), "row 1")
+    assert found == mapped
+    assert type(found.get("label")) is type(mapped.get("label"))  # 1 == True
     assert mapper.layout == layout
     assert not is_empty(mapped)
     assert RowMapper(layout).map_row(row, "row 1") == mapped
@@ -130,7 +144,7 @@ def test_trl_takes_prepared_rows_as_they_are() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize(("layout", "row", "mapped"), CASES[-8:])
+@pytest.mark.parametrize(("layout", "row", "mapped"), [case for case in CASES if case[0] != "kto"][-8:])
 def test_the_datasets_library_and_trl_read_prepared_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str, row: Row, mapped: Row
 ) -> None:
@@ -162,6 +176,21 @@ def test_columns_that_fit_several_layouts_are_an_error_that_says_how_to_choose(r
     assert f"choose {expected}, or name them with columns" in str(caught.value)
     for name in choices:
         assert RowMapper(name).map_row(row, "row 1")
+
+
+@pytest.mark.parametrize("label", ["good", 2, 0.5, None, -1, ""])
+def test_label_that_is_no_verdict_is_never_guessed(label: Any) -> None:
+    row = {"prompt": "p", "completion": "c", "label": label}
+    with pytest.raises(
+        InitializerError, match=r"in rows for KTO it is true for a good answer .* layout=prompt-completion leaves it"
+    ):
+        RowMapper().map_row(row, "row 1")
+    assert RowMapper("prompt-completion").map_row(row, "row 1") == {"prompt": "p", "completion": "c"}
+
+
+@pytest.mark.parametrize(("row", "empty"), [(("p", "", True), True), (("p", " ", False), False), (("", "", False), True)])
+def test_empty_answer_may_be_a_bad_one(row: tuple[str, str, bool], empty: bool) -> None:
+    assert is_empty(dict(zip(("prompt", "completion", "label"), row, strict=True))) is empty
 
 
 def test_columns_are_taken_from_where_the_user_says() -> None:
@@ -196,7 +225,7 @@ def test_columns_are_taken_from_where_the_user_says() -> None:
         ({"prompt": "frage"}, "prompt-completion", "row 7 has the columns prompt; expected completion, prompt"),
         ({"prompt": "id", "completion": "antwort"}, "", "row 7: column 'prompt' is int, expected text"),
         ({"frage": "prompt"}, "", "columns maps to 'frage', which no layout reads; known: answer, chat_template_kwargs, chosen"),
-        ({}, "chatty", "unknown layout 'chatty'; known: prompt-completion, messages, alpaca, preference, conversations"),
+        ({}, "chatty", "unknown layout 'chatty'; known: prompt-completion, messages, alpaca, preference, kto, conversations"),
     ],
 )
 def test_a_mapping_that_does_not_fit_is_one_clear_error(columns: dict[str, str], layout: str, message: str) -> None:

@@ -482,15 +482,27 @@ def test_the_datasets_library_loads_what_was_prepared(
 def test_rows_that_mark_bad_answers_are_refused(source: Path, target: Path) -> None:
     rows = [{"prompt": "p", "completion": "bad answer", "label": False}]
     write(source / "kto.jsonl", rows)
-    with pytest.raises(InitializerError, match="'label' is true or false, as in rows for KTO"):
-        prepare(source, target, test_fraction=0)
+    with pytest.raises(InitializerError, match="'label' is true or false, as in rows for KTO, but the layout leaves it out"):
+        prepare(source, target, test_fraction=0, layout="prompt-completion")
     chosen = prepare(source, target, test_fraction=0, columns={"prompt": "prompt", "completion": "completion"})
     assert chosen.details["train_rows"] == 1  # whoever names the columns has decided
 
 
 def test_bad_answers_of_a_csv_file_are_refused(source: Path, target: Path) -> None:
-    (source / "kto.csv").write_text("prompt,completion,label\np,bad answer,False\n")
+    (source / "kto.csv").write_text("question,answer,label\np,bad answer,False\n")
     with pytest.raises(InitializerError, match="as in rows for KTO"):
+        prepare(source, target, test_fraction=0)
+
+
+def test_marked_answers_keep_their_marks(source: Path, target: Path) -> None:
+    (source / "kto.csv").write_text("prompt,completion,label\np,good,True\np,bad,False\n")
+    assert prepare(source, target, test_fraction=0).details["layout"] == "kto"
+    assert [row["label"] for row in train(target)] == [True, False]
+
+
+def test_answers_with_the_same_mark_are_refused(source: Path, target: Path) -> None:
+    write(source / "kto.jsonl", [{"prompt": "p", "completion": answer, "label": 1} for answer in "abc"])
+    with pytest.raises(InitializerError, match="all rows to train on have the label True, but KTO learns from the difference"):
         prepare(source, target, test_fraction=0)
 
 

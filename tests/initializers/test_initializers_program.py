@@ -29,7 +29,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  #
     options = ("LAYOUT", "MAX_ROWS", "TEST_FRACTION", "COLUMNS", "SUBSET", "SPLIT", "MODEL_URI", "MAX_LENGTH", "REPORT_MODE")
     own = ("STORAGE_URI", "IGNORE_PATTERNS", "ACCESS_TOKEN", *(f"DATASET_{name}" for name in options))
     shared = (names.DATASET_DIGEST_VARIABLE, names.MODEL_DIGEST_VARIABLE, names.SHARED_VARIABLE, names.RUN_FOLDER_VARIABLE)
-    for name in (*own, *shared, names.UMASK_VARIABLE):
+    for name in (*own, *shared, names.UMASK_VARIABLE, names.DATASET_TRAINER_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 
     def call(kind: str, target: Path, **environment: str) -> tuple[int, str, str]:
@@ -99,6 +99,22 @@ def test_rows_on_which_the_training_would_fail_are_exit_code_2(run, tmp_path: Pa
     assert (code, out) == (2, "")
     assert "rows has anything left to learn from (num_samples=0)" in err
     assert run("dataset", tmp_path / "dataset", STORAGE_URI=source, **options, DATASET_REPORT_MODE="off")[0] == 0
+
+
+def test_rows_for_another_trainer_are_exit_code_2(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+    """Whether they are prepared now, found as they were prepared before, or named by their digest."""
+    for folder in ("new", "found"):
+        code, out, err = run("dataset", tmp_path / folder, STORAGE_URI=source, DATASET_TRAINER="dpo")
+        assert (code, out) == (2, "")
+        assert "(layout prompt-completion), but the trainer dpo learns from chosen and rejected answers: use builtin=sft" in err
+        run("dataset", tmp_path / "found", STORAGE_URI=source, DATASET_TRAINER="sft")
+    prepared = prepare_dataset(source, tmp_path / "shared")
+    by_digest = {"STORAGE_URI": source, "TRAINWRIGHT_DATASET_DIGEST": prepared.digest}
+    assert run("dataset", prepared.folder, **by_digest, DATASET_TRAINER="kto")[0] == 2
+    assert run("dataset", prepared.folder, **by_digest, DATASET_TRAINER="sft")[0] == 0
+    shared = {"TRAINWRIGHT_SHARED": str(tmp_path / "shared"), "TRAINWRIGHT_RUN_FOLDER": "runs/a", "STORAGE_URI": source}
+    assert run("dataset", tmp_path / "ignored", **shared, DATASET_TRAINER="dpo")[0] == 2
+    assert not (tmp_path / "shared/runs/a/dataset").exists()
 
 
 def test_ignore_patterns_are_a_list_with_commas(run, tmp_path: Path, lines: bytes) -> None:  # type: ignore[no-untyped-def]

@@ -52,6 +52,11 @@ LAYOUTS: dict[str, list[Row]] = {
         {"prompt": "p on", "chosen": " good", "rejected": " t"},
         {"prompt": "long " * 20, "chosen": "a", "rejected": f"b{EOS}"},
     ],
+    "kto": [
+        {"prompt": "p on", "completion": " good", "label": True},
+        {"prompt": "long " * 20, "completion": "b", "label": False},
+    ],
+    "chat-kto": [{"prompt": [USER], "completion": [CALL], "label": good, "tools": TOOLS} for good in (True, False)],
     "implicit-preference": [{"chosen": "Q: a", "rejected": "Q: b"}, {"chosen": "p on", "rejected": "p other"}],
     "chat-preference": [
         {"prompt": [USER], "chosen": [ANSWER], "rejected": [OTHER], "tools": TOOLS},
@@ -86,20 +91,20 @@ def prepared(rows: list[Row], folder: Path) -> list[Row]:
 def made_by_trl(folder: Path, tokenizer: Any, layout: str, max_length: int) -> list[tuple[int, int]]:
     """Return the total and the first trained token of the rows that TRL keeps."""
     from datasets import load_dataset
-    from trl import DPOConfig, DPOTrainer, SFTConfig, SFTTrainer
+    from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, SFTConfig, SFTTrainer
 
     loaded = load_dataset(str(folder / "out"), cache_dir=str(folder / "cache"), split="train")
-    trainer, config = (DPOTrainer, DPOConfig) if "preference" in layout else (SFTTrainer, SFTConfig)
+    trainers = {"preference": (DPOTrainer, DPOConfig), "kto": (KTOTrainer, KTOConfig)}
+    trainer, config = trainers.get(layout.rpartition("-")[2], (SFTTrainer, SFTConfig))
     arguments = config(output_dir=str(folder / "run"), use_cpu=True, bf16=False, report_to="none", max_length=max_length)
-    this = SimpleNamespace(_tokenizer=tokenizer, chat_template=None, completion_only_loss=True)
+    this = SimpleNamespace(_tokenizer=tokenizer, chat_template=None, completion_only_loss=True, calculate_KL=False)
     rows = trainer._prepare_dataset(
         this, loaded, tokenizer, arguments, *([False, None] if trainer is SFTTrainer else []), "train"
     )
-    if trainer is DPOTrainer:
-        return [
-            (len(row["prompt_ids"]) + max(map(len, (row["chosen_ids"], row["rejected_ids"]))), len(row["prompt_ids"]))
-            for row in rows
-        ]
+    if trainer is not SFTTrainer:
+        answers = [[row[name] for name in ("chosen_ids", "rejected_ids", "completion_ids") if name in row] for row in rows]
+        prompts = [len(row["prompt_ids"]) for row in rows]
+        return [(prompt + max(map(len, each)), prompt) for prompt, each in zip(prompts, answers, strict=True)]
     return [(len(row["labels"]), next(at for at, label in enumerate(row["labels"]) if label != -100)) for row in rows]
 
 

@@ -10,16 +10,21 @@ from factories import trainjob
 from pydantic import ValidationError
 
 from trainwright.api.errors import Invalid
-from trainwright.api.objects import name_of
+from trainwright.api.objects import Obj, name_of
 from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs.manifest.own_program import own_program
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.training_steps import trainer_container
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime, InvalidSettings, check_compatible
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.jobs.trainers.builtin_trainers import (
     GROUP,
+    BuiltinTrainer,
     NoSuchTrainer,
+    OwnProgram,
     Program,
+    WrongField,
     builtin_trainers,
     named_trainer,
     runtime_of,
@@ -31,7 +36,7 @@ from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 
 STEP = Identity("kfp", "run", "train")
-OTHERS = [name_of(one) for one in bundled_runtimes() if name_of(one) != "trl-sft"]
+OTHERS = [name_of(one) for one in bundled_runtimes() if not name_of(one).startswith("trl-")]
 GPU = {"nvidia.com/gpu": "1"}
 
 
@@ -46,6 +51,10 @@ def trainer_of(request: TrainRequest, runtime: str = "") -> dict[str, Any]:
     found = definition(runtime or runtime_of(request))
     made: dict[str, Any] = trainjob_manifest(resolve(request, found), STEP, "default")["spec"]["trainer"]
     return made
+
+
+def chosen(request: TrainRequest, runtime: Obj) -> BuiltinTrainer | None:
+    return trainer_for(request, runtime, own_program(request, runtime))
 
 
 def refusal(request: TrainRequest, runtime: str = "") -> str:
@@ -71,6 +80,68 @@ def test_settings_become_arguments() -> None:
     assert "--use_peft" not in args
 
 
+@pytest.mark.parametrize("runtime", ["trl-sft", "trl-dpo", "trl-kto"])
+@pytest.mark.parametrize("builtin", ["sft", "dpo", "kto"])
+def test_trainer_runs_its_own_script_in_every_runtime_of_trl(builtin: str, runtime: str) -> None:
+    made = trainer_of(TrainRequest(builtin=builtin, runtime=runtime))
+    job = trainjob_manifest(resolve(TrainRequest(builtin=builtin, runtime=runtime), definition(runtime)), STEP, "default")
+    node = materialize(job, definition(runtime))[-1]["spec"]["replicatedJobs"][-1]
+    (container,) = node["template"]["spec"]["template"]["spec"]["containers"]
+    assert [word for word in container["command"] if word.startswith("trl.scripts.")] == [f"trl.scripts.{builtin}"]
+    assert ("command" in made) is (runtime != f"trl-{builtin}")
+    assert "--lora_r" in container["args"]
+    assert ("--beta" in container["args"]) is (builtin != "sft")
+
+
+def test_job_names_its_trainer_to_those_who_read_its_rows_and_checkpoints() -> None:
+    def made(request: TrainRequest) -> Obj:
+        runtime = definition(runtime_of(request))
+        return trainjob_manifest(resolve(request, runtime), STEP, "default")["spec"]
+
+    named = made(TrainRequest(builtin="kto", dataset_uri="file:///rows"))
+    assert {"name": "DATASET_TRAINER", "value": "kto"} in named["initializer"]["dataset"]["env"]
+    assert "DATASET_TRAINER" not in str(named["initializer"].get("model"))
+    (patch,) = named["runtimePatches"]
+    assert "{'name': 'TRAINWRIGHT_TRAINER', 'value': 'kto'}" in str(patch)
+    own = TrainRequest(runtime="trl-sft", args=["--x"], dataset_uri="file:///rows")
+    assert "TRAINER" not in str(made(own))
+    of_user = TrainRequest(builtin="kto", dataset_uri="file:///rows", dataset_env={"DATASET_TRAINER": ""})
+    assert made(of_user)["initializer"]["dataset"]["env"] == [{"name": "DATASET_TRAINER", "value": ""}]
+
+
+@pytest.mark.parametrize("name", ["sft", "dpo", "kto"])
+def test_runtime_of_trl_has_the_trainer_of_its_script_by_default(name: str) -> None:
+    assert runtime_of(TrainRequest(builtin=name)) == f"trl-{name}"
+    trainer = chosen(TrainRequest(runtime=f"trl-{name}"), definition(f"trl-{name}"))
+    assert trainer is not None
+    assert trainer.name == name
+
+
+def test_trainer_never_guesses_what_another_command_runs() -> None:
+    runtime = definition("trl-sft")
+    container = trainer_container(runtime)
+    assert container is not None
+    container["command"] = ["torchrun", "train.py"]
+    assert chosen(TrainRequest(runtime="trl-sft"), runtime) is None
+    assert chosen(TrainRequest(runtime="trl-sft", settings={"epochs": 1}), runtime) is None
+    with pytest.raises(Invalid, match=r"builtin: the runtime's command runs no script of TRL .* use the runtime trl-dpo"):
+        resolve(TrainRequest(builtin="dpo", runtime="trl-sft"), runtime)
+
+
+@pytest.mark.parametrize(
+    ("builtin", "settings", "words"),
+    [
+        ("kto", {"batch_size": 1}, "settings.batch_size: expected at least 2"),
+        ("dpo", {"loss_type": "ipo"}, "settings.loss_type: unknown setting; did you mean loss?"),
+        ("sft", {"beta": 0.1}, "settings.beta: unknown setting"),
+        ("dpo", {"desirable_weight": 1}, "settings.desirable_weight: unknown setting"),
+        ("dpo", {"beta": 0}, "settings.beta: expected more than 0"),
+    ],
+)
+def test_settings_of_preference_trainers_are_checked(builtin: str, settings: dict[str, Any], words: str) -> None:
+    assert words in refusal(TrainRequest(builtin=builtin, settings=settings))
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -82,31 +153,31 @@ def test_settings_become_arguments() -> None:
 )
 def test_where_something_else_says_what_runs_there_is_none(said: dict[str, Any]) -> None:
     request = TrainRequest(runtime="trl-sft", **said)
-    assert trainer_for(request, definition("trl-sft")) is None
+    assert chosen(request, definition("trl-sft")) is None
     assert "settings: only builtin trainers use settings, but another field specifies the program" in refusal(
         request.model_copy(update={"settings": {"epochs": 1}})
     )
 
 
 def test_another_image_of_the_program_is_still_its_program() -> None:
-    trainer = trainer_for(TrainRequest(runtime="trl-sft", image="example.com/a:1"), definition("trl-sft"))
+    trainer = chosen(TrainRequest(runtime="trl-sft", image="example.com/a:1"), definition("trl-sft"))
     assert trainer is not None
     assert trainer.name == "sft"
 
 
 def test_a_manifest_has_none() -> None:
     request = TrainRequest(manifest=trainjob(runtime="trl-sft"))
-    assert trainer_for(request, definition("trl-sft")) is None
+    assert chosen(request, definition("trl-sft")) is None
 
 
 @pytest.mark.parametrize("runtime", OTHERS)
 def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
     request = TrainRequest(runtime=runtime)
-    assert trainer_for(request, definition(runtime)) is None
+    assert chosen(request, definition(runtime)) is None
     assert trainjob_manifest(ResolvedRequest(request, definition(runtime)), STEP, "default")["spec"]["trainer"] == {}
     if "torchtune" not in runtime:
         words = refusal(TrainRequest(runtime=runtime, settings={"epochs": 1}))
-        assert f"settings: no builtin trainer supports the runtime {runtime!r}" in words
+        assert f"settings: the runtime {runtime!r} has no builtin trainer by default" in words
     assert "builtin: 'sft' is for runtimes with the label trainer.kubeflow.org/framework=trl" in refusal(
         TrainRequest(runtime=runtime, builtin="sft")
     )
@@ -120,7 +191,8 @@ def test_another_runtime_never_gets_arguments_of_sft(runtime: str) -> None:
         ({"num_train_epochs": 1}, r"settings.num_train_epochs: unknown setting; did you mean epochs\?"),
         ({"per_device_train_batch_size": 1, "seed": "x"}, r"settings.seed: .*, settings.per_device.*did you mean batch_size\?"),
         ({"epochs": 0}, "settings.epochs: expected more than 0"),
-        ({"method": "qlora"}, "settings.method: expected lora or full"),
+        ({"method": "qlor"}, "settings.method: expected lora, qlora or full"),
+        ({"method": "qlora", "cpu": True}, "settings.cpu: the method qlora needs a GPU; use lora to train on the CPU"),
         ({"steps": -1, "seed": "x"}, r"settings.steps: .*, settings.seed: "),
     ],
 )
@@ -149,7 +221,7 @@ def test_wrong_settings_and_wrong_runtime_are_one_error() -> None:
     [
         ("sfft", "builtin: 'sfft' is not installed; did you mean sft?"),
         ("torch-tune", "builtin: 'torch-tune' is not installed; did you mean torchtune?"),
-        ("ppo", "builtin: 'ppo' is not installed; known here: sft, torchtune"),
+        ("zzz", "builtin: 'zzz' is not installed; known here: dpo, kto, sft, torchtune"),
     ],
 )
 def test_an_unknown_one_is_named_with_the_nearest(builtin: str, words: str) -> None:
@@ -172,9 +244,13 @@ def test_a_builtin_trainer_beside_a_command_is_refused(field: str) -> None:
 
 
 class Third:
-    name, framework, runtime, is_default = "third", "xgboost", "xgboost-distributed", False
+    name, framework, runtime = "third", "xgboost", "xgboost-distributed"
+    rows = frozenset[str]()
 
-    def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
+    def is_default_for(self, own: OwnProgram) -> bool:
+        return False
+
+    def program(self, settings: dict[str, Any], dataset_uri: str, own: OwnProgram) -> Program:
         if "depth" not in settings:
             raise ValueError("depth: missing")
         return Program(["third", str(settings["depth"])], [dataset_uri], requires_gpu=False)
@@ -220,28 +296,32 @@ PREPROCESS = {
 }
 
 
+FETCHED = OwnProgram(("tune", "run"), fetches_dataset=True)
+PREPARED = OwnProgram(("tune", "run"), prepares_rows=True, fetches_dataset=True)
+OF_RUNTIME = OwnProgram(
+    (
+        "tune",
+        "run",
+        "dataset=torchtune.datasets.chat_dataset",
+        "dataset.source=parquet",
+        "dataset.data_dir=/workspace/dataset/data",
+    ),
+    fetches_dataset=True,
+)
+INSTRUCT = ["dataset=torchtune.datasets.instruct_dataset", "dataset.split=train"]
+SOURCE = {"dataset_preprocess_config": {"source": "csv"}}
+
+
 @pytest.mark.parametrize(
-    ("settings", "uri", "expected"),
+    ("settings", "expected"),
     [
-        ({}, "", []),
-        ({}, "hf://tatsu-lab/alpaca", ["dataset.data_dir=/workspace/dataset/."]),
-        ({}, "hf://tatsu-lab/alpaca/data", ["dataset.data_dir=/workspace/dataset/data"]),
-        ({}, "hf://tatsu-lab/alpaca/data/", ["dataset.data_dir=/workspace/dataset/data"]),
-        ({}, "hf://tatsu-lab/alpaca/data/train.json", ["dataset.data_files=/workspace/dataset/data/train.json"]),
-        ({}, "s3://b/data", []),
+        ({}, []),
         (
             {"dtype": "BF16", "batch_size": 4, "epochs": 2, "loss": "CEWithChunkedOutputLoss"},
-            "hf://tatsu-lab/alpaca",
-            [
-                "dtype=bf16",
-                "batch_size=4",
-                "epochs=2",
-                "loss=torchtune.modules.loss.CEWithChunkedOutputLoss",
-                "dataset.data_dir=/workspace/dataset/.",
-            ],
+            ["dtype=bf16", "batch_size=4", "epochs=2", "loss=torchtune.modules.loss.CEWithChunkedOutputLoss"],
         ),
-        ({"dtype": "fp32"}, "", ["dtype=fp32"]),
-        ({"peft_config": {}}, "", ["model.lora_attn_modules=[q_proj,v_proj,output_proj]"]),
+        ({"dtype": "fp32"}, ["dtype=fp32"]),
+        ({"peft_config": {}}, ["model.lora_attn_modules=[q_proj,v_proj,output_proj]"]),
         (
             {
                 "epochs": 1,
@@ -256,10 +336,8 @@ PREPROCESS = {
                     "use_dora": False,
                 },
             },
-            "hf://tatsu-lab/alpaca",
             [
                 "epochs=1",
-                "dataset.data_dir=/workspace/dataset/.",
                 "model.apply_lora_to_mlp=True",
                 "model.apply_lora_to_output=False",
                 "model.lora_rank=8",
@@ -272,18 +350,14 @@ PREPROCESS = {
         ),
         (
             {"peft_config": {"lora_attn_modules": [], "lora_dropout": 0.0, "use_dora": True}},
-            "",
             ["model.lora_dropout=0.0", "model.use_dora=True"],
         ),
-        ({"dataset_preprocess_config": {}}, "", ["dataset=torchtune.datasets.instruct_dataset"]),
         (
             {"dataset_preprocess_config": PREPROCESS},
-            "hf://a/b/c.parquet",
             [
-                "dataset.data_files=/workspace/dataset/c.parquet",
                 "dataset=torchtune.datasets.instruct_dataset",
-                "dataset.source=parquet",
                 "dataset.split=train[:95%]",
+                "dataset.source=parquet",
                 "dataset.train_on_input=False",
                 "dataset.new_system_prompt=You are helpful.",
                 "dataset.column_map={'input': 'question', 'output': 'answer'}",
@@ -291,9 +365,109 @@ PREPROCESS = {
         ),
     ],
 )
-def test_torchtune_arguments_are_the_kubeflow_sdks(settings: dict[str, Any], uri: str, expected: list[str]) -> None:
+def test_torchtune_arguments_are_the_kubeflow_sdks(settings: dict[str, Any], expected: list[str]) -> None:
     """Recorded from get_args_using_torchtune_config of kubeflow 0.5.0."""
-    assert TorchTuneSettings.model_validate(settings).arguments(uri) == expected
+    assert TorchTuneSettings.model_validate(settings).arguments("", OwnProgram()) == expected
+
+
+def places(*words: str) -> list[str]:
+    return [*INSTRUCT, *(f"dataset.{word}" for word in words)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "uri", "own", "expected"),
+    [
+        (SOURCE, "hf://tatsu-lab/alpaca", FETCHED, places("source=csv", "data_dir=/workspace/dataset")),
+        (SOURCE, "hf://tatsu-lab/alpaca/data/", FETCHED, places("source=csv", "data_dir=/workspace/dataset/data")),
+        (SOURCE, "hf://tatsu-lab/alpaca/data/v1.0", FETCHED, places("source=csv", "data_dir=/workspace/dataset/data/v1.0")),
+        ({}, "hf://a/b/data/train.jsonl", FETCHED, places("source=json", "data_files=/workspace/dataset/data/train.jsonl")),
+        ({}, "hf://a/b/c.parquet", FETCHED, places("source=parquet", "data_files=/workspace/dataset/c.parquet")),
+        (SOURCE, "s3://bucket/data", FETCHED, places("source=csv", "data_dir=/workspace/dataset")),
+        ({}, "s3://bucket/data/train.json.gz", FETCHED, places("source=json", "data_files=/workspace/dataset/train.json.gz")),
+        ({}, "hf://a/b/data", OF_RUNTIME, places("source=parquet", "data_dir=/workspace/dataset/data")),
+        (
+            SOURCE,
+            "",
+            OF_RUNTIME,
+            [
+                "dataset=torchtune.datasets.chat_dataset",
+                "dataset.split=train",
+                "dataset.source=csv",
+                "dataset.data_dir=/workspace/dataset/data",
+            ],
+        ),
+        *(
+            (
+                {},
+                uri,
+                PREPARED,
+                places(
+                    "source=json",
+                    "data_files=/workspace/dataset/train.jsonl",
+                    "column_map={'input': 'prompt', 'output': 'completion'}",
+                ),
+            )
+            for uri in ("pvc://claim/rows", "https://example.com/rows.csv", "hf://a/b@v1/data", "")
+        ),
+    ],
+)
+def test_torchtune_reads_the_rows_where_the_initializer_leaves_them(
+    settings: dict[str, Any], uri: str, own: OwnProgram, expected: list[str]
+) -> None:
+    made = TorchTuneSettings.model_validate(settings).arguments(uri, own)
+    assert (made[:2], sorted(made[2:])) == (expected[:2], sorted(expected[2:]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "uri", "own", "field", "words"),
+    [
+        ({}, "hf://a/b", FETCHED, "settings.dataset_preprocess_config.source", "the format of the files in hf://a/b is unknown"),
+        (SOURCE, "gs://bucket/data", FETCHED, "dataset_uri", "the initializer of the runtime does not fetch gs://"),
+        (SOURCE, "cache://schema/table", FETCHED, "dataset_uri", "the scheme 'cache' is not supported"),
+        ({"epochs": 1}, "", FETCHED, "dataset_uri", "the runtime's command does not say where its dataset lies"),
+        (SOURCE, "pvc://claim/x", PREPARED, "settings.dataset_preprocess_config.source", "rows are prepared as json"),
+    ],
+)
+def test_torchtune_never_trains_on_the_recipes_own_data(
+    settings: dict[str, Any], uri: str, own: OwnProgram, field: str, words: str
+) -> None:
+    with pytest.raises(WrongField, match=words) as raised:
+        TorchTuneSettings.model_validate(settings).arguments(uri, own)
+    assert raised.value.field == field
+
+
+SOURCES = (
+    ("dataset_uri", "https://example.com/rows.csv", "reads only hf:// and s3://, not https://"),
+    ("dataset_uri", "pvc://claim/rows", "cannot read pvc://"),
+    ("dataset_uri", "hf://a/b@v1/rows.csv", "reads only hf://org/name[/path], without the revision 'v1'"),
+    ("dataset_uri", "hf://datasets/a/b/rows.csv", "without the prefix datasets/"),
+    ("dataset_uri", "hf://squad@main", "without the revision"),
+    ("dataset_uri", "hf://squad", "without a repository without an owner"),
+    ("dataset_uri", "hf://models/a/b", "names a model, but a dataset is needed"),
+    ("model_uri", "hf://a/b/c", "reads only hf://org/name, without a folder of a repository"),
+    ("model_uri", "file:///models/a", "reads only hf:// and s3://, not file://"),
+)
+
+
+@pytest.mark.parametrize(("field", "uri", "words"), SOURCES)
+def test_sources_that_the_initializer_cannot_fetch_are_refused(field: str, uri: str, words: str) -> None:
+    request = TrainRequest.model_validate({"runtime": "torchtune-llama3.2-1b", "settings": SOURCE, field: uri})
+    assert field in refusal(request)
+    assert words in refusal(request)
+    if "names a" not in words:  # those of Trainwright fetch it
+        resolve(TrainRequest.model_validate({"runtime": "trl-sft", field: uri}), definition("trl-sft"))
+
+
+@pytest.mark.parametrize(
+    ("field", "uri", "words"),
+    [
+        ("dataset_uri", "cache://schema/table", "the scheme 'cache' is not supported"),
+        ("dataset_uri", "hf://a/b/../c", "a path in a repository cannot contain"),
+        ("model_uri", "https://example.com/model.bin", "an address is a single file, but a model is a folder"),
+    ],
+)
+def test_sources_that_trainwright_cannot_fetch_are_refused(field: str, uri: str, words: str) -> None:
+    assert words in refusal(TrainRequest.model_validate({"runtime": "trl-sft", field: uri}))
 
 
 def test_a_torchtune_job_runs_trainers_recipe() -> None:
@@ -322,9 +496,12 @@ def test_a_torchtune_job_runs_trainers_recipe() -> None:
     ]
     assert container["args"] == [
         "epochs=1",
-        "dataset.data_dir=/workspace/dataset/data",
         "model.lora_rank=8",
         "model.lora_attn_modules=[q_proj,v_proj,output_proj]",
+        "dataset=torchtune.datasets.instruct_dataset",
+        "dataset.split=train",
+        "dataset.source=parquet",
+        "dataset.data_dir=/workspace/dataset/data",
     ]
 
 
@@ -353,6 +530,7 @@ def test_a_runtime_without_a_command_needs_one(brought: dict[str, Any]) -> None:
         (TrainRequest(resources_per_node=GPU), False),
         (TrainRequest(resources_per_node={"limits": {"amd.com/gpu": 1}}), False),
         (TrainRequest(resources_per_node={"cpu": 4}), True),
+        (TrainRequest(builtin="kto"), True),
         (TrainRequest(settings={"cpu": True}), False),
         (TrainRequest(command=["a"], runtime="trl-sft"), False),
         (TrainRequest(runtime="torchtune-llama3.2-1b", settings={"epochs": 1}), False),

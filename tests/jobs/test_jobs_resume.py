@@ -80,7 +80,16 @@ def test_a_job_that_asks_for_nothing_is_what_it_was_before_one_could_ask() -> No
     assert [patch["manager"] for patch in made["spec"]["runtimePatches"]] == [
         "trainwright.dev/workspace",
         "trainwright.dev/workspace-shared",
+        "trainwright.dev/inputs",
     ]
+    assert variables(deciding(made)[1])[names.TRAINER_VARIABLE] == "sft"
+
+
+@pytest.mark.parametrize("builtin", ["dpo", "kto"])
+def test_trainer_with_a_reference_does_not_start_from_weights(cluster: EmbeddedCluster, builtin: str) -> None:
+    """The reference would be the base model, and after a restart it would be for a training of all weights too."""
+    with pytest.raises(Invalid, match="resume: weights:URI is not for trainers with a reference model"):
+        submit_or_adopt(cluster, sft(resume="weights:s3://b/run", builtin=builtin), STEP, "default")
 
 
 def test_never_is_told_to_the_container_that_decides_with_which_job_it_is() -> None:

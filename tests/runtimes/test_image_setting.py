@@ -16,6 +16,8 @@ from trainwright.runtimes import bundled_runtime, bundled_runtimes
 from trainwright.runtimes.image import image
 
 OURS = {
+    "trl-dpo": ["launcher", "trainer"],
+    "trl-kto": ["launcher", "trainer"],
     "trl-sft": ["launcher", "trainer"],
     "causal-lm-evaluation": ["trainer"],
     "workspace-step": ["launcher"],

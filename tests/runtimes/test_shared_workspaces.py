@@ -9,7 +9,7 @@ import pytest
 
 from trainwright.runtimes import bundled_runtime
 
-OURS = ("trl-sft", "causal-lm-evaluation", "workspace-step")
+OURS = ("trl-dpo", "trl-kto", "trl-sft", "causal-lm-evaluation", "workspace-step")
 
 
 def pods(name: str) -> Iterator[dict[str, Any]]:
@@ -40,8 +40,9 @@ def test_every_container_has_a_home_that_any_user_can_write_to(name: str) -> Non
             assert {"name": "home", "mountPath": "/home/trainwright"} in container["volumeMounts"]
 
 
-def test_training_has_shared_memory_of_the_nodes_size() -> None:
-    *_, pod = pods("trl-sft")
+@pytest.mark.parametrize("name", [name for name in OURS if name.startswith("trl-")])
+def test_training_has_shared_memory_of_the_nodes_size(name: str) -> None:
+    *_, pod = pods(name)
     assert {"name": "shm", "emptyDir": {"medium": "Memory"}} in pod["volumes"]
     assert {"name": "shm", "mountPath": "/dev/shm"} in pod["containers"][0]["volumeMounts"]
 

@@ -31,11 +31,8 @@ def test_each_setting_goes_to_its_step() -> None:
         defaults={"retention": "keep=5", "keep_exports": 0},
     )
     own = {"env": {"A": "1"}, "num_nodes": 2, "settings": {"epochs": 2.0}, "image": "train:1", "job_retries": 1}
-    assert (found.training, found.data, found.export) == (
-        own,
-        {"layout": "alpaca", "max_length": 1024},
-        {"resumable": False},
-    )
+    assert (found.training, found.export) == (own, {"resumable": False})
+    assert found.data == {"layout": "alpaca", "trainer": "sft", "max_length": 1024}
     assert found.evaluation == {"env": {"A": "1"}, "max_rows": 3, "image": "evaluate:1", "retention": "keep=5"}
     assert (found.promotion, found.registration, found.own) == ({"margin": 0.1}, {"alias": "best"}, {"keep_exports": 0})
     assert found.run == {**RUN_SETTINGS, "run_id": "r"}
@@ -50,10 +47,8 @@ def test_the_evaluation_has_the_placement_of_the_training_unless_it_has_another(
 def test_a_setting_of_the_preprocessing_is_one_of_the_data_only_if_there_is_a_preprocessing() -> None:
     data = {"layout": "alpaca", "min_chars": 3, "columns": {"prompt": "q"}}
     found = phases(data=data, preprocesses=True)
-    assert (found.data, found.preprocessing) == (
-        {"layout": "alpaca", "max_length": 1024},
-        {"min_chars": 3, "columns": {"prompt": "q"}},
-    )
+    assert found.data == {"layout": "alpaca", "trainer": "sft", "max_length": 1024}
+    assert found.preprocessing == {"min_chars": 3, "columns": {"prompt": "q"}}
     with pytest.raises(ValueError, match=r"data\.min_chars: unknown setting"):
         phases(data=data)
 
@@ -67,6 +62,8 @@ def test_a_setting_of_the_preprocessing_is_one_of_the_data_only_if_there_is_a_pr
         ({"data": {"max_length": 9, "report_mode": "required"}}, {"max_length": 9, "report_mode": "required"}),
         ({"training": {"runtime": "other"}}, {"report_mode": "warn"}),
         ({"training": {"builtin": "sft", "runtime": "other"}}, {"max_length": 1024}),
+        ({"training": {"builtin": "dpo", "settings": {"max_length": 99}}}, {"max_length": 99}),
+        ({"training": {"builtin": "torchtune", "runtime": "torchtune-llama3.2-1b"}}, {"report_mode": "warn"}),
         ({"training": {"code": "x", "command": ["a"]}}, {"report_mode": "warn"}),
         ({"training": {"settings": {"extra": ["--packing"]}}}, {}),
         ({"training": {"settings": {"extra": ["--max-length=4096"]}}}, {}),
@@ -74,7 +71,8 @@ def test_a_setting_of_the_preprocessing_is_one_of_the_data_only_if_there_is_a_pr
     ],
 )
 def test_dataset_step_learns_how_rows_are_cut(form: dict[str, Any], learnt: dict[str, Any]) -> None:
-    assert phases(**form).data == learnt
+    data = phases(**form).data
+    assert {name: data[name] for name in ("max_length", "report_mode") if name in data} == learnt
 
 
 @pytest.mark.parametrize(
@@ -91,6 +89,8 @@ def test_dataset_step_learns_how_rows_are_cut(form: dict[str, Any], learnt: dict
         ({"learning_rate": -1}, r"learning_rate"),
         ({"data": {"test_fraction": 2}}, r"data\.test_fraction: expected less than 1"),
         ({"data": {"dataset_uri": "x"}}, r"data\.dataset_uri: the pipeline sets it"),
+        ({"data": {"trainer": "sft"}}, r"data\.trainer: the pipeline sets it"),
+        ({"training": {"builtin": "dop"}}, r"builtin: 'dop' is not installed; did you mean dpo\?"),
         ({"evaluation": {"max_row": 1}}, r"evaluation\.max_row: unknown setting; did you mean max_rows\?"),
         ({"evaluation": {"promote_margin": "much"}}, r"evaluation\.margin: expected a number"),
         ({"evaluation": {"keep_exports": 1}}, r"evaluation\.keep_exports: unknown setting"),
@@ -99,6 +99,23 @@ def test_dataset_step_learns_how_rows_are_cut(form: dict[str, Any], learnt: dict
 def test_what_is_wrong_is_said_with_its_place(form: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         phases(**form)
+
+
+@pytest.mark.parametrize(
+    ("form", "trainer"),
+    [
+        ({}, "sft"),
+        ({"training": {"builtin": "dpo"}}, "dpo"),
+        ({"runtime": "trl-kto"}, "kto"),
+        ({"runtime": "trl-sft", "training": {"builtin": "kto"}}, "kto"),
+        ({"runtime": "torchtune-llama3.2-1b", "training": {"builtin": "torchtune"}}, "torchtune"),
+        ({"runtime": "torch-distributed", "training": {"command": ["a"]}}, None),
+        ({"runtime": "of-this-cluster"}, None),
+        ({"training": {"code": "x", "command": ["a"]}}, None),
+    ],
+)
+def test_preparation_of_data_is_told_the_trainer(form: dict[str, Any], trainer: str | None) -> None:
+    assert phases(**form).data.get("trainer") == trainer
 
 
 def test_a_literal_credential_is_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from trainwright import submission
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.initializers import DatasetOptions, InitializerError, prepare_dataset
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.state.identity import Identity
 from trainwright.steps.server_retries import ServerRetries
@@ -78,6 +80,19 @@ def test_a_bad_parameter_is_said_before_anything_is_connected_to(asked: list[dic
     with pytest.raises(ValueError, match="resume"):
         train_step_of("r", {**PARAMETERS, "resume": "somewhere"})
     assert not asked
+
+
+def test_prepared_rows_for_another_trainer_are_refused_before_submission(asked: list[dict[str, Any]], tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "chosen": "a", "rejected": "b"}\n', "utf-8")
+    digest = prepare_dataset(f"file://{tmp_path}/rows.jsonl", tmp_path / "w", DatasetOptions(test_fraction=0)).digest
+    given = {"dataset_digest": digest, "settings": {}, "workspace": "pvc://w"}
+    for builtin, runtime in (("", ""), ("sft", "trl-dpo")):
+        with pytest.raises(InitializerError, match=r"\(layout preference\), but the trainer sft learns from .* use builtin=dpo"):
+            train_step_of("r", {**given, "builtin": builtin, "runtime": runtime}, workspace_path=str(tmp_path / "w"))
+    assert asked == []
+    for accepted in ({"builtin": "kto"}, {"runtime": "trl-dpo"}, {"runtime": "trl-sft", "command": ["mine"]}):
+        train_step_of("r", {**given, **accepted}, workspace_path=str(tmp_path / "w"))
+    train_step_of("r", given)  # the initializer of the job checks what this step does not see
 
 
 @pytest.mark.usefixtures("asked")

@@ -142,8 +142,12 @@ def suspended_by_us(generation: int) -> str:
 # Variables of pods in a workspace that runs share
 DATASET_DIGEST_VARIABLE = "TRAINWRIGHT_DATASET_DIGEST"
 """The required digest of the prepared dataset."""
+DATASET_TRAINER_VARIABLE = "DATASET_TRAINER"
+"""The builtin trainer that the dataset is for: the initializer refuses rows that it does not learn from."""
 MODEL_DIGEST_VARIABLE = "TRAINWRIGHT_MODEL_DIGEST"
 """The required digest of the prepared model."""
+TRAINER_VARIABLE = "TRAINWRIGHT_TRAINER"
+"""The builtin trainer that the job runs: it never resumes from a checkpoint of another."""
 SHARED_VARIABLE = "TRAINWRIGHT_SHARED"
 """The mount path of the whole workspace, in steps that prepare a dataset or a model."""
 RUN_FOLDER_VARIABLE = "TRAINWRIGHT_RUN_FOLDER"

@@ -1,4 +1,4 @@
-"""Records in an output folder which dataset and model its checkpoints come from, and which job created it.
+"""Records in an output folder which dataset, model and builtin trainer its checkpoints come from, and which job created it.
 
 Both are small files in the folder itself, so that they stay with it when the folder is archived.
 """
@@ -19,7 +19,8 @@ ORIGIN = ".trainwright-origin.json"
 INITIAL_JOB = ".trainwright-job.json"
 _MAX_BYTES = 1024 * 1024
 Origin = dict[str, str]
-"""Maps `dataset` and `model` to the digest of the prepared data, if known."""
+"""Maps `dataset` and `model` to the digest of the prepared data, and `trainer` to the name of the builtin trainer, if known."""
+TRAINER = "trainer"
 
 
 def read_origin(workspace: Path, *, dataset: Path | None = None, model: Path | None = None) -> Origin:
@@ -37,6 +38,15 @@ def read_origin(workspace: Path, *, dataset: Path | None = None, model: Path | N
     return origin
 
 
+def is_same_origin(one: object, other: object) -> bool:
+    """Whether checkpoints have the same origin. A trainer is compared only if both are known: other programs do not name theirs."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return one == other
+    trainers = {str(origin[TRAINER]) for origin in (one, other) if origin.get(TRAINER)}
+    inputs = [{name: origin[name] for name in origin if name != TRAINER} for origin in (one, other)]
+    return inputs[0] == inputs[1] and len(trainers) < 2
+
+
 def recorded_origin(output: Path) -> Origin | None:
     """Return the origin of the checkpoints in `output`, or None without a record. Raises StorageError."""
     recorded: Origin | None = _read(output / ORIGIN)
@@ -44,7 +54,10 @@ def recorded_origin(output: Path) -> Origin | None:
 
 
 def record_origin(output: Path, origin: Origin) -> None:
-    if recorded_origin(output) != origin:
+    recorded = recorded_origin(output)
+    if recorded is not None and is_same_origin(recorded, origin):
+        origin = {**recorded, **origin}
+    if recorded != origin:
         write_bytes(output / ORIGIN, json.dumps(origin, sort_keys=True).encode())
 
 

@@ -27,6 +27,7 @@ from trainwright.api.names import (
     RESUME_VARIABLE,
     RESUME_WEIGHTS,
     RESUMES_FROM_VARIABLE,
+    TRAINER_VARIABLE,
 )
 from trainwright.api.termination_log import write_termination_message
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
@@ -34,8 +35,10 @@ from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.hf_trainer import FORMAT, incomplete_reason
 from trainwright.checkpoints.job_record import Writer, record_earlier, record_writer
 from trainwright.checkpoints.origin import (
+    TRAINER,
     Origin,
     archive,
+    is_same_origin,
     read_origin,
     record_initial_job,
     record_origin,
@@ -77,6 +80,8 @@ class ResumeOptions:
     """Preempted jobs that this one continues; their checkpoints count as its own."""
     weights: str = ""
     """The URI of an export whose weights a new training starts from, if `auto` finds no checkpoint."""
+    trainer: str = ""
+    """The builtin trainer that the job runs; empty for another program."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ResumeOptions:
@@ -90,7 +95,8 @@ class ResumeOptions:
             )
         weights = resume.removeprefix(RESUME_WEIGHTS) if resume.startswith(RESUME_WEIGHTS) else ""
         resumes_from = tuple(filter(None, environ.get(RESUMES_FROM_VARIABLE, "").split(",")))
-        return cls("" if weights else resume, job, environ.get(RESUME_EXPORT_VARIABLE, ""), resumes_from, weights)
+        export, trainer = environ.get(RESUME_EXPORT_VARIABLE, ""), environ.get(TRAINER_VARIABLE, "")
+        return cls("" if weights else resume, job, export, resumes_from, weights, trainer)
 
     @property
     def source(self) -> str:
@@ -112,12 +118,14 @@ def resume_point(
     """Return the checkpoint below `workspace/output` to resume from, or None to start from scratch.
 
     The dataset and the model default to `workspace/dataset` and `workspace/model`. The `leader` (completion index 0) records
-    the `writer` in the output, archives an output that belongs to another dataset, model or job, and restores the requested
+    the `writer` in the output, archives an output that belongs to another dataset, model, trainer or job, and restores the requested
     export. Other nodes reach the same result whether they look before or after that, and wait up to `timeout` seconds for
     the restore, which they look for every `poll_seconds`. Raises StorageError, CheckpointError.
     """
     options = options or ResumeOptions()
     output, origin = workspace / "output", read_origin(workspace, dataset=dataset, model=model)
+    if options.trainer:
+        origin[TRAINER] = options.trainer
     if leader:
         _initialize_output(output, origin, options)
         if writer is not None:
@@ -135,14 +143,20 @@ def resume_point(
 def _source(options: ResumeOptions, origin: Origin) -> ResumeSource | None:
     """Return the export to restore, or None. An export for `auto` may be missing or belong to another dataset or model."""
     if options.resume:
-        return find_export(options.resume)
+        source = find_export(options.resume)
+        if source.trainer and options.trainer and source.trainer != options.trainer:
+            raise CheckpointError(
+                f"cannot resume from {source.uri}: it is a checkpoint of {source.trainer}, and {options.trainer} would go on with its "
+                "steps and its optimizer; start a new training, with an export of all weights as model_uri"
+            )
+        return source
     try:
         source = find_export(options.export)
     except NoCheckpoint as error:
         log.warning("%s", error)
         return None
     if not source.is_of(origin):
-        log.info("export of another dataset or model ignored uri=%s", source.uri)
+        log.info("export of another dataset, model or trainer ignored uri=%s", source.uri)
         return None
     return source
 
@@ -150,14 +164,15 @@ def _source(options: ResumeOptions, origin: Origin) -> ResumeSource | None:
 def _initialize_output(output: Path, origin: Origin, options: ResumeOptions) -> None:
     """Archive an unrelated output and record this job. Idempotent: an archived output does not exist any more."""
     if _belongs_to_another(output, origin, options) and output.exists():
-        log.info("output of another dataset, model or job archived to=%s", archive(output))
+        log.info("output of another dataset, model, trainer or job archived to=%s", archive(output))
     if options.resume and recorded_initial_job(output) != options.job:
         record_initial_job(output, options.job)
     record_origin(output, origin)
 
 
 def _belongs_to_another(output: Path, origin: Origin, options: ResumeOptions) -> bool:
-    if recorded_origin(output) not in (None, origin):
+    recorded = recorded_origin(output)
+    if recorded is not None and not is_same_origin(recorded, origin):
         return True
     return bool(options.resume) and recorded_initial_job(output) not in (options.job, *options.resumes_from)
 

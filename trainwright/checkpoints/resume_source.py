@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.exported import find_export_in, read_export
 from trainwright.checkpoints.manifest import LATEST, MANIFEST, OWNER, Manifest
-from trainwright.checkpoints.origin import Origin
+from trainwright.checkpoints.origin import TRAINER, Origin, is_same_origin
 from trainwright.checkpoints.pointers import latest_export
 from trainwright.jobs.state.identity import Identity
 from trainwright.storage.errors import StorageError
@@ -27,8 +27,15 @@ class ResumeSource:
     manifest: Manifest
 
     def is_of(self, origin: Origin) -> bool:
-        """Whether the export comes from this dataset and model, or does not record its origin."""
-        return self.manifest.metadata.get("origin") in (None, origin)
+        """Whether the export comes from this dataset, model and trainer, or does not record its origin."""
+        recorded = self.manifest.metadata.get("origin")
+        return recorded is None or is_same_origin(recorded, origin)
+
+    @property
+    def trainer(self) -> str:
+        """The builtin trainer that the export comes from, if it is known."""
+        recorded = self.manifest.metadata.get("origin")
+        return str(recorded.get(TRAINER) or "") if isinstance(recorded, dict) else ""
 
 
 def find_export(uri: str) -> ResumeSource:

@@ -44,14 +44,19 @@ def encode_rows(
     Raises InvalidInput if the tokenizer lacks what the layout needs.
     """
     require_tokens(tokenizer, layout)
-    encode = {PROMPT_COMPLETION: _completion, CONVERSATION: _conversation, MESSAGES: _messages, TEXT: _text}[layout]
     encoded = []
     for row in rows:
-        full = encode(tokenizer, row)
+        full = encode_row(tokenizer, row, layout)
         truncated = Encoded(full.tokens[:limit], full.prompt_length)
         if len(truncated.tokens) > truncated.first_predicted:
             encoded.append(truncated)
     return encoded
+
+
+def encode_row(tokenizer: Any, row: Row, layout: str) -> Encoded:
+    """Tokenize one row, whatever its length; see `encode_rows`."""
+    encode = {PROMPT_COMPLETION: _completion, CONVERSATION: _conversation, MESSAGES: _messages, TEXT: _text}[layout]
+    return encode(tokenizer, row)
 
 
 def require_tokens(tokenizer: Any, layout: str) -> None:
@@ -65,9 +70,12 @@ def require_tokens(tokenizer: Any, layout: str) -> None:
         raise InvalidInput(f"{tokenizer.name_or_path}: the tokenizer has no end-of-text token (eos_token)")
 
 
-def digest_of(rows: Sequence[Encoded]) -> str:
-    """Name what is measured: the tokens of all rows and which of them have a loss. Losses of other tokens are not comparable."""
-    digest = hashlib.sha256()
+def digest_of(rows: Sequence[Encoded], besides: object = None) -> str:
+    """Name what is measured: the tokens of all rows and which of them have a loss. Losses of other tokens are not comparable.
+
+    `besides` is what else the loss depends on.
+    """
+    digest = hashlib.sha256(b"" if besides is None else json.dumps(besides).encode() + b"\n")
     for row in rows:
         digest.update(json.dumps([row.tokens, row.first_predicted]).encode() + b"\n")
     return f"sha256:{digest.hexdigest()}"

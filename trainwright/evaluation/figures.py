@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 OF_TRAINING = "training_"
+OF_ROWS = ("loss", "perplexity", "preference_accuracy")
 HELD_OUT_TASK, TRAINING_TASK = "held_out", "training_rows"
 """The task that asks for the completions of rows, by what the rows are."""
 
@@ -32,7 +33,7 @@ def loss_of(figures: Mapping[str, Any]) -> float:
 
 def is_of_rows(metric: str) -> bool:
     """Whether a figure depends on which rows were evaluated, not only on a public task."""
-    return metric.removeprefix(OF_TRAINING) in ("loss", "perplexity") or metric.partition("/")[0] in (
+    return metric.removeprefix(OF_TRAINING) in OF_ROWS or metric.partition("/")[0] in (
         HELD_OUT_TASK,
         TRAINING_TASK,
     )

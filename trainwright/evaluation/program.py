@@ -21,13 +21,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from trainwright.evaluation.batches import NO_LABEL, padded
 from trainwright.evaluation.encoding import Encoded, digest_of, encode_rows, require_tokens
 from trainwright.evaluation.figures import loss_of, named_by_rows, task_name
 from trainwright.evaluation.harness import evaluate_tasks
+from trainwright.evaluation.preferences import NAMES, Compared, encode_compared, log_probabilities
 from trainwright.evaluation.rows import MAX_TRAINING_ROWS, InvalidInput, data_file, is_held_out, read_rows
 from trainwright.evaluation.sample import Sample, choose_prompt, encode_sample
 from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
+from trainwright.workspace.receipt import read_receipt
 from trainwright.workspace.umask import apply_umask
 
 if TYPE_CHECKING:
@@ -35,7 +38,6 @@ if TYPE_CHECKING:
 
 __all__ = ["InvalidInput", "checkpoint_kind", "evaluate", "main"]
 
-NO_LABEL = -100  # ignored by torch's cross entropy
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 MODEL_CONFIG, CHAT_TEMPLATE = "config.json", "chat_template.jinja"
 MODEL_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
@@ -98,6 +100,7 @@ def evaluate(
     sample_row: index (from 0) of the row that both models complete as a sample; sample_prompt: a custom prompt instead.
     max_new_tokens: maximum length of the sample. batch_size: rows per batch. tasks, few_shot,
     task_limit: of lm-evaluation-harness, see `harness.evaluate_tasks`.
+    Of answers that are compared, the loss is that of `preferences`, named by loss_of, with preference_accuracy and without perplexity.
     Returns rows, rows_digest (of what was measured), tokens (those with a loss), seconds, device, kind ("adapter" or "model"),
     layout, held_out (False for training rows), before and after (loss in nats per token, perplexity, and TASK/METRIC of each task;
     of training rows they are training_loss, training_perplexity and training_rows/METRIC) and sample (prompt, expected or None,
@@ -123,12 +126,19 @@ def evaluate(
         require_tokens(tokenizer, data_rows.layout)
         model = _load_model(base, device)
     longest = getattr(model.config, "max_position_embeddings", None)
-    encoded = encode_rows(tokenizer, data_rows.rows[:row_limit], layout=data_rows.layout, limit=longest)
+    measured_rows = replace(data_rows, rows=data_rows.rows[:row_limit])
+    compared = encode_compared(tokenizer, measured_rows, limit=longest, batch_size=batch_size) if data_rows.kind else None
+    if compared is not None:
+        encoded = compared.answers
+    else:
+        encoded = encode_rows(tokenizer, measured_rows.rows, layout=data_rows.layout, limit=longest)
     if not encoded:
         raise InvalidInput(f"{file}: no row has a token with a loss within the model's {longest} positions")
     sample = encode_sample(tokenizer, prompt)
 
-    losses, completions = {}, {}
+    of_rows: dict[str, dict[str, float]] = {}
+    completions: dict[str, str] = {}
+    reference: list[float] = []
     for when in ("before", "after"):
         if when == "after" and kind == "adapter":
             model = _with_adapter(model, checkpoint)
@@ -136,13 +146,17 @@ def evaluate(
             del model  # free memory for the fine-tuned model
             gc.collect()
             model = _load_model(checkpoint, device)
-        losses[when] = mean_loss(model, encoded, batch_size=batch_size)
+        if compared is not None:
+            found_now = log_probabilities(model, encoded, batch_size=batch_size)
+            reference = reference or found_now
+            of_rows[when] = compared.figures(reference, found_now)
+        else:
+            loss = mean_loss(model, encoded, batch_size=batch_size)
+            of_rows[when] = {"loss": loss, "perplexity": _perplexity(loss)}
         completions[when] = complete(model, tokenizer, sample, max_new_tokens=max_new_tokens)
-        logger.info("%s: loss %.4f over %d rows", when, losses[when], len(encoded))
+        logger.info("%s: loss %.4f over %d rows", when, of_rows[when]["loss"], len(encoded))
     held_out = data_rows.held_out
-    measured = {
-        when: named_by_rows({"loss": loss, "perplexity": _perplexity(loss)}, held_out=held_out) for when, loss in losses.items()
-    }
+    measured = {when: named_by_rows(figures, held_out=held_out) for when, figures in of_rows.items()}
     if tasks:
         del model
         gc.collect()
@@ -151,7 +165,7 @@ def evaluate(
             checkpoint,
             kind,
             tasks,
-            replace(data_rows, rows=data_rows.rows[:row_limit]),
+            measured_rows,
             tokenizer,
             few_shot=few_shot,
             limit=task_limit,
@@ -171,8 +185,9 @@ def evaluate(
         "layout": data_rows.layout,
         "held_out": held_out,
         "device": device,
-        "rows": len(encoded),
-        "rows_digest": digest_of(encoded),
+        "rows": compared.rows if compared is not None else len(encoded),
+        "rows_digest": digest_of(encoded, _reference_of(base, compared) if compared is not None else None),
+        **({"loss_of": NAMES[compared.kind]} if compared is not None else {}),
         **({"few_shot": few_shot, "task_limit": task_limit} if tasks else {}),
         "tokens": sum(len(row.tokens) - row.first_predicted for row in encoded),
         "seconds": round(time.monotonic() - started, 3),
@@ -325,20 +340,15 @@ def _batches(rows: Sequence[Encoded], size: int) -> Iterator[tuple[torch.Tensor,
 
     Rows are sorted by length to minimize padding.
     """
-    import torch
-
     ordered = sorted(rows, key=lambda row: len(row.tokens))
     for first in range(0, len(ordered), size):
-        batch = ordered[first : first + size]
-        shape = (len(batch), max(len(row.tokens) for row in batch))
-        tokens, attention = torch.zeros(shape, dtype=torch.long), torch.zeros(shape, dtype=torch.long)
-        labels = torch.full(shape, NO_LABEL)
-        for index, row in enumerate(batch):
-            length = len(row.tokens)
-            tokens[index, :length] = torch.tensor(row.tokens)
-            attention[index, :length] = 1
-            labels[index, row.first_predicted : length] = tokens[index, row.first_predicted : length]
-        yield tokens, attention, labels
+        yield padded(ordered[first : first + size])
+
+
+def _reference_of(base: Path, compared: Compared) -> list[object]:
+    """Return what a loss of compared answers depends on besides them: the base model, and what a label or a batch makes of them."""
+    receipt = read_receipt(base)
+    return [receipt.digest if receipt is not None else "", NAMES[compared.kind], compared.labels, compared.batch_size]
 
 
 def _perplexity(loss: float) -> float:

@@ -1,4 +1,4 @@
-"""Reads the rows to evaluate: all layouts of prepared datasets that TRL's SFT training supports.
+"""Reads the rows to evaluate: all layouts of prepared datasets.
 It needs neither torch nor a tokenizer, so that invalid input is rejected before these slow imports.
 """
 
@@ -19,6 +19,9 @@ CONVERSATION = "conversational-prompt-completion"
 MESSAGES = "messages"
 TEXT = "text"
 CONVERSATIONAL = (CONVERSATION, MESSAGES)
+PREFERENCE, LABEL = "preference", "label"
+"""The kinds of rows whose answers are compared: with a chosen and a rejected one, or with one and a label."""
+REJECTED = "rejected"
 TEMPLATE_COLUMNS = ("tools", "chat_template_kwargs")
 """What a chat template gets besides the messages, in rows of conversations that have it."""
 _COLUMNS = {
@@ -38,12 +41,17 @@ class InvalidInput(Exception):
 
 @dataclass(frozen=True)
 class RowSet:
-    """Rows of one layout, with only the columns that training on this layout reads."""
+    """Rows of one layout, with only the columns that training on this layout reads.
+
+    Rows of preferences have prompt, `completion` (the chosen answer) and `rejected`, those for KTO have prompt, completion and
+    `label`; `kind` then says so.
+    """
 
     path: Path
     rows: list[Row]
     layout: str
     held_out: bool
+    kind: str = ""
 
 
 def data_file(data: Path) -> Path:
@@ -79,11 +87,12 @@ def read_rows(data: Path, *, max_rows: int | None = None) -> RowSet:
         raise InvalidInput(f"{path}: cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8 text'}") from error
     if not rows:
         raise InvalidInput(f"{path}: has no rows")
-    layout = rows[0][0]
-    for found, _, where in rows:
-        if found != layout:
-            raise InvalidInput(f"{where}: has the layout {found}, the first row has {layout}")
-    return RowSet(path, [row for _, row, _ in rows], layout, is_held_out(path))
+    layout, kind = rows[0][0], _kind_of(rows[0][1])
+    for found, row, where in rows:
+        if found != layout or _kind_of(row) != kind:
+            names = [" ".join(filter(None, pair)) for pair in ((found, _kind_of(row)), (layout, kind))]
+            raise InvalidInput(f"{where}: has the layout {names[0]}, the first row has {names[1]}")
+    return RowSet(path, [row for _, row, _ in rows], layout, is_held_out(path), kind)
 
 
 def plain_text(messages: list[Message]) -> str:
@@ -115,14 +124,47 @@ def _parse_row(line: str, where: str) -> tuple[str, Row]:
         raise InvalidInput(f"{where}: is not JSON: nested too deeply") from error
     if not isinstance(row, dict):
         raise InvalidInput(f"{where}: is not a JSON object")
+    row = _with_completion(row, where)
     layout = _layout_of(row, where)
-    for column in _COLUMNS[layout]:
+    columns = (*_COLUMNS[layout], *((REJECTED,) if _kind_of(row) == PREFERENCE else ()))
+    for column in columns:
         if layout in CONVERSATIONAL:
             _check_messages(row[column], f'{where}: column "{column}"')
         elif not isinstance(row[column], str):
             raise InvalidInput(f'{where}: column "{column}" is not text')
     also = [column for column in TEMPLATE_COLUMNS if layout in CONVERSATIONAL and row.get(column)]
-    return layout, {column: row[column] for column in (*_COLUMNS[layout], *also)}
+    marks = (LABEL,) if _kind_of(row) == LABEL else ()
+    return layout, {column: row[column] for column in (*columns, *marks, *also)}
+
+
+def _kind_of(row: Row) -> str:
+    if REJECTED in row:
+        return PREFERENCE
+    is_mark = isinstance(row.get(LABEL), int) and row[LABEL] in (0, 1)
+    return LABEL if is_mark and "completion" in row else ""
+
+
+def _with_completion(row: Row, where: str) -> Row:
+    """Return a row of preferences with the chosen answer as `completion`, and with its prompt; any other as it is."""
+    if "chosen" not in row and REJECTED not in row:
+        return row
+    for column in ("chosen", REJECTED):
+        if column not in row:
+            raise InvalidInput(f'{where}: has no column "{column}"')
+        if not isinstance(row[column], str | list):
+            raise InvalidInput(f'{where}: column "{column}" is neither text nor a list of messages')
+    prompt, chosen, rejected = row.get("prompt"), row["chosen"], row[REJECTED]
+    if "prompt" not in row:
+        same = _same_beginning(chosen, rejected)
+        prompt, chosen, rejected = chosen[:same], chosen[same:], rejected[same:]
+    return {**row, "prompt": prompt, "completion": chosen, REJECTED: rejected}
+
+
+def _same_beginning(chosen: str | list[Any], rejected: str | list[Any]) -> int:
+    """Return how much of both is the prompt, as TRL finds it: without a space at its end."""
+    pairs = enumerate(zip(chosen, rejected, strict=False))
+    same = next((at for at, (one, other) in pairs if one != other), min(len(chosen), len(rejected)))
+    return same - 1 if same and chosen[same - 1] == " " else same
 
 
 def _layout_of(row: Row, where: str) -> str:

@@ -9,6 +9,7 @@ from trainwright.evaluation.encoding import render, template_options
 from trainwright.evaluation.rows import (
     CONVERSATION,
     CONVERSATIONAL,
+    LABEL,
     MESSAGES,
     PROMPT_COMPLETION,
     InvalidInput,
@@ -77,13 +78,17 @@ def encode_sample(tokenizer: Any, prompt: Prompt) -> Sample:
 
 def _row_prompt(layout: str, row: Row) -> Prompt:
     if layout == PROMPT_COMPLETION:
-        return Prompt(row["prompt"], row["completion"])
+        return Prompt(row["prompt"], row["completion"] if _is_good(row) else None)
     if layout == CONVERSATION:
-        expected = "\n".join(map(content_of, row["completion"]))
+        expected = "\n".join(map(content_of, row["completion"])) if _is_good(row) else None
         return Prompt(plain_text(row["prompt"]), expected, row["prompt"], options=template_options(row))
     if layout == MESSAGES:
         return _messages_prompt(row["messages"], template_options(row))
     return Prompt(row["text"], full_text=row["text"])
+
+
+def _is_good(row: Row) -> bool:
+    return bool(row.get(LABEL, True))
 
 
 def _messages_prompt(messages: list[Message], options: dict[str, Any]) -> Prompt:

@@ -46,6 +46,8 @@ def _losses(result: dict[str, Any]) -> list[str]:
     perplexity = loss.replace("loss", "perplexity")
     of_training = loss.startswith(OF_TRAINING)
     name = f"{'training' if of_training else 'held-out'} loss"
+    if result.get("loss_of"):  # of answers that are compared; otherwise the cross entropy of the tokens
+        name += f" ({escaped(str(result['loss_of']))})"
     rows = [f"| {name} | {_number(before, loss)} | {_number(after, loss)} | {_change(before.get(loss), after.get(loss))} |"]
     if perplexity in before or perplexity in after:
         name = "training perplexity" if of_training else "perplexity"

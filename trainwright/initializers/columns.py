@@ -10,15 +10,15 @@ from difflib import get_close_matches
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
-from trainwright.initializers.layouts import COLUMNS, LAYOUTS, Layout, Row
+from trainwright.initializers.layouts import COLUMNS, LABEL, LAYOUTS, Layout, Row
 from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS, read_template_columns
+from trainwright.initializers.trainer_rows import check_trainer
 
-LABEL = "label"
-"""The column of KTO's rows that tells whether an answer is desirable."""
 _BAD_ANSWERS = (
-    f"the column {LABEL!r} is true or false, as in rows for KTO. Supervised fine-tuning would learn the answers marked false like all "
-    f"others: keep the rows whose {LABEL} is true, and name their columns, as in "
-    'columns={"prompt": "prompt", "completion": "completion"}'
+    f"the column {LABEL!r} is true or false, as in rows for KTO, but the layout leaves it out, so that answers marked false would be "
+    "learned like all others: for builtin=kto, name the columns, as in "
+    'columns={"prompt": "prompt", "completion": "completion", "label": "label"}; '
+    f"for supervised fine-tuning, keep the rows whose {LABEL} is true, and name their columns without it"
 )
 MESSAGES = "lists of messages"
 _MAX_LISTED = 40
@@ -28,15 +28,16 @@ _MAX_LISTED = 40
 class RowMapper:
     """Maps the rows of one dataset. All have the layout of the first, which `layout` then names, and become the same columns."""
 
-    def __init__(self, layout: str = "", columns: Mapping[str, str] | None = None):
+    def __init__(self, layout: str = "", columns: Mapping[str, str] | None = None, trainer: str = ""):
         """`layout` forces one of LAYOUTS; `columns` names the source column of each column that the layout reads.
 
-        Raises InitializerError for an unknown layout or column.
+        `trainer` is the builtin trainer that the rows are for. Raises InitializerError for an unknown layout or column.
         """
         if layout and layout not in LAYOUTS:
             raise InitializerError(f"unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
         check_column_names(columns or {})
         self.layout = layout
+        self._trainer = trainer
         self._columns = dict(columns or {})
         self._first: tuple[tuple[str, ...], str] | None = None
         self.dropped: set[str] = set()
@@ -45,7 +46,8 @@ class RowMapper:
     def map_row(self, row: Row, where: str) -> Row:
         """Return the row with the columns that TRL reads. `where` names it in errors.
 
-        Raises InitializerError: missing or ambiguous columns, contents of another type, a different layout than the first row's.
+        Raises InitializerError: missing or ambiguous columns, contents of another type, a different layout than the first row's, rows
+        that the trainer does not learn from.
         """
         named = self._renamed(row, where) if self._columns else row
         layout = self._layout_of(named, where)
@@ -76,6 +78,8 @@ class RowMapper:
     def _layout_of(self, row: Row, where: str) -> Layout:
         if not self.layout:
             self.layout = _detect_layout(frozenset(row), where)
+        if self._first is None:
+            check_trainer(self.layout, self._trainer, where)
         layout = LAYOUTS[self.layout]
         if not layout.required <= row.keys():
             raise InitializerError(f"{where} has the columns {listed(row)}; expected {', '.join(sorted(layout.required))}")

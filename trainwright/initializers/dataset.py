@@ -20,10 +20,11 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.features import Features
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.json_lines import json_line
-from trainwright.initializers.layouts import has_same_answers, is_empty
+from trainwright.initializers.layouts import LABEL, has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.rows import SUFFIXES, Reading, Row, read_rows
 from trainwright.initializers.subsets import Selection
+from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.text.json_reader import read_json
@@ -83,15 +84,22 @@ class DatasetOptions(BaseModel):
 
 
 def initialize_dataset(
-    uri: str, target: Path, options: DatasetOptions | None = None, *, start_progress: StartProgress = lambda _total: no_progress
+    uri: str,
+    target: Path,
+    options: DatasetOptions | None = None,
+    *,
+    trainer: str = "",
+    start_progress: StartProgress = lambda _total: no_progress,
 ) -> Receipt:
     """Write `train.jsonl` and `test.jsonl` of the dataset at `uri` to `target`, atomically. Returns the receipt.
 
     An existing result is reused if source, revision and options are the same; without `options` any options match.
-    `test.jsonl` is omitted if it would have no rows.
-    Raises InitializerError (no data, no such subset, unknown columns, invalid rows), StorageError, NoSpace.
+    `test.jsonl` is omitted if it would have no rows. `trainer` is the builtin trainer that the dataset is for.
+    Raises InitializerError (no data, no such subset, unknown columns, invalid rows, rows for another trainer), StorageError, NoSpace.
     """
-    return prepare_folder(_preparation(uri, options, start_progress), target)
+    receipt = prepare_folder(_preparation(uri, options, trainer, start_progress), target)
+    check_receipt(receipt, trainer)
+    return receipt
 
 
 def prepare_dataset(
@@ -99,6 +107,7 @@ def prepare_dataset(
     workspace: Path,
     options: DatasetOptions | None = None,
     *,
+    trainer: str = "",
     start_progress: StartProgress = lambda _total: no_progress,
 ) -> Prepared:
     """Write the dataset at `uri` to the store shared by all runs of `workspace`. Returns its receipt and its folder.
@@ -106,10 +115,12 @@ def prepare_dataset(
     An existing result is reused if source, revision and options are the same; without `options` any options match. Files are
     read-only. Raises the errors of `initialize_dataset`.
     """
-    return prepare_in_workspace(_preparation(uri, options, start_progress), workspace)
+    prepared = prepare_in_workspace(_preparation(uri, options, trainer, start_progress), workspace)
+    check_receipt(prepared.receipt, trainer)
+    return prepared
 
 
-def _preparation(uri: str, options: DatasetOptions | None, start_progress: StartProgress) -> Preparation:
+def _preparation(uri: str, options: DatasetOptions | None, trainer: str, start_progress: StartProgress) -> Preparation:
     parsed, uri = parse_source(uri)
     file_filter = FileFilter(
         "dataset",
@@ -119,7 +130,9 @@ def _preparation(uri: str, options: DatasetOptions | None, start_progress: Start
     )
 
     def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
-        return _fetch_and_prepare(source, uri, file_filter, revision, scratch, options or DatasetOptions(), start_progress)
+        return _fetch_and_prepare(
+            source, uri, file_filter, revision, scratch, options or DatasetOptions(), trainer, start_progress
+        )
 
     return Preparation("dataset", parsed, uri, file_filter, options.recorded() if options else _RULES, make)
 
@@ -131,6 +144,7 @@ def _fetch_and_prepare(
     revision: str | None,
     scratch: Path,
     options: DatasetOptions,
+    trainer: str,
     start_progress: StartProgress,
 ) -> tuple[Receipt, Path]:
     fetched, prepared = scratch / "fetched", scratch / "prepared"
@@ -140,7 +154,7 @@ def _fetch_and_prepare(
     selection = fetch_selection(
         source, file_filter, revision, fetched, start_progress, subset=options.subset, split=options.split, where=uri
     )
-    mapper = RowMapper(options.layout, options.columns)
+    mapper = RowMapper(options.layout, options.columns, trainer)
     features = Features()
     counts = _prepare(fetched, selection, prepared, options, uri, mapper, features)
     if mapper.dropped:
@@ -178,6 +192,7 @@ def _prepare(
 ) -> Counter[str]:
     """Map all rows into the two files. Returns the numbers of train, test and skipped empty rows."""
     counts: Counter[str] = Counter()
+    labels: set[bool] = set()
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
         files = {TRAIN: train, TEST: test}
         for is_train, sources in ((True, selection.train), (False, selection.held_out)):
@@ -194,10 +209,16 @@ def _prepare(
                 files[name].write(line)
                 features.add(mapped)
                 counts[name] += 1
+                if name == TRAIN and LABEL in mapped:
+                    labels.add(mapped[LABEL])
     if not counts[TRAIN]:
         is_sampled = bool(counts[TEST]) and not selection.held_out
         all_test = f": all {counts[TEST]} rows are test rows; lower test_fraction" if is_sampled else ""
         raise InitializerError(f"{uri} has no rows to train on{all_test}")
+    if len(labels) == 1:
+        raise InitializerError(
+            f"{uri}: all rows to train on have the {LABEL} {labels.pop()}, but KTO learns from the difference to others"
+        )
     if not counts[TEST]:
         (out / TEST).unlink()  # the datasets library rejects a folder with an empty split
     return counts

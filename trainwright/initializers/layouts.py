@@ -1,7 +1,7 @@
 """The layouts of rows that datasets come in, and how a row of each becomes one that TRL reads.
 
-TRL reads prompt and completion, messages, text, and for preferences chosen and rejected with or without a prompt. Beside messages, it
-reads tools and settings of the chat template, whatever the layout.
+TRL reads prompt and completion, messages, text, for preferences chosen and rejected with or without a prompt, and for KTO prompt,
+completion and label. Beside messages, it reads tools and settings of the chat template, whatever the layout.
 """
 
 from __future__ import annotations
@@ -17,17 +17,28 @@ from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
 Row = dict[str, Any]
 Mapper = Callable[[Row], Row]
 
+PROMPT_COMPLETION, MESSAGES, TEXT, PREFERENCE, KTO = "prompt-completion", "messages", "text", "preference", "kto"
+"""The kinds of mapped rows, by which builtin trainers name what they learn from."""
+LABEL = "label"
+"""The column of KTO's rows that tells whether an answer is good."""
+_LABELS: dict[Any, bool] = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
+"""Python takes 1, 1.0 and True for the same key."""
 _RESPONSE = "### Response:\n"
 _NAME_THE_PROMPT = 'name the prompt with columns={"prompt": ..., "chosen": ..., "rejected": ...}'
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns that a row of the layout has and those that it may have; `map_row` raises InitializerError."""
+    """The columns that a row of the layout has and those that it may have; `map_row` raises InitializerError.
+
+    `rows` is the kind of the mapped rows, which decides who learns from them: `prompt-completion`, `messages`, `text`, `preference`
+    or `kto`.
+    """
 
     required: frozenset[str]
     optional: frozenset[str]
     map_row: Mapper
+    rows: str
 
     def used(self, columns: frozenset[str]) -> frozenset[str]:
         """Return those of the columns that the layout reads."""
@@ -39,6 +50,8 @@ def is_empty(row: Row) -> bool:
     if "chosen" in row:
         # An empty answer may well be rejected, but without a prompt there is then nothing at all.
         return has_same_answers(row) or _has_no_text(row["chosen"]) or ("prompt" not in row and _has_no_text(row["rejected"]))
+    if row.get(LABEL) is False:  # an empty answer may well be a bad one
+        return _has_no_text(row["prompt"])
     return _has_no_text(next(row[column] for column in ("completion", "messages", "text") if column in row))
 
 
@@ -61,7 +74,7 @@ def _instruction(context: str, answer: str) -> Layout:
     def map_row(row: Row) -> Row:
         return {"prompt": alpaca_prompt(_text(row, "instruction"), str(row.get(context) or "")), "completion": _text(row, answer)}
 
-    return _layout(map_row, "instruction", answer, optional=context)
+    return _layout(map_row, "instruction", answer, optional=context, rows=PROMPT_COMPLETION)
 
 
 def _pair(question: str, answer: str) -> Layout:
@@ -77,7 +90,27 @@ def _pair(question: str, answer: str) -> Layout:
             )
         return {"prompt": texts[question], "completion": texts[answer]}
 
-    return _layout(map_row, question, answer)
+    return _layout(map_row, question, answer, rows=PROMPT_COMPLETION)
+
+
+def _kto() -> Layout:
+    answer = _pair("prompt", "completion")
+
+    def map_row(row: Row) -> Row:
+        return {**answer.map_row(row), LABEL: _is_good(row[LABEL])}
+
+    return _layout(map_row, *answer.required, LABEL, rows=KTO)
+
+
+def _is_good(label: Any) -> bool:
+    """Read a label: true and false, 1 and 0, or the text of one of these."""
+    value = label.strip().lower() if isinstance(label, str) else label
+    if value not in _LABELS:
+        raise InitializerError(
+            f"column {LABEL!r} is {str(label)[:40]!r}, but in rows for KTO it is true for a good answer and false for a bad one, or 1 "
+            "and 0; if it says something else, layout=prompt-completion leaves it out"
+        )
+    return _LABELS[value]
 
 
 def _messages(row: Row) -> Row:
@@ -88,7 +121,7 @@ def _sharegpt(column: str) -> Layout:
     def map_row(row: Row) -> Row:
         return {"messages": with_system(read_conversation(row[column], column), row.get("system"), "system")}
 
-    return _layout(map_row, column, optional="system")
+    return _layout(map_row, column, optional="system", rows=MESSAGES)
 
 
 def _preference(row: Row) -> Row:
@@ -141,15 +174,16 @@ def _text(row: Row, column: str) -> str:
     return value
 
 
-def _layout(map_row: Mapper, *required: str, optional: str = "") -> Layout:
-    return Layout(frozenset(required), frozenset({optional} - {""}), map_row)
+def _layout(map_row: Mapper, *required: str, optional: str = "", rows: str) -> Layout:
+    return Layout(frozenset(required), frozenset({optional} - {""}), map_row, rows)
 
 
 LAYOUTS: dict[str, Layout] = {
     "prompt-completion": _pair("prompt", "completion"),
-    "messages": _layout(_messages, "messages"),
+    "messages": _layout(_messages, "messages", rows=MESSAGES),
     "alpaca": _instruction("input", "output"),
-    "preference": _layout(_preference, "chosen", "rejected", optional="prompt"),
+    "preference": _layout(_preference, "chosen", "rejected", optional="prompt", rows=PREFERENCE),
+    "kto": _kto(),
     "conversations": _sharegpt("conversations"),
     "conversation": _sharegpt("conversation"),
     "question-answer": _pair("question", "answer"),
@@ -158,7 +192,7 @@ LAYOUTS: dict[str, Layout] = {
     "prompt-response": _pair("prompt", "response"),
     "input-output": _pair("input", "output"),
     "instruction-response": _instruction("context", "response"),
-    "text": _layout(_plain_text, "text"),
+    "text": _layout(_plain_text, "text", rows=TEXT),
 }
 """By name, as the option `layout` takes it."""
 COLUMNS = (

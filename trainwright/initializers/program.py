@@ -10,12 +10,19 @@ import logging
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainwright.api.names import DATASET_DIGEST_VARIABLE, MODEL_DIGEST_VARIABLE, RUN_FOLDER_VARIABLE, SHARED_VARIABLE
+from trainwright.api.names import (
+    DATASET_DIGEST_VARIABLE,
+    DATASET_TRAINER_VARIABLE,
+    MODEL_DIGEST_VARIABLE,
+    RUN_FOLDER_VARIABLE,
+    SHARED_VARIABLE,
+)
 from trainwright.initializers.dataset import DatasetOptions, initialize_dataset, prepare_dataset
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.model import initialize_model, prepare_model
 from trainwright.initializers.placement import check_replaceable, swap_into_place
 from trainwright.initializers.report_options import ReportOptions
+from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.progress_log import log_progress
 from trainwright.storage.scratch import scratch_folder
 from trainwright.storage.transfer import disk_errors
@@ -34,7 +41,10 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Rec
     Raises InitializerError, WorkspaceError, StorageError, and pydantic's ValidationError for invalid options.
     """
     if digest := environ.get(DIGEST_VARIABLES[kind], ""):
-        return verify_prepared(kind, target, digest)
+        receipt = verify_prepared(kind, target, digest)
+        if kind == "dataset":
+            check_receipt(receipt, environ.get(DATASET_TRAINER_VARIABLE, ""))
+        return receipt
     uri = environ.get("STORAGE_URI", "")
     if not uri:
         raise InitializerError("STORAGE_URI is not set; set the source in the TrainJob's spec.initializer")
@@ -43,7 +53,9 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Rec
         return _prepare_for_run(kind, uri, Path(shared), folder, environ)
     if kind == "model":
         return initialize_model(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
-    return _reported(initialize_dataset(uri, target, _options(environ), start_progress=log_progress(kind)), target, environ)
+    trainer = environ.get(DATASET_TRAINER_VARIABLE, "")
+    receipt = initialize_dataset(uri, target, _options(environ), trainer=trainer, start_progress=log_progress(kind))
+    return _reported(receipt, target, environ)
 
 
 def _reported(receipt: Receipt, folder: Path, environ: Mapping[str, str]) -> Receipt:
@@ -65,7 +77,8 @@ def _prepare_for_run(kind: Kind, uri: str, workspace: Path, folder: str, environ
     if kind == "model":
         prepared = prepare_model(uri, workspace, ignore=_ignored(environ), start_progress=log_progress(kind))
     else:
-        prepared = prepare_dataset(uri, workspace, _options(environ), start_progress=log_progress(kind))
+        trainer = environ.get(DATASET_TRAINER_VARIABLE, "")
+        prepared = prepare_dataset(uri, workspace, _options(environ), trainer=trainer, start_progress=log_progress(kind))
     link_into_run(kind, prepared, destination)
     return _reported(prepared.receipt, destination, environ) if kind == "dataset" else prepared.receipt
 

@@ -16,6 +16,10 @@ _OPTION = "--model_name_or_path"
 _SAME = ("peft_type", "lora_alpha", "use_rslora", "use_dora")
 """Settings of an adapter that change what its weights mean; ranks and layers are compared by the weights themselves."""
 _SHOWN = 3
+_NO_REFERENCE = (
+    "this training compares with a reference model, which would be another one than these weights, and another one again after a "
+    "restart; use an export of all weights as model_uri"
+)
 
 
 def install(instructions: str) -> None:
@@ -30,6 +34,7 @@ def install(instructions: str) -> None:
     train = trainer.train
 
     def train_from_weights(self: Any, *arguments: Any, **options: Any) -> Any:
+        refuse_reference(self, weights["uri"])
         start_from(self.model, weights)
         return train(self, *arguments, **options)
 
@@ -47,6 +52,12 @@ def _with_model(words: list[str], folder: str, uri: str) -> list[str]:
     if found == words:
         _refuse(uri, f"the command has no {_OPTION}, which would name the model to load")
     return found
+
+
+def refuse_reference(trainer: Any, uri: str) -> None:
+    """Raise SystemExit for a trainer of TRL that compares the model with a reference."""
+    if hasattr(trainer, "ref_model"):
+        _refuse(uri, _NO_REFERENCE)
 
 
 def start_from(model: Any, weights: dict[str, Any]) -> None:

@@ -70,6 +70,14 @@ _ROWS = {
             "hed; warn never; off looks at no model.",
             choices=("auto", "required", "warn", "off"),
         ),
+        Setting(
+            name="trainer",
+            kind="text",
+            default="",
+            group="step",
+            description="Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.",
+            example="dpo",
+        ),
     ),
     "InitializeModel": (
         Setting(
@@ -578,15 +586,16 @@ _ROWS = {
             kind="text",
             default="",
             group="Training",
-            description="lora, or full to train all weights. Empty: the trainer's default (sft: lora).",
-            choices=("", "lora", "full"),
+            description="lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer'"
+            "s default (sft: lora).",
+            choices=("", "lora", "qlora", "full"),
         ),
         Setting(
             name="runtime",
             kind="text",
             default="",
             group="Training",
-            description="Training runtime. Empty: trl-sft for supervised fine-tuning.",
+            description="Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.",
             example="torch-distributed",
         ),
         Setting(
@@ -721,15 +730,16 @@ _ROWS = {
             kind="text",
             default="",
             group="Training",
-            description="lora, or full to train all weights. Empty: the trainer's default (sft: lora).",
-            choices=("", "lora", "full"),
+            description="lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer'"
+            "s default (sft: lora).",
+            choices=("", "lora", "qlora", "full"),
         ),
         Setting(
             name="runtime",
             kind="text",
             default="",
             group="Training",
-            description="Training runtime. Empty: trl-sft for supervised fine-tuning.",
+            description="Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.",
             example="torch-distributed",
         ),
         Setting(
@@ -866,15 +876,16 @@ _ROWS = {
             kind="text",
             default="",
             group="Training",
-            description="lora, or full to train all weights. Empty: the trainer's default (sft: lora).",
-            choices=("", "lora", "full"),
+            description="lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer'"
+            "s default (sft: lora).",
+            choices=("", "lora", "qlora", "full"),
         ),
         Setting(
             name="runtime",
             kind="text",
             default="",
             group="Training",
-            description="Training runtime. Empty: trl-sft for supervised fine-tuning.",
+            description="Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.",
             example="torch-distributed",
         ),
         Setting(
@@ -1139,8 +1150,9 @@ _ROWS = {
             kind="text",
             default="",
             group="Training",
-            description="lora, or full to train all weights. Empty: the trainer's default (sft: lora).",
-            choices=("", "lora", "full"),
+            description="lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer'"
+            "s default (sft: lora).",
+            choices=("", "lora", "qlora", "full"),
         ),
         Setting(
             name="training",

@@ -7,7 +7,7 @@ seconds and is never left out in silence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
@@ -25,6 +25,7 @@ from trainwright.steps.requests import (
     RegisterModel,
     StartRun,
 )
+from trainwright.steps.row_trainer import row_trainer
 from trainwright.text.suggest import suggest
 
 OF_THE_CHAIN = frozenset(
@@ -43,6 +44,7 @@ OF_THE_CHAIN = frozenset(
         "model_uri",
         "registry",
         "rule",
+        "trainer",
         "trainjob",
         "workspace",
     }
@@ -111,7 +113,7 @@ def phases_of(request: StartRun, run: Mapping[str, Any] | None = None) -> Phases
     phases = Phases(
         run={**RUN_SETTINGS, **{name: value for name, value in (run or {}).items() if value}, **of_run},
         training=training,
-        data={**report_settings(training), **data},
+        data=data,
         preprocessing=preprocessing,
         export=chosen["export"],
         evaluation={**shared, **chosen["evaluation"]},
@@ -120,7 +122,9 @@ def phases_of(request: StartRun, run: Mapping[str, Any] | None = None) -> Phases
         own=chosen["own"],
     )
     _check_values(phases)
-    return phases
+    trainer = _trainer(phases.training)
+    of_data = {**report_settings(phases.training, trainer), **({"trainer": trainer} if trainer else {})}
+    return replace(phases, data={**of_data, **phases.data})
 
 
 def _training(request: StartRun) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -174,6 +178,13 @@ def _check_values(phases: Phases) -> None:
             request.checked(given)
         except ValueError as error:
             raise ValueError(f"{structure}.{error}") from None
+
+
+def _trainer(training: Mapping[str, Any]) -> str:
+    """Return the builtin trainer that the rows are for, if it is known. Raises NoSuchTrainer."""
+    if any(training.get(program) for program in _PROGRAMS):
+        return ""
+    return row_trainer(TrainRequest(builtin=str(training.get("builtin") or ""), runtime=str(training.get("runtime") or "")))
 
 
 def _parsed_object(name: str, value: Any) -> dict[str, Any]:

@@ -24,6 +24,7 @@ def prepare_run_dataset(
     options: DatasetOptions,
     report_options: ReportOptions,
     *,
+    trainer: str = "",
     owner: str = "",
     run_id: str = "",
     map_index: int = -1,
@@ -31,9 +32,9 @@ def prepare_run_dataset(
     """Prepare a dataset in `workspace/datasets/DIGEST`, and report on it. With a `run_id`, the run's record refers to it, and its
     folder has the report. The receipt has the figures of the report.
 
-    Raises DataUnfit, InitializerError, WorkspaceError, StorageError.
+    Raises InitializerError (also for rows that the builtin `trainer` does not learn from), DataUnfit, WorkspaceError, StorageError.
     """
-    prepared = prepare_dataset(uri, workspace, options)
+    prepared = prepare_dataset(uri, workspace, options, trainer=trainer)
     report = report_dataset(prepared.folder, prepared.receipt, report_options)
     if run_id:
         folder = run_folder(run_id, map_index)

@@ -19,6 +19,7 @@ from trainwright.steps.requests import PromoteModel
 
 DATA, ROWS = "dataset_digest", "rows_digest"
 """What the figures of an evaluation were measured on: figures of other data are not compared."""
+_OTHER_ROWS = "the rows, the tokenizer, its chat template, the number of rows, or for preferences the base model differ; "
 _TASKS = ("few_shot", "task_limit")
 """What the figures of a public task depend on."""
 _TRIES = 5
@@ -152,7 +153,7 @@ def _check_measured_alike(metric: str, evaluation: Mapping[str, Any], champions:
     if not differs:
         return
     name, (theirs, own) = next(iter(differs.items()))
-    how = "the rows, the tokenizer, its chat template or the number of rows differ; " if name == ROWS and theirs and own else ""
+    how = _OTHER_ROWS if name == ROWS and theirs and own else ""
     raise CheckpointError(
         f"{metric} of {champion} was not measured as the candidate's: {name} is {_said(theirs)} there and {_said(own)} here; {how}"
         "evaluate both with the same settings on the same held-out data, and pass champion_evaluation"

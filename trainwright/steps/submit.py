@@ -29,6 +29,7 @@ from trainwright.jobs.wait.job_handle import JobHandle, submit_step
 from trainwright.jobs.wait.run_step import StepResult, run_step
 from trainwright.steps.exit_handlers import warn_without_exit_handler
 from trainwright.steps.own_step import own_step
+from trainwright.steps.row_trainer import check_prepared_rows
 from trainwright.steps.server_retries import ServerRetries
 from trainwright.steps.step_end import write_line
 from trainwright.steps.trials import Trial
@@ -113,7 +114,7 @@ def train_step_of(
     `more` are settings that came as one structure. With `tie_to_run` the job belongs to the workflow of the pipeline. `task_config`,
     `task_settings`, `tracking` and `workspace_path` are what its task in the pipeline was given, see `with_task_config`. A `trial` of
     a sweep is a job apart, and its settings replace those of the same names.
-    Raises ValueError, NoCluster, ApiError.
+    Raises ValueError, InitializerError (rows for another trainer), NoCluster, ApiError.
     """
     defaults = {"job_retries": 0, **{name: row.default for name, row in TABLE.items()}}
     settings = typed_parameters(with_more({"job_retries": job_retries, **settings}, more, defaults))
@@ -124,6 +125,7 @@ def train_step_of(
         raise ValueError(f"job_retries: {job_retries} must not be negative")
     of_step = {"task_settings": task_settings or {}, "tracking": tracking, "workspace_path": workspace_path}
     request = TrainRequest.from_parameters(with_task_config({**settings, **of_step}, task_config))
+    check_prepared_rows(request, workspace_path)
     cluster = submission.connect_for_jobs(mode=submission_mode)
     own = own_step(cluster)
     if request.on_cancel != CancelPolicy.keep:

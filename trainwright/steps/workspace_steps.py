@@ -79,7 +79,8 @@ class _Call:
 def _initialize_dataset(call: _Call, request: InitializeDataset) -> dict[str, Any]:
     options = DatasetOptions.model_validate(request.model_dump(include={*DatasetOptions.model_fields}))
     of_report = ReportOptions.model_validate(request.model_dump(include={*ReportOptions.model_fields}))
-    receipt, report = prepare_run_dataset(request.dataset_uri, call.workspace, options, of_report, **call.run._asdict())
+    about = {"trainer": request.trainer, **call.run._asdict()}
+    receipt, report = prepare_run_dataset(request.dataset_uri, call.workspace, options, of_report, **about)
     rows = {name: int(receipt.details[name]) for name in ("train_rows", "test_rows")}
     pages = {"figures": report.as_details(), "report": markdown_page(report), "report_page": html_page(report)}
     return {"source": request.dataset_uri, "revision": receipt.revision, "digest": receipt.digest, **rows, **pages}

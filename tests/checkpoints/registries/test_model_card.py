@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from markdown_it import MarkdownIt
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.registries import export_facts
 from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts, read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, model_card
@@ -56,6 +58,29 @@ def test_the_card_of_an_adapter(make_export: MakeExport) -> None:
         f"| model | `sha256:{'e' * 64}` |",
     ):
         assert part in card, part
+
+
+@pytest.mark.parametrize(
+    ("trainer", "words", "tags"),
+    [
+        ("sft", "trained with supervised fine-tuning for 5 steps", ["trainwright", "sft"]),
+        ("dpo", "trained with direct preference optimization (DPO) for 5 steps", ["trainwright", "dpo"]),
+        ("acme", "trained with `acme` for 5 steps", ["trainwright", "acme"]),
+        ("", "Checkpoint, trained for 5 steps", ["trainwright"]),
+    ],
+)
+def test_card_names_the_method(trainer: str, words: str, tags: list[str]) -> None:
+    card = model_card(replace(FACTS, trainer=trainer), CardContext("acme/model"))
+    assert words in card
+    assert front_matter(card)["tags"] == tags
+
+
+@pytest.mark.parametrize(
+    ("recorded", "trainer"), [({"trainer": "dpo"}, "dpo"), ({"trainer": "a\nb"}, ""), ({"trainer": 5}, ""), ([], "")]
+)
+def test_trainer_of_an_export_is_a_name_or_unknown(recorded: Any, trainer: str) -> None:
+    manifest: Any = SimpleNamespace(metadata={"origin": recorded})
+    assert export_facts._trainer(manifest) == trainer
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
 from trainwright.checkpoints.manifest import MERGED, Manifest
+from trainwright.checkpoints.origin import TRAINER
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.one_line import one_line
@@ -25,6 +26,7 @@ _MAX_TEXT = 200
 _MAX_METRICS = 100
 _MAX_STARTS = 6
 _URI = re.compile(r" \S+://\S*")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _CONFIG, _ADAPTER = "config.json", "adapter_config.json"
 _TASKS = {
@@ -64,6 +66,8 @@ class ExportFacts:
     metrics: dict[str, float] = field(default_factory=dict)
     origin: dict[str, str] = field(default_factory=dict)
     """Digests of the prepared `dataset` and `model`."""
+    trainer: str = ""
+    """The builtin trainer, such as `sft` or `dpo`."""
     starts: tuple[str, ...] = ()
     """What each job began with that has written to the run's folder, oldest first; without the URIs of exports."""
     merged: dict[str, str] = field(default_factory=dict)
@@ -97,6 +101,7 @@ def read_facts(export: Export) -> ExportFacts:
         trainjob=trainjob,
         metrics=dict(_metrics(manifest)),
         origin=_origin(manifest),
+        trainer=_trainer(manifest),
         starts=_starts(manifest),
         merged=_digests(manifest.metadata.get(MERGED), ("adapter", "base_model")),
         log_history=_log_history(state),
@@ -127,6 +132,12 @@ def _origin(manifest: Manifest) -> dict[str, str]:
 def _digests(found: Any, names: tuple[str, ...]) -> dict[str, str]:
     values = found if isinstance(found, dict) else {}
     return {name: values[name] for name in names if isinstance(values.get(name), str) and _DIGEST.fullmatch(values[name])}
+
+
+def _trainer(manifest: Manifest) -> str:
+    origin = manifest.metadata.get("origin")
+    found = origin.get(TRAINER) if isinstance(origin, dict) else None
+    return found if isinstance(found, str) and _NAME.fullmatch(found) else ""
 
 
 def _starts(manifest: Manifest) -> tuple[str, ...]:

@@ -19,6 +19,12 @@ CARD = "README.md"
 CURVE = "loss_curve.svg"
 _FOLDER = "./model"
 """Where the page of an export says that its files are: its URI may be secret."""
+_METHODS = {
+    "sft": "supervised fine-tuning",
+    "dpo": "direct preference optimization (DPO)",
+    "kto": "Kahneman-Tversky optimization (KTO)",
+}
+"""What builtin trainers do; others are shown by their names."""
 _MAX_ROWS = 12
 """Of the table of losses."""
 _AUTO_CLASSES = {
@@ -90,7 +96,7 @@ def _front_matter(facts: ExportFacts, context: CardContext) -> dict[str, Any]:
         "datasets": list(context.datasets),
         "library_name": facts.library,
         "pipeline_tag": facts.pipeline_tag,
-        "tags": ["trainwright"],
+        "tags": ["trainwright", *([facts.trainer] if facts.trainer else [])],
     }
     return {name: value for name, value in found.items() if value}
 
@@ -101,7 +107,8 @@ def _summary(facts: ExportFacts, context: CardContext) -> str:
     of = f" of {_hub_link(base_model)}" if base_model else ""
     by = f" by the run {code(facts.run)}" if facts.run else ""
     on = f" on {', '.join(_hub_link(name, 'datasets/') for name in context.datasets)}" if context.datasets else ""
-    return f"{kind}{of}, trained for {facts.step} steps{on}{by}."
+    how = f" with {_METHODS.get(facts.trainer, code(facts.trainer))}" if facts.trainer else ""
+    return f"{kind}{of}, trained{how} for {facts.step} steps{on}{by}."
 
 
 def _metrics(facts: ExportFacts) -> list[str]:

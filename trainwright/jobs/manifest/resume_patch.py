@@ -67,10 +67,12 @@ def resume_patch(
     return runtime_patch(PATCH_MANAGER, {job["name"]: pod for job in _jobs_with_resume_point(runtime)})
 
 
-def inputs_patch(runtime: Obj, *, dataset: str = "", model: str = "") -> Obj | None:
-    """Return the patch with the digests of prepared inputs, which the nodes verify; None if no digest is known."""
-    digests = {names.DATASET_DIGEST_VARIABLE: dataset, names.MODEL_DIGEST_VARIABLE: model}
-    variables = [{"name": variable, "value": digest} for variable, digest in digests.items() if digest]
+def inputs_patch(runtime: Obj, *, dataset: str = "", model: str = "", trainer: str = "") -> Obj | None:
+    """Return the patch with the digests of prepared inputs, which the nodes verify, and the name of the builtin trainer; None if none
+    is known.
+    """
+    known = {names.DATASET_DIGEST_VARIABLE: dataset, names.MODEL_DIGEST_VARIABLE: model, names.TRAINER_VARIABLE: trainer}
+    variables = [{"name": variable, "value": value} for variable, value in known.items() if value]
     pod = {"initContainers": [{"name": names.RESUME_POINT, "env": variables}]}
     pods = {job["name"]: pod for job in _jobs_with_resume_point(runtime)}
     return runtime_patch(INPUTS_MANAGER, pods) if variables and pods else None

@@ -19,7 +19,7 @@ from trainwright.jobs.manifest.resume_patch import inputs_patch, resume_patch
 from trainwright.jobs.manifest.scheduling_patch import scheduling_labels, scheduling_patch
 from trainwright.jobs.manifest.training_program import training_command
 from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container
-from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, workspace_patches
+from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, is_own_initializer, workspace_patches
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.variables import env_of
 from trainwright.jobs.state.deadline_timer import DEADLINE
@@ -159,7 +159,9 @@ def _patches(resolved: ResolvedRequest, identity: Identity) -> Iterator[Obj]:
     if scheduling is not None:
         yield scheduling
     yield from volume_patches(request, runtime)
-    if (inputs := inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest)) is not None:
+    trainer = resolved.trainer.name if resolved.trainer is not None else ""
+    inputs = inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest, trainer=trainer)
+    if inputs is not None:
         yield inputs
 
 
@@ -196,11 +198,20 @@ def _initializer(resolved: ResolvedRequest, identity: Identity, kind: Kind) -> O
         env += exclude_names(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
     env += exclude_names(initializer_variables(resolved, kind, identity.folder), env)
     env += exclude_names(claim_variables(resolved, kind), env)
+    env += exclude_names(_trainer_variable(resolved, kind), env)
     if env:
         content["env"] = env
     if secret := getattr(request, f"{kind}_secret"):
         content["secretRef"] = {"name": secret}
     return content
+
+
+def _trainer_variable(resolved: ResolvedRequest, kind: Kind) -> list[Obj]:
+    """Return the variable that tells Trainwright's initializer whom the rows are for, if the builtin trainer does not take all."""
+    trainer, container = resolved.trainer, initializer_container(resolved.runtime, ANCESTOR_OF_KIND[kind])
+    if kind != "dataset" or trainer is None or not trainer.rows or container is None or not is_own_initializer(container):
+        return []
+    return [{"name": names.DATASET_TRAINER_VARIABLE, "value": trainer.name}]
 
 
 def _input_annotations(request: TrainRequest, code: PackedCode | None) -> dict[str, str]:

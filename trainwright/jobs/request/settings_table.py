@@ -31,8 +31,9 @@ TABLE = {
             kind="text",
             default="",
             group="what",
-            description="Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other"
-            " program is set.",
+            description="Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft,"
+            " if no other program is set.",
+            example="dpo",
         ),
         Setting(
             name="settings",

@@ -83,7 +83,10 @@ class TrainRequest(BaseModel):
         "what", "ClusterTrainingRuntime", "ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.", used_by=("step",)
     )
     builtin: str = _setting(
-        "what", "", "Builtin trainer: sft or torchtune. Defaults to sft if the runtime supports it and no other program is set."
+        "what",
+        "",
+        "Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft, if no other program is set.",
+        example="dpo",
     )
     settings: Object = _setting(
         "what", {}, "Settings of the builtin trainer, see docs/settings.md.", example='{"learning_rate": 1e-4}'

@@ -12,13 +12,13 @@ from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.manifest.claim_sources import claim_source_problems
+from trainwright.jobs.manifest.initializer_sources import source_problems
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.resume_patch import resume_problems
 from trainwright.jobs.manifest.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
 from trainwright.jobs.manifest.volume_types import volume_type_problems
 from trainwright.jobs.manifest.workspace_mounts import workspace_problems
 from trainwright.jobs.request.resume import WEIGHTS
-from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.trainers.builtin_trainers import trainer_problems
 from trainwright.materialize.resources import gpu_count
 
@@ -58,7 +58,7 @@ def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem
     of_request = [
         *wrong_settings,
         *_resource_problems(request.resources_per_node),
-        *_cannot_load_weights(request),
+        *_cannot_load_weights(resolved),
     ]
     of_runtime = [
         *_missing_steps(resolved),
@@ -68,6 +68,7 @@ def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem
         *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
         *volume_type_problems(resolved),
         *claim_source_problems(resolved),
+        *source_problems(resolved),
     ]
     if of_runtime:
         raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), [*of_runtime, *of_request])
@@ -108,8 +109,15 @@ def _nothing_to_run(resolved: ResolvedRequest) -> Iterator[Problem]:
     )
 
 
-def _cannot_load_weights(request: TrainRequest) -> Iterator[Problem]:
-    """Only the launcher of the runtime's own command loads the weights of an export."""
+def _cannot_load_weights(resolved: ResolvedRequest) -> Iterator[Problem]:
+    """Only the launcher of the runtime's own command loads the weights of an export, and no reference follows them."""
+    request = resolved.request
+    if request.resume.startswith(WEIGHTS) and resolved.program is not None and resolved.program.has_reference:
+        yield Problem(
+            "resume",
+            f"{WEIGHTS}URI is not for trainers with a reference model, which would still be the base model; use an export of all "
+            "weights as model_uri",
+        )
     if not request.resume.startswith(WEIGHTS) or any(LAUNCHER in word for word in request.command):
         return
     for field in ("func", "code", "command"):

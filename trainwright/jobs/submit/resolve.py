@@ -9,6 +9,7 @@ from trainwright.api import names
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.code.code_package import pack_code
+from trainwright.jobs.manifest.own_program import own_program
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.workspace_mounts import mounted_inputs
 from trainwright.jobs.request.train_request import TrainRequest
@@ -39,8 +40,9 @@ def resolve(request: TrainRequest, runtime: Obj) -> ResolvedRequest:
 
     Raises IncompatibleRuntime or InvalidSettings with every problem, NoSuchTrainer, BadCode.
     """
-    trainer = trainer_for(request, runtime)
-    program, problems = program_of(trainer, request, runtime)
+    own = own_program(request, runtime)
+    trainer = trainer_for(request, runtime, own)
+    program, problems = program_of(trainer, request, runtime, own)
     resolved = ResolvedRequest(request, runtime, trainer, program, mounted_inputs(request, runtime))
     check_compatible(resolved, problems)
     code = pack_code(request.code, request.command) if request.code else None

@@ -5,6 +5,7 @@ Packages add trainers with entry points of the group `trainwright.builtin_traine
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple, Protocol
 
@@ -18,33 +19,59 @@ from trainwright.jobs.request.validation_words import words_of
 from trainwright.text.suggest import suggest
 
 GROUP = "trainwright.builtin_trainers"
+_ATTRIBUTES = ("name", "framework", "runtime", "rows", "is_default_for", "program")
 
 
 class Program(NamedTuple):
     """Command and arguments; an empty command means the runtime's.
 
     `requires_gpu`: without a GPU it fails or is very slow. `without_gpu` says what to set to train without one, if that is possible.
+    `has_reference`: it compares the model with the base model, so that it cannot start from other weights than those.
     """
 
     command: list[str]
     args: list[str]
     requires_gpu: bool
     without_gpu: str = ""
+    has_reference: bool = False
+
+
+class OwnProgram(NamedTuple):
+    """What the runtime says, in place of which or beside which a builtin trainer's program runs.
+
+    `command` is that of the training container. `prepares_rows`: the dataset is prepared by Trainwright, as `train.jsonl` and
+    `test.jsonl`; otherwise its files are as they were at the source. `fetches_dataset`: a step of the runtime fetches a dataset.
+    """
+
+    command: Sequence[str] = ()
+    prepares_rows: bool = False
+    fetches_dataset: bool = False
+
+
+class WrongField(ValueError):
+    """A field of the request, not of the settings, does not fit the builtin trainer."""
+
+    def __init__(self, field: str, message: str):
+        super().__init__(message)
+        self.field = field
 
 
 class BuiltinTrainer(Protocol):
     """`framework` is the framework label of supported runtimes, `runtime` the default runtime, or empty.
 
-    `is_default`: used for supported runtimes if the request specifies no other program.
+    `rows` are the kinds of prepared rows that it learns from (see `initializers.layouts`); empty: any.
     """
 
     name: str
     framework: str
     runtime: str
-    is_default: bool
+    rows: frozenset[str]
 
-    def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
-        """Convert settings to a program. Raises ValueError, or pydantic's ValidationError, naming the setting."""
+    def is_default_for(self, own: OwnProgram) -> bool:
+        """Whether it is used for a supported runtime if the request specifies no other program."""
+
+    def program(self, settings: dict[str, Any], dataset_uri: str, own: OwnProgram) -> Program:
+        """Convert settings to a program. Raises WrongField, ValueError, or pydantic's ValidationError, naming the setting."""
 
 
 class NoSuchTrainer(ValueError):
@@ -59,7 +86,7 @@ def builtin_trainers() -> dict[str, BuiltinTrainer]:
     found: dict[str, BuiltinTrainer] = {}
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         trainer = entry.load()()
-        if missing := [name for name in ("name", "framework", "runtime", "is_default", "program") if not hasattr(trainer, name)]:
+        if missing := [name for name in _ATTRIBUTES if not hasattr(trainer, name)]:
             raise TypeError(
                 f"entry point {entry.name} = {entry.value} of {GROUP} is not a builtin trainer: it has no {missing[0]}"
             )
@@ -88,14 +115,18 @@ def runtime_of(request: TrainRequest) -> str:
     return trainer.runtime
 
 
-def trainer_for(request: TrainRequest, runtime: Obj) -> BuiltinTrainer | None:
-    """Return the requested builtin trainer, else the default one for this runtime if no other program is specified, else None."""
+def trainer_for(request: TrainRequest, runtime: Obj, own: OwnProgram) -> BuiltinTrainer | None:
+    """Return the requested builtin trainer, else the default one for this runtime if no other program is specified, else None.
+
+    Settings alone select the trainer of a runtime that only one supports.
+    """
     if request.builtin:
         return named_trainer(request.builtin)
     if request.has_program:
         return None
     supported = [trainer for trainer in builtin_trainers().values() if supports_runtime(trainer, runtime)]
-    return next((trainer for trainer in supported if trainer.is_default or request.settings), None)
+    default = next((trainer for trainer in supported if trainer.is_default_for(own)), None)
+    return supported[0] if default is None and request.settings and len(supported) == 1 else default
 
 
 def supports_runtime(trainer: BuiltinTrainer, runtime: Obj) -> bool:
@@ -103,14 +134,18 @@ def supports_runtime(trainer: BuiltinTrainer, runtime: Obj) -> bool:
     return labels_of(runtime).get(names.FRAMEWORK_LABEL) == trainer.framework
 
 
-def program_of(trainer: BuiltinTrainer | None, request: TrainRequest, runtime: Obj) -> tuple[Program | None, list[Problem]]:
+def program_of(
+    trainer: BuiltinTrainer | None, request: TrainRequest, runtime: Obj, own: OwnProgram
+) -> tuple[Program | None, list[Problem]]:
     """Return the program of a builtin trainer, and what is wrong with its settings, whatever the runtime supports."""
     if trainer is None:
         return None, [_UNUSED_SETTINGS] if request.settings and request.has_program else []
     try:
-        return trainer.program(request.settings, request.dataset_uri), []
+        return trainer.program(request.settings, request.dataset_uri, own), []
     except ValidationError as error:
         problems = [Problem(".".join(map(str, ("settings", *one["loc"]))), words_of(one)) for one in error.errors()]
+    except WrongField as error:
+        problems = [Problem(error.field, str(error))]
     except ValueError as error:
         problems = [Problem("settings", str(error))]
     return None, problems if supports_runtime(trainer, runtime) else []
@@ -138,6 +173,6 @@ _UNUSED_SETTINGS = Problem(
 def _no_trainer_problem(runtime: Obj) -> Problem:
     return Problem(
         "settings",
-        f"no builtin trainer supports the runtime {name_of(runtime)!r}, so settings are not used; select one with builtin, or use "
-        f"command and args ({DEFAULT_RUNTIME} is supported by sft)",
+        f"the runtime {name_of(runtime)!r} has no builtin trainer by default, so settings are not used; select one with builtin, or "
+        f"use command and args ({DEFAULT_RUNTIME} is supported by sft)",
     )

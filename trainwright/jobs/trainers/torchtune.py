@@ -1,22 +1,42 @@
 """The builtin trainer `torchtune`: `tune run` in Trainer's torchtune runtimes, with the settings of the Kubeflow SDK.
 
-Names, values and resulting arguments are those of kubeflow 0.5 (`TorchTuneConfig`, `LoraConfig`, `TorchTuneInstructDataset`); nodes
-and resources are part of the request. Trainer selects recipe and configuration.
+Names and values are those of kubeflow 0.5 (`TorchTuneConfig`, `LoraConfig`, `TorchTuneInstructDataset`), and so are the arguments,
+except that the recipe is always told where its rows lie: otherwise it trains on the default dataset of its configuration. Nodes and
+resources are part of the request. Trainer selects recipe and configuration.
 """
 
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
+from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
-from urllib.parse import urlparse
 
 from pydantic import BeforeValidator, Field
 
-from trainwright.jobs.trainers.builtin_trainers import Program
+from trainwright.jobs.trainers.builtin_trainers import OwnProgram, Program, WrongField
 from trainwright.jobs.trainers.trainer_settings import TrainerSettings
+from trainwright.storage.errors import BadUri
+from trainwright.storage.uri import StorageUri
 
 COMMAND = ["tune", "run"]
 DATASET = "/workspace/dataset"
+INSTRUCT = "torchtune.datasets.instruct_dataset"
+Source = Literal["json", "csv", "parquet", "arrow", "text", "xml"]
+_SOURCES: dict[str, Source] = {
+    ".json": "json",
+    ".jsonl": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".txt": "text",
+    ".xml": "xml",
+}
+_GZIP = ".gz"
+_TRAIN = "train"
+_PREPARED = {"source": "json", "data_files": f"{DATASET}/train.jsonl"}
+_PREPARED_COLUMNS = {"input": "prompt", "output": "completion"}
+_SOURCE_SETTING = "settings.dataset_preprocess_config.source"
 _Positive = Annotated[int, Field(ge=1)]
 
 
@@ -48,15 +68,15 @@ class LoraSettings(TrainerSettings):
 class DatasetSettings(TrainerSettings):
     """torchtune's instruct dataset."""
 
-    source: Annotated[Literal["json", "csv", "parquet", "arrow", "text", "xml"] | None, BeforeValidator(_lower)] = None
+    source: Annotated[Source | None, BeforeValidator(_lower)] = None
     split: str = ""
     train_on_input: bool | None = None
     new_system_prompt: str = ""
     column_map: dict[str, str] | None = None
 
-    def arguments(self) -> list[str]:
-        fields = {name: value for name, value in self.model_dump().items() if value not in (None, "", {})}
-        return ["dataset=torchtune.datasets.instruct_dataset", *(f"dataset.{name}={value}" for name, value in fields.items())]
+    def given(self) -> dict[str, Any]:
+        """Return the settings that are not empty, by torchtune's names."""
+        return {name: value for name, value in self.model_dump().items() if value not in (None, "", {})}
 
 
 class TorchTuneSettings(TrainerSettings):
@@ -70,16 +90,40 @@ class TorchTuneSettings(TrainerSettings):
     peft_config: LoraSettings | None = None
     dataset_preprocess_config: DatasetSettings | None = None
 
-    def arguments(self, dataset_uri: str) -> list[str]:
-        """Return the arguments after `tune run`, in the SDK's order."""
+    def arguments(self, dataset_uri: str, own: OwnProgram) -> list[str]:
+        """Return the arguments after `tune run`, in the SDK's order. Raises WrongField."""
         loss = self.loss if not self.loss or "." in self.loss else f"torchtune.modules.loss.{self.loss}"
         fields = {"dtype": self.dtype, "batch_size": self.batch_size, "epochs": self.epochs, "loss": loss}
         return [
             *(f"{name}={value}" for name, value in fields.items() if value),
-            *_data_of(dataset_uri),
             *(self.peft_config.arguments() if self.peft_config else ()),
-            *(self.dataset_preprocess_config.arguments() if self.dataset_preprocess_config else ()),
+            *self._dataset(dataset_uri, own),
         ]
+
+    def _dataset(self, uri: str, own: OwnProgram) -> list[str]:
+        """Return the arguments for the rows: where they lie, as the initializer leaves them, and how to read them."""
+        given = self.dataset_preprocess_config.given() if self.dataset_preprocess_config else {}
+        of_runtime = _dataset_of(own.command)
+        if own.prepares_rows:
+            if given.get("source", _PREPARED["source"]) != _PREPARED["source"]:
+                raise WrongField(_SOURCE_SETTING, f"rows are prepared as {_PREPARED['source']}, whatever the source has; omit it")
+            found = {"dataset": INSTRUCT, **_PREPARED, "column_map": _PREPARED_COLUMNS, **given, **_PREPARED}
+        elif uri:
+            found = {"dataset": INSTRUCT, **_lies_in(uri), **given}
+            if "source" not in found and "source" not in of_runtime:
+                raise WrongField(_SOURCE_SETTING, f"required, because the format of the files in {uri} is unknown")
+            found = {"source": of_runtime.get("source"), **found}
+        elif own.fetches_dataset and "data_dir" not in of_runtime and "data_files" not in of_runtime:
+            raise WrongField("dataset_uri", "required, because the runtime's command does not say where its dataset lies")
+        else:
+            found = {**of_runtime, **given}
+            if given and "dataset" not in found:
+                found = {"dataset": INSTRUCT, **found}
+        if not found:
+            return []
+        # Without a split, the library `datasets` returns all by name instead of rows.
+        component, found = found["dataset"], {"split": _TRAIN, **{name: found[name] for name in found if name != "dataset"}}
+        return [f"dataset={component}", *(f"dataset.{name}={value}" for name, value in found.items())]
 
 
 class TorchTuneTrainer:
@@ -88,19 +132,55 @@ class TorchTuneTrainer:
     name = "torchtune"
     framework = "torchtune"
     runtime = ""
-    is_default = False
+    rows = frozenset({"prompt-completion"})
 
-    def program(self, settings: dict[str, Any], dataset_uri: str) -> Program:
-        """Return the program with its arguments. Raises pydantic's ValidationError."""
+    def is_default_for(self, own: OwnProgram) -> bool:
+        """Never: without settings, a runtime runs its own recipe."""
+        return False
+
+    def program(self, settings: dict[str, Any], dataset_uri: str, own: OwnProgram) -> Program:
+        """Return the program with its arguments. Raises WrongField, pydantic's ValidationError."""
         given = TorchTuneSettings.model_validate(settings)
-        return Program(list(COMMAND), given.arguments(dataset_uri), requires_gpu=True)
+        return Program(list(COMMAND), given.arguments(dataset_uri, own), requires_gpu=True)
 
 
-def _data_of(uri: str) -> list[str]:
-    """Return the argument for the data of a Hub dataset: the folder or file of the repository in its URI."""
-    if not uri.startswith("hf://"):
-        return []
-    parts = urlparse(uri).path.strip("/").split("/")
-    path = "/".join(parts[1:]) or "."
-    field = "data_files" if path != "." and "." in path else "data_dir"
-    return [f"dataset.{field}={posixpath.join(DATASET, path)}"]
+def _dataset_of(command: Sequence[str]) -> dict[str, str]:
+    """Return the arguments of a runtime's command for its dataset, by the names of `dataset.NAME`; Trainer drops them."""
+    found = {}
+    for word in command:
+        name, equals, value = word.partition("=")
+        if equals and (name == "dataset" or name.startswith("dataset.")):
+            found[name.removeprefix("dataset.")] = value
+    return found
+
+
+def _lies_in(uri: str) -> dict[str, str]:
+    """Return where Trainer's initializer leaves the files of a source, and their format if the name says it.
+
+    Of a repository it fetches everything, and the URI names a folder or a file of it; of a bucket it fetches what is below the
+    key, without that, or the one object. Raises WrongField for other sources.
+    """
+    try:
+        parsed = StorageUri.parse(uri)
+    except BadUri as error:
+        raise WrongField("dataset_uri", str(error)) from None
+    if parsed.scheme not in ("hf", "s3"):
+        raise WrongField(
+            "dataset_uri",
+            f"the initializer of the runtime does not fetch {parsed.scheme}://; use hf:// or s3://, or a runtime with an initializer "
+            "of Trainwright",
+        )
+    path = parsed.folder if parsed.scheme == "hf" else parsed.key
+    source = _source_of(path)
+    if parsed.scheme == "s3":
+        path = posixpath.basename(path) if source else ""
+    place = posixpath.join(DATASET, path) if path else DATASET
+    return {"source": source, "data_files": place} if source else {"data_dir": place}
+
+
+def _source_of(path: str) -> Source | None:
+    """Return the format of a file by its name; None for a folder, whose name may have a dot too."""
+    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
+    if suffixes[-1:] == [_GZIP]:
+        suffixes.pop()
+    return _SOURCES.get(suffixes[-1]) if suffixes else None

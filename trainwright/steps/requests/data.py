@@ -40,6 +40,9 @@ class InitializeDataset(StepRequest):
         "model.",
         "auto",
     )
+    trainer: str = parameter(
+        "Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.", "", example="dpo"
+    )
 
 
 class InitializeModel(StepRequest):

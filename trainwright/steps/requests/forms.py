@@ -61,13 +61,18 @@ class _Run(StepRequest):
 
 
 class _Method(StepRequest):
-    method: Literal["", "lora", "full"] = _field(
-        "Training", "lora, or full to train all weights. Empty: the trainer's default (sft: lora)."
+    method: Literal["", "lora", "qlora", "full"] = _field(
+        "Training",
+        "lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer's default (sft: lora).",
     )
 
 
 class _Tuning(_Method):
-    runtime: str = _field("Training", "Training runtime. Empty: trl-sft for supervised fine-tuning.", example="torch-distributed")
+    runtime: str = _field(
+        "Training",
+        "Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin.",
+        example="torch-distributed",
+    )
     epochs: Amount = _field("Training", "Passes over the training rows. 0: the trainer's default (sft: 1).", 0.0, example="3")
     learning_rate: Amount = _field("Training", "Learning rate. 0: the trainer's default (sft: 2e-4).", 0.0, example="0.0001")
 
