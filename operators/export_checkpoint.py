@@ -28,6 +28,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param supersede: Whether to publish also if the run has another export of this step with other files.
     :param best_metric: Logged metric that chooses the run's best export, which best.json names.
     :param greater_is_better: Whether a greater best_metric is better.
+    :param usage: What the training used, as its step returns it, for the card.
     :param merge_adapter: Whether to export also the model that results from merging the adapter into its base model, beside the
         adapter's exports.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
@@ -72,6 +73,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         supersede: bool | str = False,
         best_metric: str = "eval_loss",
         greater_is_better: bool | str = False,
+        usage: dict[str, Any] | str | None = None,
         merge_adapter: bool | str = False,
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
@@ -89,6 +91,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         self.supersede = supersede
         self.best_metric = best_metric
         self.greater_is_better = greater_is_better
+        self.usage = usage
         self.merge_adapter = merge_adapter
         # End of what `make edges` writes.
         self.more = more

@@ -63,7 +63,7 @@ class TrainJobTrigger(BaseTrigger):
 
     The event: `name`, `namespace` and `uid` of the job, `outcome` (succeeded, failed, failing, diverged, stopped-early, deleted,
     deadline, stuck, error), `message`, the `divergence`, `what` (the exceeded deadline, or the error's class), the `metrics` last
-    reported, what was `observed` of failed pods, what it `started_from`, `submission_mode`, and `until` as given.
+    reported, what was `observed` of failed pods, what it `started_from`, its `usage`, `submission_mode`, and `until` as given.
     """
 
     lease_retry_seconds = 15.0
@@ -210,8 +210,13 @@ class TrainJobTrigger(BaseTrigger):
                 progress = await log.observe(waited.trainjob)
                 if progress is not None and progress.phase.is_final:
                     outcome = progress.phase.value.lower()
-                    observed = log.observed if outcome == "failed" else {}
-                    facts = {"observed": observed, "seconds": log.seconds, "started_from": log.started_from}
+                    has_failed = outcome == "failed"
+                    facts = {
+                        "observed": log.observed if has_failed else {},
+                        "seconds": log.seconds,
+                        "started_from": log.started_from,
+                    }
+                    facts["usage"] = {} if has_failed else await log.usage(waited.trainjob)
                     return {"outcome": outcome, "message": "", "metrics": dict(progress.metrics), **facts}
                 if self.fail_on_divergence and (diverged := log.divergence):
                     return {"outcome": "diverged", "message": diverged.describe(), "divergence": diverged.as_dict()}

@@ -20,6 +20,7 @@ def export_checkpoint(
     supersede: bool = False,
     best_metric: str = "eval_loss",
     greater_is_better: bool = False,
+    usage: dict = {},
     merge_adapter: bool = False,
     # End of what `make edges` writes.
     more: dict = {},
@@ -42,6 +43,7 @@ def export_checkpoint(
         supersede: Whether to publish also if the run has another export of this step with other files.
         best_metric: Logged metric that chooses the run's best export, which best.json names.
         greater_is_better: Whether a greater best_metric is better.
+        usage: What the training used, as its step returns it, for the card.
         merge_adapter: Whether to export also the model that results from merging the adapter into its base model, beside the
             adapter's exports.
         card: What is known of the export: metrics, losses, and where it comes from, as Markdown.
@@ -78,6 +80,7 @@ def export_checkpoint(
         "supersede": supersede,
         "best_metric": best_metric,
         "greater_is_better": greater_is_better,
+        "usage": usage,
         "merge_adapter": merge_adapter,
         # End of what `make edges` writes.
     }

@@ -81,7 +81,10 @@ def train(
     workspace_path: str = "",
     task_settings: dict = {},
     task_config: dsl.TaskConfig = None,
-) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict), ("outcome", dict)]):
+) -> NamedTuple(
+    "Outputs",
+    [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict), ("outcome", dict), ("usage", dict)],
+):
     """Run any training in a TrainJob and wait until it succeeds: a runtime, a function, code, or a complete manifest.
 
     With only data and a workspace, the job is supervised fine-tuning in the runtime trl-sft. A retry of this step adopts the
@@ -185,6 +188,8 @@ def train(
         folder: The run's folder in the workspace, such as runs/RUN; empty without a workspace.
         results: Return value of the function, or content of results.json; a value that is not an object is under "value".
         outcome: How the trial ended, for pick_trial: the reported values as numbers, or why it failed.
+        usage: What the training used, for export_checkpoint: node_hours, gpu_hours, with a price cost and currency, and saved_hours
+            if it resumed.
     """
     import os
     from pathlib import Path
@@ -279,6 +284,7 @@ def train(
         outcome, result = run_trial(one, lambda: job.run((history,), targets=targets, folder=folder), fails=not trial)
         if outcome.error:
             write_line(f"trial {one.index} failed: {outcome.error}")
-    log_metrics(metrics, result.metrics, result.results)
+    log_metrics(metrics, {**result.metrics, **result.usage.figures(), "saved_hours": result.saved_hours}, result.results)
     Path(loss_curve.path).write_text(history.loss_curve(), "utf-8")
-    return result.trainjob, result.namespace, result.folder, result.results_as_object(), outcome.model_dump()
+    used = result.usage_as_object()
+    return result.trainjob, result.namespace, result.folder, result.results_as_object(), outcome.model_dump(), used

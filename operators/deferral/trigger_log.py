@@ -80,6 +80,21 @@ class TriggerLog:
         text: str = self._show.started_from
         return text
 
+    async def usage(self, trainjob: dict[str, Any]) -> dict[str, Any]:
+        """What the job used that has ended, for the result in the worker; logged as well."""
+        from trainwright.jobs.diagnosis.report import read_usage
+        from trainwright.jobs.state.usage import NO_USAGE
+        from trainwright.jobs.wait.job_events import Used
+
+        history = self._observer.history if self._observer is not None else None
+        loop = asyncio.get_running_loop()
+        used = await loop.run_in_executor(_pool, read_usage, self._follower.cluster, trainjob, history)
+        if used == NO_USAGE:
+            return {}
+        self._show((Used(used),))
+        found: dict[str, Any] = used.as_dict()
+        return found
+
     @property
     def seconds(self) -> dict[str, float]:
         """How long the job was queued, starting and running, as far as this trigger has seen it."""

@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from trainwright.cluster.protocol import Cluster
     from trainwright.jobs import StepResult, TrainRequest
+    from trainwright.jobs.state.usage import Usage
     from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
     from trainwright.submission.jobs_client import JobsClient
 else:
@@ -57,6 +58,8 @@ class WaitsForTrainJob(_Operator):
     on_cancel: str
     min_defer_seconds: float
     log_poll_interval: float
+    _used: Usage | None = None
+    """What the job used, as its trigger has found."""
     operator_extra_links: Collection[BaseOperatorLink] = (TrainJobLink(), LogsLink(), CheckpointLink())
 
     @fail_fast()
@@ -151,6 +154,8 @@ class WaitsForTrainJob(_Operator):
         What the training started from is one line of the log, unless `shown_start` is it, or a printer has shown it.
         """
         printer = vars(self).get("_printer")
+        if used := self._used or (printer.usage if printer is not None else None):
+            result = replace(result, usage=used)
         if result.started_from not in ("", shown_start, printer.started_from if printer is not None else ""):
             self.log.info("Started from %s", result.started_from)
         report_result(self, context, result)
@@ -164,9 +169,11 @@ class WaitsForTrainJob(_Operator):
         from trainwright.api.errors import NotFound
         from trainwright.jobs import StepResult
         from trainwright.jobs.state.started_from import NOT_KNOWN, read_started_from
+        from trainwright.jobs.state.usage import Usage
 
         name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
         start = shown_start = event.get("started_from") or ""
+        self._used = Usage.from_dict(event.get("usage") or {})
         if self._has_results() or self._fails_on_divergence() or metrics:
             try:
                 cluster, trainjob = self._read_job_of(event)

@@ -38,7 +38,14 @@ RETURNED: dict[str, Any] = {
     "find-dataset": "s3://b/data",
     "read-champion": {"state": "outdated", "uri": "s3://b/e/o/checkpoint-5", "digest": "sha256:o"}
     | {"start_from": "weights:s3://b/e/o/checkpoint-5"},
-    "train": {"trainjob": "job", "namespace": "default", "metrics": {}, "results": None, "folder": "runs/r"},
+    "train": {
+        "trainjob": "job",
+        "namespace": "default",
+        "metrics": {},
+        "results": None,
+        "folder": "runs/r",
+        "usage": {"node_hours": 1.0},
+    },
     "export-checkpoint": {"uri": "s3://b/e/r/checkpoint-9", "digest": "sha256:x", "step": 9, "bytes": 1},
     "evaluate": {"before": FIGURES, "after": FIGURES, "rows": 1, "held_out": True, "dataset_digest": DATA, "evaluation": {}},
     "evaluate-champion": {"before": FIGURES, "after": FIGURES, "rows": 1, "held_out": True, "dataset_digest": DATA},

@@ -115,7 +115,9 @@ def test_the_table_is_what_is_asked(
     recorder.during("resume")
     assert submitted("sleeping", f"echo hello; {WAIT}")["spec"]["suspend"] is False
     recorder.during("cancel")
-    assert cancel_owned_job(cluster, sleeping, CancelPolicy.delete, timeout_seconds=30) == "it is deleted"
+    assert cancel_owned_job(cluster, sleeping, CancelPolicy.delete, timeout_seconds=30).startswith("it is deleted"), (
+        "pods may take a while"
+    )
 
     recorder.during("submit with a workspace")
     new = "pvc://new?size=1Gi&class=fast&retain=delete"

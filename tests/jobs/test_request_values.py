@@ -308,3 +308,11 @@ def test_garbage_is_refused_in_one_way(parameters: dict[str, Any]) -> None:
     except (ValidationError, ApiError):
         return
     json.dumps(request.model_dump(), sort_keys=True)
+
+
+@pytest.mark.parametrize("given", [{"max_steps": 3}, {"num_nodes": "x"}, {"func_args": {"a": 1}}])
+def test_errors_are_in_plain_words_in_python_too(given: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError) as raised:
+        TrainRequest(**given)
+    assert "pydantic" not in str(raised.value)
+    assert "Value error" not in str(raised.value)

@@ -94,6 +94,7 @@ def test_the_result_is_that_of_the_operator(
         "results": None,
         "folder": run_folder("d/r"),
         "started_from": "what is not known: its pods are gone",
+        "usage": {},
     }
     connected.delete(TRAINJOB, handle["trainjob"], "default")
     of_deleted = task.execute_complete(context(), event)

@@ -107,19 +107,22 @@ def test_execution_timeout_is_the_triggers_deadline_and_airflows_own_comes_later
     assert handed.timeout > timedelta(hours=1, seconds=60)
 
 
-def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+def test_success_comes_back_as_the_result(connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any) -> None:
     task = operator()
     trigger = deferred(task).trigger
     metrics = [{"name": "loss", "value": "0.3"}]
     reported = {"progressPercentage": 100, "lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": metrics}
+    ended = {"exitCode": 0, "reason": "Completed", "finishedAt": "2026-01-01T01:30:00Z"}
+    status = {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": ended}}
+    add_pod(the_job(connected), phase="Succeeded", startTime="2026-01-01T00:00:00Z", containerStatuses=[status])
     set_status(the_job(connected), "Complete", trainerStatus=reported)
     event = event_of(trigger)
     assert event["outcome"] == "succeeded"
     connected.delete(TRAINJOB, event["name"], "default")  # as its TTL does while the task waits for a worker
     result = task.execute_complete(context(), event)
     known = {"trainjob": event["name"], "namespace": "default", "metrics": {"loss": "0.3"}}
-    start = "what is not known: it was deleted since"
-    assert result == {**known, "results": None, "folder": run_folder("d/r"), "started_from": start}
+    start, used = "what is not known: it was deleted since", {"node_hours": 1.5, "gpu_hours": 0.0}
+    assert result == {**known, "results": None, "folder": run_folder("d/r"), "started_from": start, "usage": used}
 
 
 def test_a_job_that_is_done_already_is_not_waited_for(connected: EmbeddedCluster, set_status: SetStatus) -> None:

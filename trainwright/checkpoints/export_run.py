@@ -53,7 +53,7 @@ def export_run(
     if target.scheme == "file" and target.path.is_symlink():
         raise CheckpointError(f"{target} is a link; remove it: a run exports only to its own folder")
     return export_checkpoint(
-        output, str(target), source=f"{run}/{trainjob}", options=options, metadata=metadata, start_progress=start_progress
+        output, target, source=f"{run}/{trainjob}", options=options, metadata=metadata, start_progress=start_progress
     )
 
 
@@ -96,7 +96,7 @@ def _is_output(path: Path) -> bool:
 
 def _check_owner(target: StorageUri, owner: str) -> None:
     """Raise CheckpointError if the exports there belong to another pipeline or DAG."""
-    store = open_store(str(target))
+    store = open_store(target)
     if (latest := latest_export(store)) is None:
         return
     try:

@@ -16,6 +16,8 @@ LATEST = "latest.json"
 BEST = "best.json"
 OWNER = "owner"
 """Key of the metadata: who ran the training, as `kfp` or `airflow/DAG`. Exports of others are neither resumed from nor touched."""
+USAGE = "usage"
+"""Key of the metadata: what the training used, as numbers by name: node_hours, gpu_hours, cost, saved_hours; and the currency."""
 MERGED = "merged"
 """Key of the metadata of a merged model: digests of the adapter's manifest and of the base model."""
 VERSION: Literal[1] = 1

@@ -33,6 +33,7 @@ from trainwright.storage.parallel import for_each
 from trainwright.storage.plain_files import files_below
 from trainwright.storage.store import Capabilities, Lock, Store
 from trainwright.storage.transfer import check_space, disk_errors
+from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
 _NOT_EXPORTED = {"training_args.bin"}
@@ -77,7 +78,7 @@ class ExportResult:
 
 def export_checkpoint(
     folder: Path,
-    target: str,
+    target: str | StorageUri,
     *,
     source: str,
     step: int | None = None,

@@ -47,7 +47,14 @@ from trainwright.checkpoints.origin import (
 )
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import ResumeSource, find_export
-from trainwright.checkpoints.training_start import describe_export_source, describe_start, record_restored, record_start
+from trainwright.checkpoints.saved_time import begin_training
+from trainwright.checkpoints.training_start import (
+    describe_export_source,
+    describe_start,
+    is_restored,
+    record_restored,
+    record_start,
+)
 from trainwright.checkpoints.warm_start import (
     INSTRUCTIONS,
     POLL_SECONDS,
@@ -56,6 +63,7 @@ from trainwright.checkpoints.warm_start import (
     Weights,
     restore_weights,
 )
+from trainwright.jobs.state.saved_hours import saved_text
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
 from trainwright.workspace.errors import WorkspaceError
@@ -253,7 +261,7 @@ def main() -> int:
         _write_programs(arguments.launcher, weights)
         start = str(weights) if weights is not None else describe_start(workspace / "output", point, writer)
         if leader:
-            _tell_start(workspace / "output", start, writer)
+            _tell_start(workspace / "output", start, writer, point)
     except (StorageError, CheckpointError, WorkspaceError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -261,10 +269,13 @@ def main() -> int:
     return 0
 
 
-def _tell_start(output: Path, start: str, writer: Writer | None) -> None:
+def _tell_start(output: Path, start: str, writer: Writer | None, point: Path | None) -> None:
     """Tell those who wait for the job, by the status of this pod, what it starts from, and what its first pods started from."""
     first = record_start(output, writer, start) if writer is not None else start
-    write_termination_message(start if first == start else f"{start}; the job began with {first}")
+    restored = point is not None and is_restored(output, point.name)
+    saved = saved_text(begin_training(output, point, time.time(), is_restored=restored))
+    began = "" if first == start else f"; the job began with {first}"
+    write_termination_message(f"{start}{began}{saved}")
 
 
 def _write_programs(launcher: Path, weights: Weights | None) -> None:

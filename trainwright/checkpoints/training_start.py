@@ -47,6 +47,11 @@ def describe_start(output: Path, point: Path | None, writer: Writer | None) -> s
     return f"{point.name} of its own run, of the TrainJob {author.name}"
 
 
+def is_restored(output: Path, name: str) -> bool:
+    """Whether the checkpoint folder `name` was restored from an export. Raises StorageError."""
+    return name in _read(output)["restored"]
+
+
 def record_restored(output: Path, name: str, text: str) -> None:
     """Record that the checkpoint folder `name` was restored from an export, as `describe_export_source` says. Raises StorageError."""
     found = _read(output)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from trainwright.checkpoints import ExportOptions, ExportResult, export_run
 from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.manifest import USAGE
 from trainwright.checkpoints.merged.merged_export import export_merged, is_adapter
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import export_page
@@ -16,6 +19,7 @@ from trainwright.storage.progress_log import log_progress
 from trainwright.workspace import read_run, run_folder, touch_run
 
 log = logging.getLogger(__name__)
+NOT_KNOWN: Mapping[str, Any] = MappingProxyType({})
 
 
 def export_run_checkpoint(
@@ -27,21 +31,30 @@ def export_run_checkpoint(
     map_index: int = -1,
     owner: str = "",
     folder: str = "",
+    usage: Mapping[str, Any] = NOT_KNOWN,
     options: ExportOptions | None = None,
     write_progress: Callable[[str], object] | None = None,
 ) -> ExportResult:
     """Export the run's newest complete checkpoint to the run's own folder below `export_uri`.
 
     `folder` is that of one training of the run, as its step returns it; by default it is found, see `trained_folder`. `owner` is who
-    runs it, as `kfp` or `airflow/DAG`: exports of others are not touched. A line about the progress now and then goes to
-    `write_progress`, by default to the log.
+    runs it, as `kfp` or `airflow/DAG`: exports of others are not touched. `usage` is what the training used, for the card. A line
+    about the progress now and then goes to `write_progress`, by default to the log.
 
     Raises NoCheckpoint, CheckpointError (also if `trainjob` did not write the checkpoint), StorageError.
     """
     folder = folder or run_folder(run_id, map_index)
     progress = log_progress("export") if write_progress is None else log_progress("export", write=write_progress)
     exported = export_run(
-        workspace, folder, export_uri, run=run_id, trainjob=trainjob, owner=owner, options=options, start_progress=progress
+        workspace,
+        folder,
+        export_uri,
+        run=run_id,
+        trainjob=trainjob,
+        owner=owner,
+        options=options,
+        metadata={USAGE: dict(usage)} if usage else None,
+        start_progress=progress,
     )
     if read_run(workspace / folder) is not None:
         touch_run(workspace, folder, exported=exported.uri)

@@ -243,6 +243,13 @@ _ROWS = {
             description="Whether a greater best_metric is better.",
         ),
         Setting(
+            name="usage",
+            kind="object",
+            default={},
+            group="step",
+            description="What the training used, as its step returns it, for the card.",
+        ),
+        Setting(
             name="merge_adapter",
             kind="flag",
             default=False,

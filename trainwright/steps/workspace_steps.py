@@ -103,6 +103,7 @@ def _export_checkpoint(call: _Call, request: ExportCheckpoint) -> dict[str, Any]
         options=options,
         trainjob=request.trainjob,
         folder=request.folder,
+        usage=request.usage,
         write_progress=call.write_line,
         **call.run._asdict(),
     )

@@ -15,11 +15,12 @@ from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.hf_trainer import FORMAT
-from trainwright.checkpoints.manifest import MERGED, OWNER, Manifest
+from trainwright.checkpoints.manifest import MERGED, OWNER, USAGE, Manifest
 from trainwright.checkpoints.merged.lora import CONFIG, WEIGHTS
 from trainwright.checkpoints.merged.merge_adapter import merge_adapter
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.checkpoints.verify import verify_export
 from trainwright.jobs.state.run_folder import RUNS, export_name
 from trainwright.storage.locks import file_lock, lock_path
@@ -108,5 +109,5 @@ def _exported_before(target: str, about: dict[str, Any]) -> ExportResult | None:
 
 
 def _metadata(adapter: Manifest, about: dict[str, Any]) -> dict[str, object]:
-    kept = {name: adapter.metadata[name] for name in ("origin", "starts", OWNER) if name in adapter.metadata}
+    kept = {name: adapter.metadata[name] for name in ("origin", STARTS_KEY, OWNER, USAGE) if name in adapter.metadata}
     return {**kept, MERGED: about}

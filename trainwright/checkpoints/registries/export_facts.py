@@ -16,9 +16,10 @@ from typing import Any
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
-from trainwright.checkpoints.manifest import MERGED, Manifest
+from trainwright.checkpoints.manifest import MERGED, USAGE, Manifest
 from trainwright.checkpoints.origin import TRAINER
 from trainwright.checkpoints.training_start import STARTS_KEY
+from trainwright.jobs.state.usage import Usage
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.one_line import one_line
 
@@ -70,6 +71,8 @@ class ExportFacts:
     """The builtin trainer, such as `sft` or `dpo`."""
     starts: tuple[str, ...] = ()
     """What each job began with that has written to the run's folder, oldest first; without the URIs of exports."""
+    usage: tuple[str, ...] = ()
+    """What the training used, as texts."""
     merged: dict[str, str] = field(default_factory=dict)
     """Of a merged model: digests of the `adapter` (the manifest of its export) and of the prepared `base_model`."""
     log_history: LogHistory = field(default_factory=list, repr=False)
@@ -103,6 +106,7 @@ def read_facts(export: Export) -> ExportFacts:
         origin=_origin(manifest),
         trainer=_trainer(manifest),
         starts=_starts(manifest),
+        usage=_usage(manifest.metadata.get(USAGE)),
         merged=_digests(manifest.metadata.get(MERGED), ("adapter", "base_model")),
         log_history=_log_history(state),
         base_model=_base_model(adapter, config),
@@ -138,6 +142,13 @@ def _trainer(manifest: Manifest) -> str:
     origin = manifest.metadata.get("origin")
     found = origin.get(TRAINER) if isinstance(origin, dict) else None
     return found if isinstance(found, str) and _NAME.fullmatch(found) else ""
+
+
+def _usage(found: Any) -> tuple[str, ...]:
+    if not isinstance(found, dict) or not all(is_number(value) for name, value in found.items() if name != "currency"):
+        return ()
+    saved = found.get("saved_hours")
+    return (*map(_text, Usage.from_dict(found).parts()), *([f"{saved:.2f} hours saved by resumption"] if saved else []))
 
 
 def _starts(manifest: Manifest) -> tuple[str, ...]:

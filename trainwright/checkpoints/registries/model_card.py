@@ -182,6 +182,7 @@ def _provenance(facts: ExportFacts) -> str:
         ("TrainJob", facts.trainjob),
         ("step", str(facts.step)),
         ("started from", "; then ".join(facts.starts)),
+        ("used", ", ".join(facts.usage)),
         ("exported", facts.created),
         ("format", facts.format),
         ("merged from the adapter", facts.merged.get("adapter", "")),

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern
-from trainwright.jobs.state.pod_history import SeenPod, container_states, deletion_requested
-from trainwright.jobs.state.pods import index_of, step_of
+from trainwright.jobs.state.pod_history import SeenPod, deletion_requested
+from trainwright.jobs.state.pods import container_states, index_of, step_of
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 from trainwright.text.one_line import one_line
 

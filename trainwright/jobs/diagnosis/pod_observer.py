@@ -13,8 +13,8 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.failure_log_tail import LOG_LINES, last_printed
 from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES
-from trainwright.jobs.state.pod_history import PodHistory, RunKey, container_states
-from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.pod_history import PodHistory, RunKey
+from trainwright.jobs.state.pods import container_states, pods_of
 
 MAX_READS = 24
 """Logs that are read for one job in all: a job of a thousand pods fails in a thousand pods at once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
@@ -31,6 +32,7 @@ from trainwright.jobs.state.started_pods import StartedPods
 from trainwright.jobs.state.usage import NO_USAGE, Usage, usage_of
 from trainwright.text.terminal import plain
 
+log = logging.getLogger(__name__)
 _MAX_PODS = 4
 _RETRY_SECONDS = 15
 """Reads for the report are retried, since the cause decides whether the job is retried."""
@@ -109,6 +111,7 @@ class FailureReport:
             "preemptions": self.preemptions,
             "nodeHours": round(self.usage.node_hours, 4),
             "gpuHours": round(self.usage.gpu_hours, 4),
+            **({"cost": round(self.usage.cost, 4), "currency": self.usage.currency} if self.usage.cost is not None else {}),
             "unread": list(self.unread),
         }
 
@@ -138,7 +141,7 @@ class FailureReport:
             parts.append(f"{self.restarts.used} of {self.restarts.allowed} restarts")
         if self.preemptions:
             parts.append(f"{self.preemptions} preemptions")
-        return ", ".join([*parts, *_hours(self.usage)])
+        return ", ".join([*parts, *self.usage.parts()])
 
 
 def report_of(
@@ -182,7 +185,7 @@ class _Report:
         distinct = {without_suffixes(text): text for text in warnings}
         return replace(
             report,
-            usage=usage_of([seen.pod for seen in self._history.pods()], now),
+            usage=usage_of(self._history, self._trainjob, now.timestamp()),
             events=tuple(distinct.values())[-_MAX_EVENTS:],
             unread=tuple(self._unread),
         )
@@ -299,21 +302,22 @@ def last_seen(cluster: Cluster, trainjob: Obj) -> tuple[str, WaitingReason | Non
 
 
 def usage_summary(cluster: Cluster, trainjob: Obj) -> str:
-    """Return node-hours and GPU-hours as text; empty if the pods cannot be read."""
+    """Return node-hours, GPU-hours and cost as text; empty if the pods cannot be read."""
+    return f"used: {text}" if (text := str(read_usage(cluster, trainjob))) else ""
+
+
+def read_usage(cluster: Cluster, trainjob: Obj, history: PodHistory | None = None) -> Usage:
+    """Return what a job has used by now, with what was observed of its pods in `history`, which is brought up to date if possible."""
+    history = history or PodHistory()
     try:
-        usage = usage_of(pods_of(cluster, trainjob), _now())
-    except ApiError:
-        return ""
-    return f"used: {', '.join(parts)}" if (parts := _hours(usage)) else ""
+        history.observe(pods_of(cluster, trainjob))
+    except ApiError as error:
+        log.debug("event=usage_not_read name=%s error=%s", name_of(trainjob), error.message)
+    return usage_of(history, trainjob, time.time())
 
 
 def _now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
-
-
-def _hours(usage: Usage) -> list[str]:
-    named = (("node-hours", usage.node_hours), ("GPU-hours", usage.gpu_hours))
-    return [f"{hours:.2f} {name}" for name, hours in named if hours]
 
 
 def _failure_line(failure: PodFailure) -> str:

@@ -32,7 +32,7 @@ from trainwright.jobs.state.kubernetes_events import (
     since_creation,
     steps_of,
 )
-from trainwright.jobs.state.pod_history import container_states
+from trainwright.jobs.state.pods import container_states
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.workloads import queue_reason, workload_of
 from trainwright.text.one_line import one_line

@@ -25,6 +25,7 @@ from trainwright.jobs.request.variables import env_of
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.price import prices_of_runtime
 from trainwright.jobs.state.run_folder import Kind
 
 
@@ -75,6 +76,7 @@ def trainjob_manifest(
                 **identity.submitter.label_values(),
             },
             "annotations": {
+                **prices_of_runtime(runtime),
                 **annotations_of(manifest),
                 **request.annotations,
                 **_input_annotations(request, code),

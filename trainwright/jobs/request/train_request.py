@@ -8,9 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from trainwright.api.names import QUEUE_LABEL
 from trainwright.cluster.options import FieldValidation
@@ -38,6 +48,7 @@ from trainwright.jobs.request.setting_types import (
     Texts,
 )
 from trainwright.jobs.request.setting_values import parse_structure, seconds_of
+from trainwright.jobs.request.validation_words import in_words
 from trainwright.jobs.request.variables import Variables, reference_problems
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.deadline_timer import DEADLINE, RUN_TIMEOUT_SECONDS, START_TIMEOUT_SECONDS
@@ -443,6 +454,15 @@ class TrainRequest(BaseModel):
         if self.builtin and (conflicting := [name for name in ("command", "args") if getattr(self, name)]):
             raise ValueError(f"{conflicting[0]}: cannot be combined with the builtin trainer {self.builtin!r}; use only one")
         return self
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _fail_in_words(cls, given: Any, validate: ModelWrapValidatorHandler[Self]) -> Self:
+        """Raise errors in the words of the project. It is the last validator, so that it sees the errors of all others."""
+        try:
+            return validate(given)
+        except ValidationError as error:
+            raise in_words(error) from None
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], *, field_validation: FieldValidation = "Strict") -> TrainRequest:

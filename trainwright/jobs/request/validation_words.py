@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from pydantic_core import ErrorDetails
+from collections.abc import Callable
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 _WORDS = {
     "bool_parsing": "expected true or false",
@@ -19,6 +22,17 @@ _WORDS = {
     "string_type": "expected text",
 }
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+
+
+def in_words(error: ValidationError, words: Callable[[ErrorDetails], str] | None = None) -> ValidationError:
+    """Return an error with `words` (by default `words_of`) in place of pydantic's, without its links and without the input."""
+    lines = [
+        InitErrorDetails(
+            type=PydanticCustomError("setting", "{message}", {"message": (words or words_of)(line)}), loc=line["loc"], input=None
+        )
+        for line in error.errors(include_url=False, include_input=False)
+    ]
+    return ValidationError.from_exception_data(error.title, lines, hide_input=True)
 
 
 def words_of(error: ErrorDetails) -> str:

@@ -6,6 +6,7 @@ Eviction API, a preemption. What was observed while the job ran is then all that
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -15,7 +16,8 @@ from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.integers import parse_count
 from trainwright.api.objects import Obj, copy_of, labels_of, name_of, uid_of
-from trainwright.jobs.state.pods import Place, place_of
+from trainwright.jobs.state.pod_hours import PodHours, hours_of
+from trainwright.jobs.state.pods import Place, container_states, place_of
 
 MAX_GONE_PODS = 50
 """Deleted pods that are remembered; pods that ended well are forgotten first."""
@@ -39,6 +41,8 @@ class SeenPod:
 
     pod: Obj
     is_gone: bool = False
+    last_seen: float = 0.0
+    """When it was last there, in seconds since the epoch; 0 if that is not known."""
     deletion_requested: str = ""
     """RFC 3339 time of the first deletion request that was seen."""
     failed_runs: dict[RunKey, Obj] = field(default_factory=dict)
@@ -72,6 +76,11 @@ class SeenPod:
         """Whether it failed, was disrupted, or was being deleted."""
         return bool(self.failed_runs or self.deletion_requested) or self.is_disrupted or self.pod["status"]["phase"] == "Failed"
 
+    def hours(self, now: float) -> PodHours:
+        """Return the hours from its start until it ended or was deleted, or was last seen if it is gone; else until `now`."""
+        until = min(now, self.last_seen) if self.is_gone and self.last_seen else now
+        return hours_of(self.pod, until, self.deletion_requested)
+
     def lines_of(self, container: str, finished: str) -> tuple[str, ...]:
         """Return the lines that were read of a run, or of the container before it ended."""
         return self.lines.get(RunKey(container, finished)) or self.lines.get(RunKey(container, ""), ())
@@ -82,6 +91,8 @@ class PodHistory:
 
     def __init__(self) -> None:
         self._pods: dict[str, SeenPod] = {}
+        self.forgotten = PodHours()
+        """The hours of pods that are not remembered."""
 
     def observe(self, pods: Iterable[Obj]) -> None:
         """Record the current pods, as a list returned them; pods that it does not contain are gone."""
@@ -89,7 +100,7 @@ class PodHistory:
         for uid, pod in current.items():
             seen = self._pods.setdefault(uid, SeenPod(pod))
             seen.pod = reduced(pod)
-            seen.is_gone = False
+            seen.is_gone, seen.last_seen = False, time.time()
             requested = deletion_requested(pod)
             seen.deletion_requested = min(filter(None, (seen.deletion_requested, requested)), default="")
             seen.failed_runs.update(_failed_runs(pod))
@@ -100,6 +111,10 @@ class PodHistory:
     def pods(self) -> list[SeenPod]:
         """Return all remembered pods, sorted by step, index and age."""
         return sorted(self._pods.values(), key=lambda seen: (seen.place, seen.created, seen.name))
+
+    def hours(self, now: float) -> PodHours:
+        """Return the hours of all training pods so far."""
+        return sum((seen.hours(now) for seen in self._pods.values()), self.forgotten)
 
     def of(self, pod: Obj) -> SeenPod | None:
         """Return what was seen of a pod."""
@@ -126,7 +141,7 @@ class PodHistory:
         unimportant = [uid for uid in gone if not self._pods[uid].is_of_interest]
         surplus = [uid for uid in gone if uid not in set(unimportant)][:-MAX_GONE_PODS]
         for uid in (*unimportant, *surplus):
-            del self._pods[uid]
+            self.forgotten += self._pods.pop(uid).hours(time.time())
 
 
 def reduced(pod: Obj) -> Obj:
@@ -159,13 +174,6 @@ def deletion_requested(pod: Obj) -> str:
     grace = int(metadata.get("deletionGracePeriodSeconds") or 0)
     moment = datetime.fromisoformat(metadata["deletionTimestamp"]) - timedelta(seconds=grace)
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def container_states(pod: Obj) -> Iterator[Obj]:
-    """Yield the states of the init containers, then those of the containers."""
-    status = pod.get("status") or {}
-    yield from status.get("initContainerStatuses") or []
-    yield from status.get("containerStatuses") or []
 
 
 def _failed_runs(pod: Obj) -> Iterator[tuple[RunKey, Obj]]:

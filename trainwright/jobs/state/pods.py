@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from trainwright.api import names
@@ -48,3 +49,10 @@ def index_of(pod: Obj) -> int:
 def place_of(pod: Obj) -> Place:
     """Return the place of a pod in its training."""
     return Place(step_of(pod), job_index_of(pod), index_of(pod))
+
+
+def container_states(pod: Obj) -> Iterator[Obj]:
+    """Yield the states of the init containers, then those of the containers."""
+    status = pod.get("status") or {}
+    yield from status.get("initContainerStatuses") or []
+    yield from status.get("containerStatuses") or []

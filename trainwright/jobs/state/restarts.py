@@ -8,7 +8,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.state.pod_history import container_states
+from trainwright.jobs.state.pods import container_states
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
-from trainwright.api.objects import Obj, labels_of, name_of
+from trainwright.api.objects import Obj, annotations_of, labels_of, name_of
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.manifest.claim_sources import claim_source_problems
 from trainwright.jobs.manifest.initializer_sources import source_problems
@@ -19,6 +19,8 @@ from trainwright.jobs.manifest.training_steps import initializer_container, repl
 from trainwright.jobs.manifest.volume_types import volume_type_problems
 from trainwright.jobs.manifest.workspace_mounts import workspace_problems
 from trainwright.jobs.request.resume import WEIGHTS
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.price import BadPrice, prices_in, prices_of_runtime
 from trainwright.jobs.trainers.builtin_trainers import trainer_problems
 from trainwright.materialize.resources import gpu_count
 
@@ -59,6 +61,7 @@ def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem
         *wrong_settings,
         *_resource_problems(request.resources_per_node),
         *_cannot_load_weights(resolved),
+        *_price_problems(request, runtime),
     ]
     of_runtime = [
         *_missing_steps(resolved),
@@ -82,6 +85,14 @@ def steps_of_runtime(runtime: Obj) -> dict[str, str]:
     for job in replicated_jobs(runtime):
         found.setdefault(step_of_job(job), str(job["name"]))
     return {step: job for step, job in found.items() if step}
+
+
+def _price_problems(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
+    given = annotations_of(request.manifest) if request.manifest is not None else {}
+    try:
+        prices_in({**prices_of_runtime(runtime), **given, **request.annotations})
+    except BadPrice as error:
+        yield Problem("annotations", str(error))
 
 
 def _missing_steps(resolved: ResolvedRequest) -> Iterator[Problem]:

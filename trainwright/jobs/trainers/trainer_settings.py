@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 
-from trainwright.jobs.request.validation_words import words_of
+from trainwright.jobs.request.validation_words import in_words, words_of
 from trainwright.text.suggest import suggest
 
 
@@ -26,15 +26,7 @@ class TrainerSettings(BaseModel):
         try:
             return validate(given)
         except ValidationError as error:
-            lines = [
-                InitErrorDetails(
-                    type=PydanticCustomError("setting", "{message}", {"message": cls._message(line)}),
-                    loc=line["loc"],
-                    input=line["input"],
-                )
-                for line in error.errors(include_url=False)
-            ]
-            raise ValidationError.from_exception_data(error.title, lines) from None
+            raise in_words(error, cls._message) from None
 
     @classmethod
     def _message(cls, line: ErrorDetails) -> str:

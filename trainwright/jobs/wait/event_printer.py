@@ -11,7 +11,8 @@ from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.result_lines import is_result_line
 from trainwright.jobs.state.progress import Progress
 from trainwright.jobs.state.progress_line import progress_line
-from trainwright.jobs.wait.job_events import JobEvents, LogOutput, PodFailed, Restarted, StartedFrom, apply_event
+from trainwright.jobs.state.usage import NO_USAGE
+from trainwright.jobs.wait.job_events import JobEvents, LogOutput, PodFailed, Restarted, StartedFrom, Used, apply_event
 from trainwright.text.terminal import plain
 
 
@@ -22,7 +23,17 @@ class EventPrinter:
     line that was held back is written, as it is by then, with the next event. All else is written at once. `now` is the clock.
     """
 
-    __slots__ = ("_last_line", "_next_progress", "_now", "_progress_seconds", "_shown", "_write", "progress", "started_from")
+    __slots__ = (
+        "_last_line",
+        "_next_progress",
+        "_now",
+        "_progress_seconds",
+        "_shown",
+        "_write",
+        "progress",
+        "started_from",
+        "usage",
+    )
 
     def __init__(self, write: Callable[[str], None], progress_seconds: float = 0.0, now: Callable[[], float] = time.monotonic):
         self._write, self._progress_seconds, self._now = write, progress_seconds, now
@@ -32,6 +43,8 @@ class EventPrinter:
         """Current progress of the job, including what its log shows."""
         self.started_from = ""
         """What the training was last seen to start from."""
+        self.usage = NO_USAGE
+        """What the attempts that have ended used together."""
         self._last_line = ""
 
     def __call__(self, events: JobEvents) -> None:
@@ -46,6 +59,9 @@ class EventPrinter:
             elif isinstance(event, StartedFrom) and event.text not in ("", self.started_from):
                 self.started_from = event.text
                 self._write(f"Starts from {event.text}")
+            elif isinstance(event, Used):
+                self.usage += event.usage
+                self._write(f"Used {event.usage}")
         if (
             self.progress is not None
             and (line := progress_line(self.progress)) != self._last_line

@@ -16,6 +16,7 @@ from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Diverged, TooManyRestarts, TrainJobDeadline, TrainJobDeleted, deadline_error
 from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
+from trainwright.jobs.diagnosis.report import read_usage
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.stream_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
 from trainwright.jobs.logs.training_log import read_training_log
@@ -23,7 +24,8 @@ from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_i
 from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.started_pods import GangStart
-from trainwright.jobs.wait.job_events import EventTracker, JobEvents, Logged, OnJobEvents, ignore_events
+from trainwright.jobs.state.usage import NO_USAGE, Usage
+from trainwright.jobs.wait.job_events import EventTracker, JobEvents, Logged, OnJobEvents, Used, ignore_events
 from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
 from trainwright.jobs.wait.job_watch import JobWatch
 from trainwright.jobs.wait.stop_early import raise_if_stopped_early
@@ -98,10 +100,13 @@ def _follow(
         if phase.is_final:
             publisher.end(state.trainjob)
         if phase is Phase.Succeeded:
+            publisher.publish_used(read_usage(cluster, state.trainjob, publisher.history))
             _judge_end(cluster, state.trainjob, publisher, settings)
             return state.trainjob
         if phase is Phase.Failed:
-            raise failure_of(cluster, state.trainjob, publisher.history)
+            failure = failure_of(cluster, state.trainjob, publisher.history)
+            publisher.publish_used(failure.report.usage if failure.report is not None else NO_USAGE)
+            raise failure
         raise_if_stopped_early(state.trainjob)
         if settings.fail_on_divergence and (diverged := publisher.divergence.running()):
             raise Diverged(state.trainjob, diverged)
@@ -156,6 +161,11 @@ class EventPublisher:
     @property
     def has_metrics(self) -> bool:
         return self._tracker.progress is not None and bool(self._tracker.progress.metrics)
+
+    def publish_used(self, usage: Usage) -> None:
+        """Publish what the job has used, if that is known."""
+        if usage != NO_USAGE:
+            self._on_event((Used(usage),))
 
     def publish_logged(self, logged: Logged) -> None:
         """Publish what the training itself has logged, if anything."""

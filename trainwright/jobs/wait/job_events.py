@@ -16,6 +16,7 @@ from trainwright.jobs.logs.log_metrics import ParsedProgress, parse_progress
 from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.progress import Progress, progress_of, reported_values
 from trainwright.jobs.state.restarts import RestartCounts
+from trainwright.jobs.state.usage import Usage
 from trainwright.jobs.wait.job_observer import Observation
 
 _INITIALIZERS = ("dataset-initializer-", "model-initializer-")
@@ -77,6 +78,13 @@ class StartedFrom:
 
 
 @dataclass(frozen=True)
+class Used:
+    """What a job that has ended used: node-hours, GPU-hours and, with a price, cost."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True)
 class StatusMessage:
     """Why the job is waiting; empty when it no longer waits."""
 
@@ -90,7 +98,7 @@ class LogOutput:
     line: LogLine
 
 
-JobEvent = PhaseChanged | Progressed | Metrics | Logged | Restarted | PodFailed | StartedFrom | StatusMessage | LogOutput
+JobEvent = PhaseChanged | Progressed | Metrics | Logged | Restarted | PodFailed | StartedFrom | Used | StatusMessage | LogOutput
 JobEvents = tuple[JobEvent, ...]
 """The events between two observations, in order."""
 OnJobEvents = Callable[[JobEvents], None]

@@ -120,6 +120,7 @@ def wait_step(
         results_of(cluster, ended) if handle.has_results else None,
         handle.folder,
         read_started_from(cluster, ended),
+        event_printer.usage,
     )
     event_printer((StartedFrom(result.started_from),))
     return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 from trainwright.api.objects import Obj, name_of, namespace_of
@@ -15,7 +15,9 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.saved_hours import saved_hours
 from trainwright.jobs.state.started_from import read_started_from
+from trainwright.jobs.state.usage import NO_USAGE, Usage
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
@@ -30,7 +32,8 @@ from trainwright.jobs.wait.run_to_end import CancelHandler, run_to_end
 class StepResult:
     """`metrics` are the last values that the training reported, `results` its return value or results.json (or None),
     `folder` the run's folder on the workspace, empty without one, `started_from` what the training started from: nothing, a
-    checkpoint of its own, an export and whose, or why that is not known; empty for a job that has not ended."""
+    checkpoint of its own, an export and whose, or why that is not known; empty for a job that has not ended. `usage` is what
+    the attempts used that were awaited here."""
 
     trainjob: str
     namespace: str
@@ -38,6 +41,17 @@ class StepResult:
     results: Any = None
     folder: str = ""
     started_from: str = ""
+    usage: Usage = NO_USAGE
+
+    @property
+    def saved_hours(self) -> float:
+        """Hours of training that need not be repeated, because the job resumed."""
+        return saved_hours(self.started_from)
+
+    def usage_as_object(self) -> dict[str, Any]:
+        """Return `usage` and `saved_hours` as a JSON object; empty if nothing is known."""
+        saved = {"saved_hours": self.saved_hours} if self.saved_hours else {}
+        return {**(self.usage.as_dict() if self.usage != NO_USAGE else {}), **saved}
 
     def results_as_object(self) -> dict[str, Any]:
         """Return `results` as an object: any other value under the key `value`, None as an empty object."""
@@ -53,6 +67,7 @@ class StepResult:
             "results": self.results,
             "folder": self.folder,
             "started_from": self.started_from,
+            "usage": self.usage_as_object(),
         }
 
 
@@ -110,7 +125,7 @@ def run_step(
         **waiting_of(request, on_event, on_signal=on_signal),
     )
     metrics = dict((event_printer.progress or progress_of(trainjob)).metrics)
-    result = result_of(cluster, trainjob, request, identity, metrics)
+    result = replace(result_of(cluster, trainjob, request, identity, metrics), usage=event_printer.usage)
     event_printer((StartedFrom(result.started_from),))
     return result
 

@@ -29,6 +29,7 @@ class ExportCheckpoint(StepRequest):
     supersede: bool = parameter("Whether to publish also if the run has another export of this step with other files.", False)
     best_metric: str = parameter("Logged metric that chooses the run's best export, which best.json names.", "eval_loss")
     greater_is_better: bool = parameter("Whether a greater best_metric is better.", False)
+    usage: Object = parameter("What the training used, as its step returns it, for the card.", {})
     merge_adapter: bool = parameter(
         "Whether to export also the model that results from merging the adapter into its base model, beside the adapter's exports.",
         False,
