@@ -155,7 +155,7 @@ def _source(options: ResumeOptions, origin: Origin) -> ResumeSource | None:
         if source.trainer and options.trainer and source.trainer != options.trainer:
             raise CheckpointError(
                 f"cannot resume from {source.uri}: it is a checkpoint of {source.trainer}, and {options.trainer} would go on with its "
-                "steps and its optimizer; start a new training, with an export of all weights as model_uri"
+                "steps and its optimizer; start a new training, with an export of all weights or a merged one as model_uri"
             )
         return source
     try:

@@ -18,7 +18,7 @@ _SAME = ("peft_type", "lora_alpha", "use_rslora", "use_dora")
 _SHOWN = 3
 _NO_REFERENCE = (
     "this training compares with a reference model, which would be another one than these weights, and another one again after a "
-    "restart; use an export of all weights as model_uri"
+    "restart; use an export of all weights, or the merged one of an adapter, as model_uri"
 )
 
 

@@ -127,7 +127,7 @@ def _cannot_load_weights(resolved: ResolvedRequest) -> Iterator[Problem]:
         yield Problem(
             "resume",
             f"{WEIGHTS}URI is not for trainers with a reference model, which would still be the base model; use an export of all "
-            "weights as model_uri",
+            "weights, or the merged one of an adapter, as model_uri",
         )
     if not request.resume.startswith(WEIGHTS) or any(LAUNCHER in word for word in request.command):
         return
