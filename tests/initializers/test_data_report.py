@@ -190,6 +190,7 @@ def test_receipt_gets_figures_and_no_rows(tmp_path: Path, model: str) -> None:
         "{{ messages.append(1) }}",
         "{{ tools.x.y }}",
         "{{ range(999999999) | list }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
     ],
 )
 def test_templates_are_confined(source: str) -> None:

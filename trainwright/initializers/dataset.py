@@ -169,22 +169,27 @@ def _fetch_and_prepare(
         revision=revision or "",
         options=options.recorded(),
         files=digest_files(prepared, [card, *names]),
-        details={
-            "layout": mapper.layout,
-            "train_rows": counts[TRAIN],
-            "test_rows": counts[TEST],
-            "empty_rows": counts[_EMPTY],
-            **({"same_answers": counts[_SAME]} if counts[_SAME] else {}),
-            **({"dropped_columns": sorted(mapper.dropped)} if mapper.dropped else {}),
-            **({"unread_files": list(selection.unread)} if selection.unread else {}),
-            **({"subset": selection.subset} if selection.subset else {}),
-            **({"split": selection.split} if selection.split else {}),
-            **selection.details,
-        },
+        details=_details(mapper, counts, selection),
     )
     receipt.write(prepared)
     log.info("dataset prepared uri=%s train_rows=%d test_rows=%d digest=%s", uri, counts[TRAIN], counts[TEST], receipt.digest)
     return receipt, prepared
+
+
+def _details(mapper: RowMapper, counts: Counter[str], selection: Selection) -> dict[str, Any]:
+    """Return what the receipt says of the rows, without what there is none of."""
+    return {
+        "layout": mapper.layout,
+        "train_rows": counts[TRAIN],
+        "test_rows": counts[TEST],
+        "empty_rows": counts[_EMPTY],
+        **({"same_answers": counts[_SAME]} if counts[_SAME] else {}),
+        **({"dropped_columns": sorted(mapper.dropped)} if mapper.dropped else {}),
+        **({"unread_files": list(selection.unread)} if selection.unread else {}),
+        **({"subset": selection.subset} if selection.subset else {}),
+        **({"split": selection.split} if selection.split else {}),
+        **selection.details,
+    }
 
 
 def _prepare(

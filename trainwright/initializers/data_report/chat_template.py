@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 _REASONING = ("reasoning_content", "thinking", "reasoning")
 """Names that the reasoning of a message has in different sources."""
-_RENDER_ERRORS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)
+_RENDER_ERRORS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 
 
 class TemplateRejects(InitializerError):

@@ -55,7 +55,7 @@ def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, m
     tokenizer, missing = _tokenizer(model_uri, mode)
     if tokenizer is not None:
         try:
-            tokens = _checked_tokens(folder, rows, row, tokenizer, model_uri, max_length)
+            tokens = _checked_tokens(folder, rows, row, tokenizer, _shown(model_uri), max_length)
         except DataUnfit as error:
             if mode != "warn":
                 raise
@@ -91,43 +91,44 @@ def _tokenizer(model_uri: str, mode: ReportMode) -> tuple[ModelTokenizer | None,
     try:
         return fetch_tokenizer(model_uri), ""
     except TokenizerMissing as error:
+        shown = _shown(model_uri)
         if mode == "required":
-            raise InitializerError(f"report_mode=required, but the tokenizer of {model_uri} cannot be used: {error}") from error
-        log.warning("event=tokens_not_counted model=%s reason=%r", model_uri, str(error))
+            raise InitializerError(f"report_mode=required, but the tokenizer of {shown} cannot be used: {error}") from error
+        log.warning("event=tokens_not_counted model=%s reason=%r", shown, str(error))
         return None, str(error)
 
 
 def _checked_tokens(
-    folder: Path, rows: dict[str, int], row: dict[str, Any], tokenizer: ModelTokenizer, model_uri: str, max_length: int
+    folder: Path, rows: dict[str, int], row: dict[str, Any], tokenizer: ModelTokenizer, model: str, max_length: int
 ) -> dict[str, TokenFigures | None]:
     """Return the tokens of each file. Raises DataUnfit."""
-    _check_tokenizer(tokenizer, row, model_uri)
-    tokens = {name: _tokens(folder / name, count, tokenizer, model_uri, max_length) for name, count in rows.items()}
-    _check_left(tokens[TRAIN], model_uri, max_length)
+    _check_tokenizer(tokenizer, row, model)
+    tokens = {name: _tokens(folder / name, count, tokenizer, model, max_length) for name, count in rows.items()}
+    _check_left(tokens[TRAIN], model, max_length)
     return tokens
 
 
-def _check_tokenizer(tokenizer: ModelTokenizer, row: dict[str, Any], model_uri: str) -> None:
+def _check_tokenizer(tokenizer: ModelTokenizer, row: dict[str, Any], model: str) -> None:
     if is_conversational(row) and not tokenizer.has_chat_template:
         raise DataUnfit(
-            f"{model_uri} has no chat template, but the rows are messages: use a model that was tuned for chats, or rows with "
+            f"{model} has no chat template, but the rows are messages: use a model that was tuned for chats, or rows with "
             f"texts{_SKIP}"
         )
     if not is_conversational(row) and not tokenizer.eos:
-        raise DataUnfit(f"the tokenizer of {model_uri} names no eos_token, which ends every row: use another model{_SKIP}")
+        raise DataUnfit(f"the tokenizer of {model} names no eos_token, which ends every row: use another model{_SKIP}")
 
 
-def _tokens(path: Path, rows: int, tokenizer: ModelTokenizer, model_uri: str, max_length: int) -> TokenFigures | None:
+def _tokens(path: Path, rows: int, tokenizer: ModelTokenizer, model: str, max_length: int) -> TokenFigures | None:
     try:
         return None if not rows else measure_tokens(path, rows, tokenizer, max_length)
     except RowUnfit as error:
-        raise DataUnfit(f"{error}; the training with {model_uri} would fail there: change the row{_SKIP}") from error
+        raise DataUnfit(f"{error}; the training with {model} would fail there: change the row{_SKIP}") from error
 
 
-def _check_left(tokens: TokenFigures | None, model_uri: str, max_length: int) -> None:
+def _check_left(tokens: TokenFigures | None, model: str, max_length: int) -> None:
     if tokens is not None and tokens.emptied == tokens.counted:
         raise DataUnfit(
-            f"none of {tokens.counted} rows has anything left to learn from (num_samples=0): with the tokenizer of {model_uri}, the "
+            f"none of {tokens.counted} rows has anything left to learn from (num_samples=0): with the tokenizer of {model}, the "
             f"prompts alone fill max_length={max_length} (half of the rows have {tokens.p50} tokens and more); raise max_length, "
             f"or shorten the prompts{_SKIP}"
         )
