@@ -13,6 +13,7 @@ from pathlib import Path
 from trainwright.api.names import (
     DATASET_DIGEST_VARIABLE,
     DATASET_TRAINER_VARIABLE,
+    DATASET_VARIABLES,
     MODEL_DIGEST_VARIABLE,
     RUN_FOLDER_VARIABLE,
     SHARED_VARIABLE,
@@ -113,4 +114,4 @@ def _options(environ: Mapping[str, str]) -> DatasetOptions | None:
 
 
 def _variable(field: str) -> str:
-    return f"DATASET_{field.upper()}"
+    return f"{DATASET_VARIABLES}{field.upper()}"

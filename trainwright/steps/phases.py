@@ -14,8 +14,8 @@ from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.validation_problems import message_of
+from trainwright.jobs.trainers.report_settings import report_settings
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
-from trainwright.steps.report_settings import report_settings
 from trainwright.steps.requests import (
     EvaluateExport,
     ExportCheckpoint,
@@ -123,7 +123,7 @@ def phases_of(request: StartRun, run: Mapping[str, Any] | None = None) -> Phases
     )
     _check_values(phases)
     trainer = _trainer(phases.training)
-    of_data = {**report_settings(phases.training, trainer), **({"trainer": trainer} if trainer else {})}
+    of_data = {**report_settings(phases.training.get("settings") or {}, trainer), **({"trainer": trainer} if trainer else {})}
     return replace(phases, data={**of_data, **phases.data})
 
 
