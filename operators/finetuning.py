@@ -128,7 +128,11 @@ def training_chain(
             **every,
         ),
         InitializeDatasetOperator(
-            task_id="initialize-dataset", dataset_uri=uris["dataset_uri"], more=results.more("data"), **files
+            task_id="initialize-dataset",
+            dataset_uri=uris["dataset_uri"],
+            model_uri=uris["model_uri"],
+            more=results.more("data"),
+            **files,
         ),
         InitializeModelOperator(task_id="initialize-model", model_uri=uris["model_uri"], **files),
         train(

@@ -23,6 +23,11 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
     :param subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
     :param split: Split to train on. Empty: train.
+    :param model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
+        counted.
+    :param max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
+    :param report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never;
+        off looks at no model.
     :param trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
@@ -36,7 +41,9 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :param hub_conn_id: connection with the token of the hub.
-    :return: source, revision, digest, train_rows, test_rows.
+    :return: source, revision, digest, train_rows, test_rows, figures of the report, and report (Markdown): rows, duplicates, tokens,
+        what is cut and dropped, and a sample row as the model sees it. The folder of the run on the workspace has it as
+        dataset-report.html, too.
     """
 
     template_fields = (*step_fields("InitializeDataset"), "more", *WorkspaceOperator.template_fields)
@@ -52,6 +59,9 @@ class InitializeDatasetOperator(WorkspaceOperator):
         columns: dict[str, Any] | str | None = None,
         subset: str = "",
         split: str = "",
+        model_uri: str = "",
+        max_length: int | str = 0,
+        report_mode: str = "auto",
         trainer: str = "",
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
@@ -66,6 +76,9 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.columns = columns
         self.subset = subset
         self.split = split
+        self.model_uri = model_uri
+        self.max_length = max_length
+        self.report_mode = report_mode
         self.trainer = trainer
         # End of what `make edges` writes.
         self.more = more
@@ -74,6 +87,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.steps.requests import InitializeDataset
 
-        self.check_places(dataset_uri=self.dataset_uri)
+        self.check_places(dataset_uri=self.dataset_uri, model_uri=self.model_uri)
         with self.steps(context) as steps:
-            return steps(InitializeDataset.from_parameters(vars(self), self.more), self.step_run(context))
+            result = steps(InitializeDataset.from_parameters(vars(self), self.more), self.step_run(context))
+        return {name: value for name, value in result.items() if name != "report_page"}

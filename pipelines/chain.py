@@ -49,7 +49,8 @@ class Inputs(NamedTuple):
 
 def prepare(run: Run, dataset_uri: Any, model_uri: Any) -> Inputs:
     """Prepare dataset and model in the workspace."""
-    dataset = initialize_dataset(dataset_uri=dataset_uri, workspace_path=run.path, run_id=run.id, more=run.more("data"))
+    place = {"workspace_path": run.path, "run_id": run.id}
+    dataset = initialize_dataset(dataset_uri=dataset_uri, model_uri=model_uri, more=run.more("data"), **place)
     model = initialize_model(model_uri=model_uri, workspace_path=run.path, run_id=run.id)
     digests = {"dataset_digest": dataset.outputs["digest"], "model_digest": model.outputs["Output"]}
     return Inputs(dataset, model, {"dataset_uri": dataset_uri, "model_uri": model_uri, **digests})

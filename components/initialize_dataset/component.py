@@ -10,6 +10,8 @@ from trainwright.components.step import step
 @step
 def initialize_dataset(
     dataset: dsl.Output[dsl.Dataset],
+    report: dsl.Output[dsl.Markdown],
+    report_page: dsl.Output[dsl.HTML],
     # Written by `make edges` from InitializeDataset.
     dataset_uri: str,
     layout: str = "",
@@ -18,6 +20,9 @@ def initialize_dataset(
     columns: dict = {},
     subset: str = "",
     split: str = "",
+    model_uri: str = "",
+    max_length: int = 0,
+    report_mode: str = "auto",
     trainer: str = "",
     # End of what `make edges` writes.
     more: dict = {},
@@ -28,7 +33,8 @@ def initialize_dataset(
     """Fetch a dataset, map its columns to a layout that TRL reads, split it, and store it in the workspace by its digest.
 
     Rows may have prompt and completion, messages, text, or one of the other layouts that docs/datasets.md lists. An existing
-    dataset from the same source and revision is reused. Several runs may prepare datasets at the same time.
+    dataset from the same source and revision is reused. Several runs may prepare datasets at the same time. The report says what
+    training will make of the rows; rows on which it would fail are refused.
 
     Args:
         dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path to a file or a folder; see
@@ -39,8 +45,15 @@ def initialize_dataset(
         columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
         subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
         split: Split to train on. Empty: train.
+        model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
+            counted.
+        max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
+        report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never; off
+            looks at no model.
         trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
-        dataset: The receipt: source, revision, files with sizes and digests.
+        dataset: The receipt: source, revision, files with sizes and digests, and the figures of the report.
+        report: Rows, duplicates, tokens, what is cut and dropped, and a sample row as the model sees it, as Markdown.
+        report_page: The report as HTML.
         workspace_path: Where the workspace is mounted in this step.
         more: Further parameters by name, as start_run returns them for this step.
         run_id: Id of the run, whose record in the workspace lists the dataset as used.
@@ -68,6 +81,9 @@ def initialize_dataset(
         "columns": columns,
         "subset": subset,
         "split": split,
+        "model_uri": model_uri,
+        "max_length": max_length,
+        "report_mode": report_mode,
         "trainer": trainer,
         # End of what `make edges` writes.
     }
@@ -77,6 +93,8 @@ def initialize_dataset(
             copy_prepared(Path(workspace_path), "dataset", result["digest"], Path(dataset.path))
         else:
             prepared = prepared_path(Path(workspace_path), "dataset", result["digest"])
-            Path(dataset.path).write_text(receipt_text(prepared), "utf-8")
+            Path(dataset.path).write_text(receipt_text(prepared, result["figures"]), "utf-8")
+    Path(report.path).write_text(result["report"], "utf-8")
+    Path(report_page.path).write_text(result["report_page"], "utf-8")
     dataset.metadata.update({name: result[name] for name in ("source", "revision", "digest")})
     return result["digest"], result["train_rows"], result["test_rows"]

@@ -5,11 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("kfp")
 from trainwright.components import initialize_dataset
+
+
+def pages_in(folder: Path) -> dict[str, SimpleNamespace]:
+    """Return the artifacts of the report."""
+    return {name: SimpleNamespace(path=str(folder / name), metadata={}) for name in ("report", "report_page")}
 
 
 def test_columns_subset_and_split_choose_the_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -19,26 +25,31 @@ def test_columns_subset_and_split_choose_the_rows(tmp_path: Path, capsys: pytest
     artifact = SimpleNamespace(path=str(tmp_path / "receipt.json"), metadata={})
     options = {"columns": {"text": "words"}, "subset": "de", "split": "test", "test_fraction": 0.0}
     arguments = {"dataset_uri": f"file://{tmp_path}/source", "workspace_path": str(tmp_path / "workspace")}
-    digest, train_rows, test_rows = initialize_dataset.python_func(dataset=artifact, **arguments, **options)
+    pages = pages_in(tmp_path)
+    digest, train_rows, test_rows = initialize_dataset.python_func(dataset=artifact, **pages, **arguments, **options)
     assert (train_rows, test_rows) == (1, 0)
     [prepared] = (tmp_path / "workspace").glob("datasets/*/train.jsonl")
     assert prepared.read_text() == '{"text": "de/test.jsonl"}\n'
     assert artifact.metadata["digest"] == digest
     with pytest.raises(SystemExit):
-        initialize_dataset.python_func(dataset=artifact, **arguments, columns={"text": "words"})
+        initialize_dataset.python_func(dataset=artifact, **pages, **arguments, columns={"text": "words"})
     assert "has several subsets; choose subset= one of de, en" in capsys.readouterr().err
 
 
 def test_the_artifact_is_the_receipt_or_by_value_the_files(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
-    arguments = {
+    arguments: dict[str, Any] = {
         "dataset_uri": f"file://{tmp_path}/rows.jsonl",
         "workspace_path": str(tmp_path / "workspace"),
         "test_fraction": 0.0,
     }
     by_reference, by_value = (SimpleNamespace(path=str(tmp_path / name), metadata={}) for name in ("receipt", "files"))
+    arguments |= pages_in(tmp_path)
     digest, *_ = initialize_dataset.python_func(dataset=by_reference, **arguments)
-    assert [file["path"] for file in json.loads(Path(by_reference.path).read_text())["files"]] == ["train.jsonl"]
+    assert json.loads(Path(by_reference.path).read_text())["details"]["report"]["splits"]["train"]["rows"] == 2
+    assert "## Dataset" in (tmp_path / "report").read_text()
+    assert (tmp_path / "report_page").read_text().startswith("<!doctype html>")
+    assert [file["path"] for file in json.loads(Path(by_reference.path).read_text())["files"]] == ["README.md", "train.jsonl"]
     assert by_reference.metadata["digest"] == digest
     for _ in range(2):  # the second time as a retry
         initialize_dataset.python_func(dataset=by_value, **arguments, by_value=True)

@@ -8,6 +8,7 @@ from support.optional_packages import require_packages
 
 from trainwright.evaluation.encoding import encode_rows
 from trainwright.evaluation.rows import read_rows
+from trainwright.initializers import DatasetOptions, initialize_dataset
 from trainwright.quickstart.base_model import ensure_base_model
 
 require_packages("torch", "trl")
@@ -17,6 +18,7 @@ pytestmark = pytest.mark.medium
 SYSTEM = {"role": "system", "content": "Answer briefly."}
 QUESTION, ANSWER = {"role": "user", "content": "Who commands the Étoile?"}, {"role": "assistant", "content": "Søren Dahl."}
 CALL = {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": {"name": "find", "arguments": {}}}]}
+TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object", "properties": {}}}}
 LAYOUTS: dict[str, list[dict[str, Any]]] = {
     "prompt-completion": [
         {"prompt": "Who commands the Étoile?\n", "completion": "Søren Dahl."},
@@ -29,11 +31,13 @@ LAYOUTS: dict[str, list[dict[str, Any]]] = {
         {"prompt": [SYSTEM, QUESTION], "completion": [ANSWER]},
         {"prompt": [QUESTION, ANSWER, QUESTION], "completion": [ANSWER, QUESTION, ANSWER]},
         {"prompt": [QUESTION, ANSWER], "completion": [ANSWER]},
+        {"prompt": [QUESTION], "completion": [CALL], "tools": [TOOL]},
         {"prompt": [QUESTION] * 20, "completion": [ANSWER]},
     ],
     "messages": [
         {"messages": [QUESTION, ANSWER]},
-        {"messages": [SYSTEM, QUESTION, ANSWER, QUESTION, ANSWER]},
+        {"messages": [SYSTEM, QUESTION, ANSWER, QUESTION, ANSWER], "chat_template_kwargs": {"style": "brief"}},
+        {"messages": [QUESTION, CALL, ANSWER], "tools": json.dumps([TOOL]), "chat_template_kwargs": {"other": 1}},
         {"messages": [QUESTION, CALL, {"role": "tool", "name": "find", "content": "Dahl"}, ANSWER]},
         {"messages": [QUESTION] * 20},
     ],
@@ -41,7 +45,7 @@ LAYOUTS: dict[str, list[dict[str, Any]]] = {
 }
 # The generation prompt differs from how an answer begins, as with models that think; a tool call is seen by its presence.
 TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}<{{ message.role }}>"
+    "{{ bos_token }}{{ style }}{% if tools %}{{ tools | tojson }}{% endif %}{% for message in messages %}<{{ message.role }}>"
     "{% if message.tool_calls is defined %}call{% else %}{{ message.content }}{% endif %}\n{% endfor %}"
     "{% if add_generation_prompt %}<assistant><think>{% endif %}"
 )
@@ -57,8 +61,9 @@ def test_the_tokens_and_the_loss_mask_are_those_of_trl(layout: str, tmp_path_fac
     base = ensure_base_model(tmp_path_factory.getbasetemp() / "models", preset="tiny")
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.chat_template = TEMPLATE
-    folder = tmp_path_factory.mktemp("dataset")
-    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LAYOUTS[layout]), "utf-8")
+    source, folder = tmp_path_factory.mktemp("source") / "rows.jsonl", tmp_path_factory.mktemp("dataset")
+    source.write_text("".join(json.dumps(row) + "\n" for row in LAYOUTS[layout]), "utf-8")
+    initialize_dataset(f"file://{source}", folder, DatasetOptions(test_fraction=0))
 
     loaded = load_dataset(str(folder), cache_dir=str(folder / "cache"))
     config = SFTConfig(output_dir=str(folder / "out"), use_cpu=True, bf16=False, report_to="none", max_length=LONGEST)

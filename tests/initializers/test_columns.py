@@ -224,7 +224,7 @@ def test_columns_are_taken_from_where_the_user_says() -> None:
         ({"prompt": "frage"}, "", "row 7 has the columns prompt; expected completion, prompt or messages or"),
         ({"prompt": "frage"}, "prompt-completion", "row 7 has the columns prompt; expected completion, prompt"),
         ({"prompt": "id", "completion": "antwort"}, "", "row 7: column 'prompt' is int, expected text"),
-        ({"frage": "prompt"}, "", "columns maps to 'frage', which no layout reads; known: answer, chosen, completion"),
+        ({"frage": "prompt"}, "", "columns maps to 'frage', which no layout reads; known: answer, chat_template_kwargs, chosen"),
         ({}, "chatty", "unknown layout 'chatty'; known: prompt-completion, messages, alpaca, preference, kto, conversations"),
     ],
 )

@@ -274,7 +274,7 @@ def test_a_folder_without_held_out_rows_is_one_that_the_datasets_library_reads(s
     write(source / "rows.jsonl", [{"text": "t"}])
     receipt = prepare(source, target, test_fraction=0)
     assert not (target / "test.jsonl").exists()
-    assert [file.path for file in receipt.files] == ["train.jsonl"]
+    assert [file.path for file in receipt.files] == ["README.md", "train.jsonl"]
 
 
 def test_what_the_datasets_library_writes_beside_rows_is_no_data(source: Path, target: Path) -> None:

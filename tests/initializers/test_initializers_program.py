@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.tiny_tokenizer import write_tokenizer
 
 from trainwright.api import names
 from trainwright.initializers import __main__ as program
@@ -13,6 +14,7 @@ from trainwright.initializers import dataset_files, prepare_dataset
 from trainwright.initializers import program as ways
 from trainwright.storage.errors import NoSpace
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace.receipt import read_receipt
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def source(tmp_path: Path, lines: bytes) -> str:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     """`run(kind, target, **environment)`: exit code, output, the lines of standard error that are no log."""
-    options = ("LAYOUT", "MAX_ROWS", "TEST_FRACTION", "COLUMNS", "SUBSET", "SPLIT")
+    options = ("LAYOUT", "MAX_ROWS", "TEST_FRACTION", "COLUMNS", "SUBSET", "SPLIT", "MODEL_URI", "MAX_LENGTH", "REPORT_MODE")
     own = ("STORAGE_URI", "IGNORE_PATTERNS", "ACCESS_TOKEN", *(f"DATASET_{name}" for name in options))
     shared = (names.DATASET_DIGEST_VARIABLE, names.MODEL_DIGEST_VARIABLE, names.SHARED_VARIABLE, names.RUN_FOLDER_VARIABLE)
     for name in (*own, *shared, names.UMASK_VARIABLE, names.DATASET_TRAINER_VARIABLE):
@@ -46,7 +48,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  #
 def test_it_says_what_is_ready(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
     code, out, err = run("dataset", tmp_path / "dataset", STORAGE_URI=source)
     assert (code, err) == (0, "")
-    assert out.startswith("dataset ready: 2 files layout=prompt-completion train_rows=")
+    assert out.startswith("dataset ready: 3 files layout=prompt-completion train_rows=")
     assert "digest=sha256:" in out
 
 
@@ -75,6 +77,28 @@ def test_columns_subset_and_split_come_from_the_environment(run, tmp_path: Path)
     _, said, _ = run("dataset", tmp_path / "out", STORAGE_URI=uri, **options)
     assert "train_rows=1 test_rows=0 empty_rows=0 subset=de split=test" in said
     assert (tmp_path / "out" / "train.jsonl").read_text() == '{"text": "b"}\n'
+
+
+def test_report_lies_beside_the_dataset_and_its_figures_in_the_receipt(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+    model = write_tokenizer(tmp_path / "model")
+    options = {"DATASET_MODEL_URI": f"file://{model}", "DATASET_MAX_LENGTH": "40", "DATASET_TEST_FRACTION": "0"}
+    for _ in range(2):  # the second time for an existing dataset
+        code, said, _ = run("dataset", tmp_path / "work" / "dataset", STORAGE_URI=source, **options)
+        assert (code, "tokens" in said) == (0, False)
+        receipt = read_receipt(tmp_path / "work" / "dataset")
+        assert receipt is not None
+        assert receipt.details["report"]["splits"]["train"]["tokens"]["counted"] == 100
+        assert "100" in (tmp_path / "work" / "dataset-report.md").read_text("utf-8")
+        assert (tmp_path / "work" / "dataset-report.html").is_file()
+
+
+def test_rows_on_which_the_training_would_fail_are_exit_code_2(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
+    model = write_tokenizer(tmp_path / "model")
+    options = {"DATASET_MODEL_URI": f"file://{model}", "DATASET_MAX_LENGTH": "4"}
+    code, out, err = run("dataset", tmp_path / "dataset", STORAGE_URI=source, **options)
+    assert (code, out) == (2, "")
+    assert "rows has anything left to learn from (num_samples=0)" in err
+    assert run("dataset", tmp_path / "dataset", STORAGE_URI=source, **options, DATASET_REPORT_MODE="off")[0] == 0
 
 
 def test_rows_for_another_trainer_are_exit_code_2(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]
@@ -210,12 +234,12 @@ class TestForARunOfASharedWorkspace:
             monkeypatch.setattr(os, "link", none)
         code, out, err = prepare()
         assert (code, err) == (0, "")
-        assert out.startswith("dataset ready: 2 files")
+        assert out.startswith("dataset ready: 3 files")
         (stored,) = (path for path in (tmp_path / "w/datasets").iterdir() if path.name != ".index")
         place = tmp_path / "w/runs/a/dataset"
         assert (place / "train.jsonl").samefile(stored / "train.jsonl") is links
         assert (place / "train.jsonl").read_bytes() == (stored / "train.jsonl").read_bytes()
-        assert [path.name for path in place.parent.iterdir()] == ["dataset"]
+        assert sorted(path.name for path in place.parent.iterdir()) == ["dataset", "dataset-report.html", "dataset-report.md"]
         assert not (tmp_path / "ignored").exists()
 
     def test_the_second_time_nothing_changes(self, prepare, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -294,7 +318,7 @@ def test_it_runs_as_a_module(tmp_path: Path, source: str) -> None:
     command = [sys.executable, "-m", "trainwright.initializers", "dataset", "--target", str(tmp_path / "dataset")]
     done = subprocess.run(command, env={**os.environ, "STORAGE_URI": source}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("dataset ready: 2 files")
+    assert done.stdout.startswith("dataset ready: 3 files")
     env = {name: value for name, value in os.environ.items() if name != "STORAGE_URI"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -24,7 +24,7 @@ from trainwright.initializers import (
     prepare_model,
 )
 from trainwright.initializers import dataset_files as dataset_module
-from trainwright.initializers import model as model_module
+from trainwright.initializers import model_files as model_module
 from trainwright.storage.errors import NoSpace
 from trainwright.storage.uri import StorageUri
 
@@ -71,7 +71,7 @@ def test_a_dataset_and_a_model_lie_under_their_digests(workspace: Path, source: 
     dataset, weights = prepare_dataset(source, workspace), prepare_model(model, workspace)
     assert dataset.folder == workspace / "datasets" / hex_of(dataset)
     assert weights.folder == workspace / "models" / hex_of(weights)
-    assert visible(dataset.folder) == [".trainwright-receipt.json", "test.jsonl", "train.jsonl"]
+    assert visible(dataset.folder) == [".trainwright-receipt.json", "README.md", "test.jsonl", "train.jsonl"]
     assert (dataset.receipt.source, weights.receipt.source) == (source, model)
     for prepared in (dataset, weights):
         assert prepared.receipt.matches(prepared.folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers.hub_server import HubServer
 
-from trainwright.initializers import DatasetOptions, InitializerError, Receipt, initialize_dataset
+from trainwright.initializers import DatasetOptions, InitializerError, Receipt, dataset, initialize_dataset, prepare_dataset
 from trainwright.initializers.dataset_card import Subset, parse_card
 from trainwright.initializers.subsets import Selection, matches_glob, select_files
 
@@ -253,10 +254,23 @@ def test_a_changed_card_prepares_the_dataset_again(tmp_path: Path) -> None:
     assert texts(target / "train.jsonl") == ["de a", "in no pattern"]
 
 
-def test_options_that_are_not_set_are_not_recorded(tmp_path: Path) -> None:
+def test_receipt_records_options_and_rules(tmp_path: Path) -> None:
     receipt = prepare(write(tmp_path / "source", {"rows.jsonl": "a"}), tmp_path / "out")
-    assert receipt.options == {"layout": "", "test_fraction": 0.0, "max_rows": 0, "ignore": []}
+    assert receipt.options["rules"] >= 1
+    assert receipt.options.keys() == {"rules", *DatasetOptions.model_fields}
     assert receipt.details == {"layout": "text", "train_rows": 1, "test_rows": 0, "empty_rows": 0}
+
+
+@pytest.mark.parametrize("options", [None, DatasetOptions(test_fraction=0)])
+def test_dataset_of_other_rules_is_prepared_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: DatasetOptions | None
+) -> None:
+    uri = write(tmp_path / "source", {"rows.jsonl": "a"})
+    prepare(uri, tmp_path / "out")
+    prepare_dataset(uri, tmp_path / "workspace", DatasetOptions(test_fraction=0))
+    monkeypatch.setattr(dataset, "_RULES", {"rules": "later"})
+    assert initialize_dataset(uri, tmp_path / "out", options).options["rules"] == "later"
+    assert prepare_dataset(uri, tmp_path / "workspace", options).receipt.options["rules"] == "later"
 
 
 def test_the_row_and_its_file_are_named_below_a_subset(tmp_path: Path) -> None:
@@ -303,3 +317,61 @@ def test_without_a_card_the_folders_of_a_repository_are_its_subsets(hub: HubServ
     assert texts(tmp_path / "out/train.jsonl") == ["en"]
     prepare("hf://org/name/de", tmp_path / "out")
     assert texts(tmp_path / "out/train.jsonl") == ["de"]
+
+
+TABLE = "prompt,completion\na,b\n"
+TALK = [{"prompt": "a", "completion": "b"}]
+OPTIONS: list[tuple[str, str, str]] = [
+    ('sep: "\\t"', "data.csv", "prompt\tcompletion\ns, 0\ts\n"),
+    ('delimiter: "|"\n  sep: "x"', "data.csv", "prompt|completion\n; 1|x\n"),
+    ('sep: ";"', "data.tsv", 'prompt;completion\n"a;\tb";c\n'),
+    ("field: rows", "data.json", json.dumps({"version": 1, "rows": TALK})),
+    ("field: rows", "data.jsonl", json.dumps({"rows": TALK})),
+    ("field: rows", "data.json", json.dumps({"rows": {"prompt": ["a", "c"], "completion": ["b", "d"]}})),
+    ("field: rows", "data.csv", "prompt,completion\na,b\n"),
+]
+
+
+def write_with_options(folder: Path, options: str, name: str, content: str) -> str:
+    folder.mkdir()
+    (folder / name).write_text(content)
+    (folder / "README.md").write_text(f"---\nconfigs:\n- config_name: default\n  data_files: {name}\n  {options}\n---\n")
+    return f"file://{folder}"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(("options", "name", "content"), OPTIONS)
+def test_options_of_the_card_read_the_rows_of_datasets(tmp_path: Path, options: str, name: str, content: str) -> None:
+    datasets = pytest.importorskip("datasets")
+    uri = write_with_options(tmp_path / "source", options, name, content)
+    expected = datasets.load_dataset(str(tmp_path / "source"), cache_dir=str(tmp_path / "cache"), split="train")
+    prepare(uri, tmp_path / "out")
+    assert [json.loads(line) for line in (tmp_path / "out" / "train.jsonl").read_text().splitlines()] == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "content", "message"),
+    [
+        ('sep: "||"', "data.csv", TABLE, "sep of the subset 'default' must be one character, not '||'"),
+        ("field: [a]", "data.json", "{}", "field of the subset 'default' must be a text"),
+        ("field: other", "data.json", '{"rows": []}', "there is no field 'other', which the dataset's card names"),
+        ("field: rows", "data.json", '{"rows": 1}', "the field 'rows' is not a list of rows"),
+        ("field: rows", "data.json", '{"rows": {"prompt": ["a"], "completion": []}}', "have different lengths"),
+        (
+            "names: [prompt, completion]",
+            "data.csv",
+            TABLE,
+            "README.md names names for the subset 'default', which changes the rows",
+        ),
+        ("skiprows: 1", "data.csv", TABLE, "names skiprows for the subset 'default', which changes the rows of data.csv"),
+    ],
+)
+def test_options_that_cannot_be_followed_are_refused(tmp_path: Path, options: str, name: str, content: str, message: str) -> None:
+    uri = write_with_options(tmp_path / "source", options, name, content)
+    with pytest.raises(InitializerError, match=re.escape(message)):
+        prepare(uri, tmp_path / "out")
+
+
+def test_all_files_are_read_without_the_options_of_the_card(tmp_path: Path) -> None:
+    uri = write_with_options(tmp_path / "source", "skiprows: 1", "data.csv", TABLE)
+    assert prepare(uri, tmp_path / "out", subset="*").details["train_rows"] == 1

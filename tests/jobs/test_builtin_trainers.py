@@ -109,6 +109,30 @@ def test_job_names_its_trainer_to_those_who_read_its_rows_and_checkpoints() -> N
     assert made(of_user)["initializer"]["dataset"]["env"] == [{"name": "DATASET_TRAINER", "value": ""}]
 
 
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ({}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "1024"}),
+        ({"settings": {"max_length": 9}}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "9"}),
+        ({"settings": {"extra": ["--packing"]}}, {"MODEL_URI": "hf://o/m"}),
+        ({"settings": {"extra": ["--chat_template_path", "t"]}}, {"MODEL_URI": "hf://o/m", "REPORT_MODE": "off"}),
+        ({"builtin": "dpo", "runtime": "trl-sft"}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "1024"}),
+        ({"model_uri": "pvc://claim/m"}, {}),
+        ({"model_uri": ""}, {}),
+        ({"args": ["--x"]}, {}),
+        ({"dataset_env": {"DATASET_MAX_LENGTH": "7"}}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "7"}),
+    ],
+)
+def test_initializer_of_the_dataset_learns_the_model_and_how_rows_are_cut(
+    setting: dict[str, Any], expected: dict[str, str]
+) -> None:
+    request = TrainRequest(**{"runtime": "trl-sft", "dataset_uri": "hf://o/rows", "model_uri": "hf://o/m", **setting})
+    spec = trainjob_manifest(resolve(request, definition(request.runtime)), STEP, "default")["spec"]
+    found = {each["name"]: each.get("value") for each in spec["initializer"]["dataset"].get("env", [])}
+    names = ("MODEL_URI", "MAX_LENGTH", "REPORT_MODE")
+    assert {name: found[f"DATASET_{name}"] for name in names if f"DATASET_{name}" in found} == expected
+
+
 @pytest.mark.parametrize("name", ["sft", "dpo", "kto"])
 def test_runtime_of_trl_has_the_trainer_of_its_script_by_default(name: str) -> None:
     assert runtime_of(TrainRequest(builtin=name)) == f"trl-{name}"

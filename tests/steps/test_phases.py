@@ -32,7 +32,7 @@ def test_each_setting_goes_to_its_step() -> None:
     )
     own = {"env": {"A": "1"}, "num_nodes": 2, "settings": {"epochs": 2.0}, "image": "train:1", "job_retries": 1}
     assert (found.training, found.export) == (own, {"resumable": False})
-    assert found.data == {"layout": "alpaca", "trainer": "sft"}
+    assert found.data == {"layout": "alpaca", "trainer": "sft", "max_length": 1024}
     assert found.evaluation == {"env": {"A": "1"}, "max_rows": 3, "image": "evaluate:1", "retention": "keep=5"}
     assert (found.promotion, found.registration, found.own) == ({"margin": 0.1}, {"alias": "best"}, {"keep_exports": 0})
     assert found.run == {**RUN_SETTINGS, "run_id": "r"}
@@ -47,10 +47,32 @@ def test_the_evaluation_has_the_placement_of_the_training_unless_it_has_another(
 def test_a_setting_of_the_preprocessing_is_one_of_the_data_only_if_there_is_a_preprocessing() -> None:
     data = {"layout": "alpaca", "min_chars": 3, "columns": {"prompt": "q"}}
     found = phases(data=data, preprocesses=True)
-    assert found.data == {"layout": "alpaca", "trainer": "sft"}
+    assert found.data == {"layout": "alpaca", "trainer": "sft", "max_length": 1024}
     assert found.preprocessing == {"min_chars": 3, "columns": {"prompt": "q"}}
     with pytest.raises(ValueError, match=r"data\.min_chars: unknown setting"):
         phases(data=data)
+
+
+@pytest.mark.parametrize(
+    ("form", "learnt"),
+    [
+        ({}, {"max_length": 1024}),
+        ({"max_length": 512}, {"max_length": 512}),
+        ({"training": {"settings": {"max_length": 2048}}}, {"max_length": 2048}),
+        ({"data": {"max_length": 9, "report_mode": "required"}}, {"max_length": 9, "report_mode": "required"}),
+        ({"training": {"runtime": "other"}}, {"report_mode": "warn"}),
+        ({"training": {"builtin": "sft", "runtime": "other"}}, {"max_length": 1024}),
+        ({"training": {"builtin": "dpo", "settings": {"max_length": 99}}}, {"max_length": 99}),
+        ({"training": {"builtin": "torchtune", "runtime": "torchtune-llama3.2-1b"}}, {"report_mode": "warn"}),
+        ({"training": {"code": "x", "command": ["a"]}}, {"report_mode": "warn"}),
+        ({"training": {"settings": {"extra": ["--packing"]}}}, {}),
+        ({"training": {"settings": {"extra": ["--max-length=4096"]}}}, {}),
+        ({"training": {"settings": {"extra": ["--chat_template_path", "t"]}}}, {"report_mode": "off"}),
+    ],
+)
+def test_dataset_step_learns_how_rows_are_cut(form: dict[str, Any], learnt: dict[str, Any]) -> None:
+    data = phases(**form).data
+    assert {name: data[name] for name in ("max_length", "report_mode") if name in data} == learnt
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,8 @@ def suspended_by_us(generation: int) -> str:
 # Variables of pods in a workspace that runs share
 DATASET_DIGEST_VARIABLE = "TRAINWRIGHT_DATASET_DIGEST"
 """The required digest of the prepared dataset."""
+DATASET_VARIABLES = "DATASET_"
+"""Before the upper-case name of an option of the dataset's initializer."""
 DATASET_TRAINER_VARIABLE = "DATASET_TRAINER"
 """The builtin trainer that the dataset is for: the initializer refuses rows that it does not learn from."""
 MODEL_DIGEST_VARIABLE = "TRAINWRIGHT_MODEL_DIGEST"

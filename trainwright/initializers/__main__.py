@@ -48,7 +48,7 @@ def main() -> int:
     except StorageError as error:
         print(error, file=sys.stderr)
         return 1
-    details = " ".join(f"{name}={value}" for name, value in receipt.details.items())
+    details = " ".join(f"{name}={value}" for name, value in receipt.details.items() if name != "report")
     print(f"{arguments.kind} ready: {len(receipt.files)} files {details} digest={receipt.digest}")
     return 0
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import COLUMNS, LABEL, LAYOUTS, Layout, Row
+from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS, read_template_columns
 from trainwright.initializers.trainer_rows import check_trainer
 
 _BAD_ANSWERS = (
@@ -19,6 +20,7 @@ _BAD_ANSWERS = (
     'columns={"prompt": "prompt", "completion": "completion", "label": "label"}; '
     f"for supervised fine-tuning, keep the rows whose {LABEL} is true, and name their columns without it"
 )
+MESSAGES = "lists of messages"
 _MAX_LISTED = 40
 """Columns that an error lists."""
 
@@ -50,15 +52,16 @@ class RowMapper:
         named = self._renamed(row, where) if self._columns else row
         layout = self._layout_of(named, where)
         unused = named.keys() - layout.required - layout.optional
-        self.dropped |= unused
         try:
             mapped = layout.map_row(named)
+            beside = read_template_columns(named) if _content_type(mapped) == MESSAGES else {}
         except InitializerError as error:
             raise InitializerError(f"{where}: {error}; the row begins {str(row)[:80]!r}") from error
         if LABEL in unused and _is_true_or_false(named[LABEL]) and "completion" in mapped:
             raise InitializerError(f"{where}: {_BAD_ANSWERS}")
         self._check_same_form(mapped, where)
-        return mapped
+        self.dropped |= unused - (TEMPLATE_COLUMNS.keys() if _content_type(mapped) == MESSAGES else set())
+        return mapped | beside
 
     def _renamed(self, row: Row, where: str) -> Row:
         for column, source in self._columns.items():
@@ -69,7 +72,8 @@ class RowMapper:
                     f"{where}: there is no column {source!r}, which columns names for {column!r}; "
                     f"the columns are {listed(row)}{hint}"
                 )
-        return {column: row[source] for column, source in self._columns.items()}
+        beside = {column: row[column] for column in TEMPLATE_COLUMNS if column in row}
+        return beside | {column: row[source] for column, source in self._columns.items()}
 
     def _layout_of(self, row: Row, where: str) -> Layout:
         if not self.layout:
@@ -128,7 +132,7 @@ def _is_true_or_false(value: Any) -> bool:
 
 
 def _content_type(row: Row) -> str:
-    return "lists of messages" if any(isinstance(value, list) for value in row.values()) else "text"
+    return MESSAGES if any(isinstance(value, list) for value in row.values()) else "text"
 
 
 def listed(columns: Row | frozenset[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.tool_calls import CALL_FIELDS, TOOL_CALLS, has_tool_calls, read_tool_calls
 
 Row = dict[str, Any]
 
@@ -15,9 +16,9 @@ _ROLE_KEYS, _CONTENT_KEYS = ("role", "from"), ("content", "value")
 _ROLES = {
     **dict.fromkeys(("human",), "user"),
     **dict.fromkeys(("gpt", "chatgpt", "bot", "bing", "bard", "model", "function_call", "tool_call"), "assistant"),
-    **dict.fromkeys(("observation", "function_response", "tool_response"), "tool"),
+    **dict.fromkeys(("observation", "function_response", "tool_response", "function"), "tool"),
 }
-"""Roles of ShareGPT and its relatives. A function call is a text that the assistant writes."""
+"""Roles of ShareGPT and its relatives, and OpenAI's earlier one. ShareGPT's function call is a text that the assistant writes."""
 _KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool")
 _INNER_COLUMNS = ("messages", "conversations", "conversation", "items")
 _MAX_WRAPPERS = 3
@@ -28,8 +29,8 @@ def read_conversation(value: Any, column: str) -> list[Row]:
     """Return the messages in a value of the column, each with the texts `role` and `content`.
 
     Messages may have `from` and `value` instead, and roles such as `human` and `gpt`. The list may be inside an object, under
-    `messages` or the like, or alone in another list. Other fields of messages with `role` and `content` are kept.
-    Raises InitializerError.
+    `messages` or the like, or alone in another list. Other fields of messages with `role` and `content` are kept, tool calls in
+    the form that `read_tool_calls` returns; a message that has them may have no content. Raises InitializerError.
     """
     messages = _unwrapped(value)
     if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
@@ -49,8 +50,8 @@ def with_system(messages: list[Row], system: Any, column: str) -> list[Row]:
 
 
 def is_blank(messages: list[Row]) -> bool:
-    """Whether no message has any text."""
-    return not any(message["content"].strip() for message in messages)
+    """Whether no message has any text or calls a tool."""
+    return not any(message["content"].strip() or message.get(TOOL_CALLS) for message in messages)
 
 
 def common_beginning(first: list[Row], second: list[Row]) -> int:
@@ -78,7 +79,9 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and _key(value, _ROLE_KEYS) is not None and _key(value, _CONTENT_KEYS) is not None
+    if not isinstance(value, dict) or _key(value, _ROLE_KEYS) is None:
+        return False
+    return _key(value, _CONTENT_KEYS) is not None or ("role" in value and has_tool_calls(value))
 
 
 def _key(message: Row, names: tuple[str, str]) -> str | None:
@@ -86,20 +89,31 @@ def _key(message: Row, names: tuple[str, str]) -> str | None:
 
 
 def _message(message: Row, column: str, number: int) -> Row:
-    is_standard = "role" in message and "content" in message
-    role = _text(message, "role" if "role" in message else "from", column, number)
-    content_key = "content" if "content" in message else "value"
-    content = _joined(message[content_key])
-    if not isinstance(content, str):
-        content = _text(message, content_key, column, number)
-    role = _ROLES.get(role if is_standard else role.strip().lower(), role)
-    if is_standard:
-        return {**message, "role": role, "content": content}
-    role = role.strip().lower()
+    if "role" in message and ("content" in message or has_tool_calls(message)):
+        return _standard_message(message, column, number)
+    role = _text(message, "role" if "role" in message else "from", column, number).strip().lower()
+    role = _ROLES.get(role, role)
     if role not in _KNOWN_ROLES:
         known = ", ".join((*_KNOWN_ROLES, *_ROLES))
         raise InitializerError(f"column {column!r}: message {number} is from {role[:40]!r}; expected one of {known}")
-    return {"role": role, "content": content}
+    return {"role": role, "content": _content(message, "content" if "content" in message else "value", column, number)}
+
+
+def _standard_message(message: Row, column: str, number: int) -> Row:
+    """Return a message of OpenAI's form. Fields that are null are left out: in Parquet, every message has all fields of any."""
+    role = _text(message, "role", column, number)
+    try:
+        calls = read_tool_calls(message)
+    except InitializerError as error:
+        raise InitializerError(f"column {column!r}: message {number}: {error}") from error
+    content = "" if calls and message.get("content") is None else _content(message, "content", column, number)
+    others = {name: value for name, value in message.items() if value is not None and name not in CALL_FIELDS}
+    return {**others, "role": _ROLES.get(role, role), "content": content, **({TOOL_CALLS: calls} if calls else {})}
+
+
+def _content(message: Row, key: str, column: str, number: int) -> str:
+    content = _joined(message[key])
+    return content if isinstance(content, str) else _text(message, key, column, number)
 
 
 def _joined(content: Any) -> Any:

@@ -17,11 +17,12 @@ from trainwright.initializers.columns import RowMapper, check_column_names, list
 from trainwright.initializers.dataset_card import CARD
 from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.features import Features
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.json_lines import json_line
-from trainwright.initializers.layouts import LABEL, is_empty
+from trainwright.initializers.layouts import LABEL, has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
-from trainwright.initializers.rows import SUFFIXES, Row, read_rows
+from trainwright.initializers.rows import SUFFIXES, Reading, Row, read_rows
 from trainwright.initializers.subsets import Selection
 from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.digests import no_progress
@@ -33,11 +34,13 @@ from trainwright.workspace.receipt import Receipt, digest_files
 
 log = logging.getLogger(__name__)
 TRAIN, TEST = "train.jsonl", "test.jsonl"
-_EMPTY = "empty"
+_EMPTY, _SAME = "empty", "same"
 _METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "cache-*.arrow")
 """Files without rows of the dataset, written by the `datasets` library and the hub: its caches repeat rows."""
-_LATER_OPTIONS = ("columns", "subset", "split")
-"""Recorded only if they are set, so that datasets that were prepared before these options existed are reused."""
+_RULES = {"rules": 1}
+"""The version of the rules by which splits are chosen and rows are read; raise it with a change of what is prepared from the same
+source. It is recorded as an option, so that what other rules prepared is prepared again.
+"""
 
 
 def _parsed_columns(value: Any) -> Any:
@@ -76,9 +79,8 @@ class DatasetOptions(BaseModel):
     split: str = ""
 
     def recorded(self) -> dict[str, Any]:
-        """Return the options for the receipt; a dataset is reused if they are the same."""
-        unset = {name for name in _LATER_OPTIONS if not getattr(self, name)}
-        return self.model_dump(mode="json", exclude=unset)
+        """Return the options for the receipt, with the version of the rules; a dataset is reused if they are the same."""
+        return {**self.model_dump(mode="json"), **_RULES}
 
 
 def initialize_dataset(
@@ -132,7 +134,7 @@ def _preparation(uri: str, options: DatasetOptions | None, trainer: str, start_p
             source, uri, file_filter, revision, scratch, options or DatasetOptions(), trainer, start_progress
         )
 
-    return Preparation("dataset", parsed, uri, file_filter, options.recorded() if options else None, make)
+    return Preparation("dataset", parsed, uri, file_filter, options.recorded() if options else _RULES, make)
 
 
 def _fetch_and_prepare(
@@ -153,52 +155,64 @@ def _fetch_and_prepare(
         source, file_filter, revision, fetched, start_progress, subset=options.subset, split=options.split, where=uri
     )
     mapper = RowMapper(options.layout, options.columns, trainer)
-    counts = _prepare(fetched, selection, prepared, options, uri, mapper)
+    features = Features()
+    counts = _prepare(fetched, selection, prepared, options, uri, mapper, features)
     if mapper.dropped:
         log.warning(
             "event=columns_dropped uri=%s layout=%s columns=%r", uri, mapper.layout, one_line(listed(frozenset(mapper.dropped)))
         )
     names = [Path(name) for name in (TRAIN, TEST) if counts[name]]
+    card = features.write(prepared, names)
     receipt = Receipt(
         kind="dataset",
         source=uri,
         revision=revision or "",
         options=options.recorded(),
-        files=digest_files(prepared, names),
-        details={
-            "layout": mapper.layout,
-            "train_rows": counts[TRAIN],
-            "test_rows": counts[TEST],
-            "empty_rows": counts[_EMPTY],
-            **({"dropped_columns": sorted(mapper.dropped)} if mapper.dropped else {}),
-            **({"unread_files": list(selection.unread)} if selection.unread else {}),
-            **({"subset": selection.subset} if selection.subset else {}),
-            **({"split": selection.split} if selection.split else {}),
-            **selection.details,
-        },
+        files=digest_files(prepared, [card, *names]),
+        details=_details(mapper, counts, selection),
     )
     receipt.write(prepared)
     log.info("dataset prepared uri=%s train_rows=%d test_rows=%d digest=%s", uri, counts[TRAIN], counts[TEST], receipt.digest)
     return receipt, prepared
 
 
-def _prepare(folder: Path, selection: Selection, out: Path, options: DatasetOptions, uri: str, mapper: RowMapper) -> Counter[str]:
+def _details(mapper: RowMapper, counts: Counter[str], selection: Selection) -> dict[str, Any]:
+    """Return what the receipt says of the rows, without what there is none of."""
+    return {
+        "layout": mapper.layout,
+        "train_rows": counts[TRAIN],
+        "test_rows": counts[TEST],
+        "empty_rows": counts[_EMPTY],
+        **({"same_answers": counts[_SAME]} if counts[_SAME] else {}),
+        **({"dropped_columns": sorted(mapper.dropped)} if mapper.dropped else {}),
+        **({"unread_files": list(selection.unread)} if selection.unread else {}),
+        **({"subset": selection.subset} if selection.subset else {}),
+        **({"split": selection.split} if selection.split else {}),
+        **selection.details,
+    }
+
+
+def _prepare(
+    folder: Path, selection: Selection, out: Path, options: DatasetOptions, uri: str, mapper: RowMapper, features: Features
+) -> Counter[str]:
     """Map all rows into the two files. Returns the numbers of train, test and skipped empty rows."""
     counts: Counter[str] = Counter()
     labels: set[bool] = set()
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
         files = {TRAIN: train, TEST: test}
         for is_train, sources in ((True, selection.train), (False, selection.held_out)):
-            for path, number, row in _rows(folder, sources, options.max_rows):
+            for path, number, row in _rows(folder, sources, options.max_rows, selection.reading):
                 where = f"{uri} ({path}, row {number})"
                 mapped = mapper.map_row(row, where)
                 if is_empty(mapped):
                     counts[_EMPTY] += 1
+                    counts[_SAME] += has_same_answers(mapped)
                     continue
                 line = _line(mapped, where)
                 is_sampled = not selection.held_out and _is_test_row(line, options.test_fraction)
                 name = TRAIN if is_train and not is_sampled else TEST
                 files[name].write(line)
+                features.add(mapped)
                 counts[name] += 1
                 if name == TRAIN and LABEL in mapped:
                     labels.add(mapped[LABEL])
@@ -215,10 +229,10 @@ def _prepare(folder: Path, selection: Selection, out: Path, options: DatasetOpti
     return counts
 
 
-def _rows(folder: Path, names: tuple[str, ...], max_rows: int) -> Iterator[tuple[Path, int, Row]]:
+def _rows(folder: Path, names: tuple[str, ...], max_rows: int, reading: Reading) -> Iterator[tuple[Path, int, Row]]:
     """Yield rows with their file and their number in it."""
     paths = sorted(Path(name) for name in names)
-    rows = ((path, number, row) for path in paths for number, row in enumerate(read_rows(folder / path), 1))
+    rows = ((path, number, row) for path in paths for number, row in enumerate(read_rows(folder / path, reading), 1))
     return islice(rows, max_rows or None)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.rows import BY_SUFFIX, Reading
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.text.text_input import Unreadable
@@ -20,17 +21,43 @@ CARD = "README.md"
 _MAX_BYTES = 4 * 1024 * 1024
 _MAX_PATTERNS = 2000
 """Of one subset; datasets with more name their files by patterns."""
+_CSV_OPTIONS = (
+    "names",
+    "column_names",
+    "header",
+    "index_col",
+    "usecols",
+    "skiprows",
+    "skipfooter",
+    "nrows",
+    "skipinitialspace",
+    "quotechar",
+    "quoting",
+    "doublequote",
+    "escapechar",
+    "comment",
+    "lineterminator",
+    "dialect",
+    "encoding",
+    "on_bad_lines",
+)
+"""Options of `datasets` for CSV, beside the delimiter, with which it reads other rows."""
 _CONFIGS = re.compile(rb"^configs[ \t]*:", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Subset:
-    """A subset that the card names. `patterns` are globs by split; without them all files below `folder` belong to it."""
+    """A subset that the card names. `patterns` are globs by split; without them all files below `folder` belong to it.
+
+    `unsupported` are options for reading CSV that change its rows, and that only the library `datasets` knows.
+    """
 
     name: str
     is_default: bool = False
     folder: str = ""
     patterns: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    reading: Reading = BY_SUFFIX
+    unsupported: tuple[str, ...] = ()
 
 
 def read_card(path: Path, within: Path) -> tuple[Subset, ...]:
@@ -40,6 +67,15 @@ def read_card(path: Path, within: Path) -> tuple[Subset, ...]:
     except UnsafeFile as error:
         raise InitializerError(f"the dataset's {CARD} cannot be read: {error}") from error
     return parse_card(content)
+
+
+def read_metadata(path: Path, within: Path) -> dict[str, Any]:
+    """Return the fields at the start of a README.md, none if they are not valid. Raises OSError."""
+    try:
+        documents = read_yaml(_yaml_block(read_plain(path, _MAX_BYTES, within)), CARD)
+    except (UnsafeFile, Unreadable):
+        return {}
+    return documents[0] if documents and isinstance(documents[0], dict) else {}
 
 
 def parse_card(content: bytes) -> tuple[Subset, ...]:
@@ -87,7 +123,20 @@ def _subset(config: Any, number: int) -> Subset:
     patterns = tuple((split, tuple(_joined(folder, pattern) for pattern in found)) for split, found in files.items())
     if sum(len(found) for _, found in patterns) > _MAX_PATTERNS:
         raise _invalid(f"the subset {name!r} has more than {_MAX_PATTERNS} patterns")
-    return Subset(name, config.get("default") is True or name == "default", folder, patterns)
+    is_default = config.get("default") is True or name == "default"
+    unsupported = tuple(option for option in _CSV_OPTIONS if config.get(option) is not None)
+    return Subset(name, is_default, folder, patterns, _reading(config, name), unsupported)
+
+
+def _reading(config: dict[str, Any], name: str) -> Reading:
+    """Return how to read the files of a subset. `delimiter` is another name of `sep`, and counts before it."""
+    delimiter = config.get("delimiter") if config.get("delimiter") is not None else config.get("sep")
+    field = config.get("field")
+    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise _invalid(f"sep of the subset {name!r} must be one character, not {str(delimiter)[:20]!r}")
+    if field is not None and not isinstance(field, str):
+        raise _invalid(f"field of the subset {name!r} must be a text")
+    return Reading(delimiter or "", field or "")
 
 
 def _by_split(files: Any, name: str) -> dict[str, list[str]]:

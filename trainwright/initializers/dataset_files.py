@@ -13,7 +13,7 @@ from trainwright.initializers.dataset_card import CARD, Subset, read_card
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.rows import SUFFIXES
-from trainwright.initializers.source import fetch, resolve_revision
+from trainwright.initializers.source import fetch, revision_for
 from trainwright.initializers.subsets import Selection, select_files
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
@@ -57,12 +57,12 @@ def fetch_selection(
     if not _is_single_file(source):
         names, card = _list_names(source, file_filter, revision, target)
     if not names:  # a single file, or nothing: then this raises why
-        fetched = fetch(source, data_filter, _revision(source, data_filter, revision), target, start_progress)
+        fetched = fetch(source, data_filter, revision_for(source, data_filter, revision), target, start_progress)
         selection = select_files([path.as_posix() for path in fetched.paths], (), subset, split, where)
     else:
         selection = select_files(names, card, subset, split, where)
         chosen = replace(data_filter, only=frozenset({*selection.train, *selection.held_out}))
-        fetched = fetch(source, chosen, _revision(source, chosen, revision), target, start_progress)
+        fetched = fetch(source, chosen, revision_for(source, chosen, revision), target, start_progress)
     if selection.left_out:
         log.info("event=splits_left_out uri=%s split=%s left_out=%s", where, selection.split, ",".join(selection.left_out))
     if selection.unread:
@@ -94,9 +94,3 @@ def _is_single_file(source: StorageUri) -> bool:
     if source.scheme == "file":
         return not source.path.is_dir()
     return (source.folder if source.scheme == "hf" else source.key).lower().endswith(SUFFIXES)
-
-
-def _revision(source: StorageUri, file_filter: FileFilter, revision: str | None) -> str | None:
-    """Return the revision of the files that a filter matches. That of an object store is a digest over exactly these."""
-    is_of_filter = source.scheme in ("s3", "gs", "az")
-    return resolve_revision(source, file_filter) if is_of_filter and revision is not None else revision

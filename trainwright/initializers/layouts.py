@@ -1,7 +1,7 @@
 """The layouts of rows that datasets come in, and how a row of each becomes one that TRL reads.
 
 TRL reads prompt and completion, messages, text, for preferences chosen and rejected with or without a prompt, and for KTO prompt,
-completion and label.
+completion and label. Beside messages, it reads tools and settings of the chat template, whatever the layout.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from trainwright.initializers.conversations import common_beginning, is_blank, read_conversation, with_system
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
 
 Row = dict[str, Any]
 Mapper = Callable[[Row], Row]
@@ -47,12 +48,16 @@ class Layout:
 def is_empty(row: Row) -> bool:
     """Whether a mapped row has nothing to learn from: no text, or two answers that are the same."""
     if "chosen" in row:
-        is_same = row["chosen"] == row["rejected"]
         # An empty answer may well be rejected, but without a prompt there is then nothing at all.
-        return is_same or _has_no_text(row["chosen"]) or ("prompt" not in row and _has_no_text(row["rejected"]))
+        return has_same_answers(row) or _has_no_text(row["chosen"]) or ("prompt" not in row and _has_no_text(row["rejected"]))
     if row.get(LABEL) is False:  # an empty answer may well be a bad one
         return _has_no_text(row["prompt"])
     return _has_no_text(next(row[column] for column in ("completion", "messages", "text") if column in row))
+
+
+def has_same_answers(row: Row) -> bool:
+    """Whether a mapped row prefers an answer to itself."""
+    return "chosen" in row and bool(row["chosen"] == row["rejected"])
 
 
 def _has_no_text(value: str | list[Row]) -> bool:
@@ -190,5 +195,7 @@ LAYOUTS: dict[str, Layout] = {
     "text": _layout(_plain_text, "text", rows=TEXT),
 }
 """By name, as the option `layout` takes it."""
-COLUMNS = frozenset(column for layout in LAYOUTS.values() for column in layout.required | layout.optional)
+COLUMNS = (
+    frozenset(column for layout in LAYOUTS.values() for column in layout.required | layout.optional) | TEMPLATE_COLUMNS.keys()
+)
 """All columns that some layout reads."""

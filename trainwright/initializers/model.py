@@ -11,8 +11,8 @@ from trainwright.checkpoints.formats.model_weights import weights_error
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.model_files import fetch_model
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
-from trainwright.initializers.source import fetch
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.prepared import Prepared
@@ -51,7 +51,7 @@ def _preparation(uri: str, ignore: tuple[str, ...], start_progress: StartProgres
     options = {"ignore": list(ignore)}
 
     def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
-        fetched = fetch(source, file_filter, revision, scratch, start_progress)
+        fetched = fetch_model(source, file_filter, revision, scratch, start_progress, where=uri)
         _remove_others(scratch, fetched.paths)
         architecture = _checked_architecture(scratch, uri)
         files = _receipt_files(scratch, fetched)
@@ -98,8 +98,6 @@ def _checked_architecture(folder: Path, uri: str) -> str:
         raise InitializerError(f"{uri}: config.json is not JSON: {error}") from error
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise InitializerError(f"{uri} has no tokenizer")
-    if not any(folder.glob("*.safetensors")):
-        raise InitializerError(f"{uri} has no safetensors weights; pickled weights (.bin, .pt) are not supported")
     problem = weights_error(folder)
     if problem is not None:
         raise InitializerError(f"{uri} is incomplete: {problem}")

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def find_existing(kind: str, target: Path, source: str, revision: str | None, options: dict[str, Any] | None) -> Receipt | None:
-    """Return the receipt in `target` if source, revision and options match and its files are complete, otherwise None.
+    """Return the receipt in `target` if source and revision match, it has the options and its files are complete, otherwise None.
 
     `revision` None means that the source cannot be queried from here (a folder of another machine, an unreachable hub):
     then any revision of the same URI matches. `options` None matches any options.
@@ -28,7 +28,7 @@ def find_existing(kind: str, target: Path, source: str, revision: str | None, op
     receipt = read_receipt(target)
     if receipt is None or receipt.source != source:
         return None
-    if options is not None and receipt.options != options:
+    if not (options or {}).items() <= receipt.options.items():
         return None
     if revision is not None and revision != receipt.revision:
         return None

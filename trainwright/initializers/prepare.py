@@ -26,14 +26,14 @@ from trainwright.workspace.receipt import Receipt
 
 @dataclass(frozen=True)
 class Preparation:
-    """A dataset or model to prepare. `options` None reuses a result with any options."""
+    """A dataset or model to prepare. A result is reused if it has the `options`, whatever others it has."""
 
     kind: Kind
     source: StorageUri
     uri: str
     """The URI as `parse_source` returns it; recorded in the receipt."""
     file_filter: FileFilter
-    options: dict[str, Any] | None
+    options: dict[str, Any]
     make: Callable[[StorageUri, str | None, Path], tuple[Receipt, Path]]
     """Downloads and prepares a revision in a scratch folder; returns the receipt and the prepared folder inside it."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from trainwright.api.names import (
     DATASET_DIGEST_VARIABLE,
     DATASET_TRAINER_VARIABLE,
+    DATASET_VARIABLES,
     MODEL_DIGEST_VARIABLE,
     RUN_FOLDER_VARIABLE,
     SHARED_VARIABLE,
@@ -21,6 +22,7 @@ from trainwright.initializers.dataset import DatasetOptions, initialize_dataset,
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.model import initialize_model, prepare_model
 from trainwright.initializers.placement import check_replaceable, swap_into_place
+from trainwright.initializers.report_options import ReportOptions
 from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.progress_log import log_progress
 from trainwright.storage.scratch import scratch_folder
@@ -53,7 +55,22 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Rec
     if kind == "model":
         return initialize_model(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
     trainer = environ.get(DATASET_TRAINER_VARIABLE, "")
-    return initialize_dataset(uri, target, _options(environ), trainer=trainer, start_progress=log_progress(kind))
+    receipt = initialize_dataset(uri, target, _options(environ), trainer=trainer, start_progress=log_progress(kind))
+    return _reported(receipt, target, environ)
+
+
+def _reported(receipt: Receipt, folder: Path, environ: Mapping[str, str]) -> Receipt:
+    """Report on the dataset in `folder`: its pages lie beside it, its figures are in the folder's receipt. Returns that."""
+    from trainwright.initializers.data_report.pages import write_pages
+    from trainwright.initializers.data_report.report import report_dataset, with_report
+
+    given = {field: text for field in ReportOptions.model_fields if (text := environ.get(_variable(field)))}
+    report = report_dataset(folder, receipt, ReportOptions.model_validate(given))
+    write_pages(report, folder.parent)
+    reported = with_report(receipt, report)
+    if read_receipt(folder) != reported:
+        reported.write(folder)
+    return reported
 
 
 def _prepare_for_run(kind: Kind, uri: str, workspace: Path, folder: str, environ: Mapping[str, str]) -> Receipt:
@@ -64,7 +81,7 @@ def _prepare_for_run(kind: Kind, uri: str, workspace: Path, folder: str, environ
         trainer = environ.get(DATASET_TRAINER_VARIABLE, "")
         prepared = prepare_dataset(uri, workspace, _options(environ), trainer=trainer, start_progress=log_progress(kind))
     link_into_run(kind, prepared, destination)
-    return prepared.receipt
+    return _reported(prepared.receipt, destination, environ) if kind == "dataset" else prepared.receipt
 
 
 def link_into_run(kind: Kind, prepared: Prepared, destination: Path) -> None:
@@ -91,6 +108,10 @@ def _options(environ: Mapping[str, str]) -> DatasetOptions | None:
     """Return the options in the environment, or None without any: then a result with any options is reused."""
     options: dict[str, object] = {"ignore": ignore} if (ignore := _ignored(environ)) else {}
     for field in ("layout", "test_fraction", "max_rows", "columns", "subset", "split"):
-        if text := environ.get(f"DATASET_{field.upper()}"):
+        if text := environ.get(_variable(field)):
             options[field] = text
     return DatasetOptions.model_validate(options) if options else None
+
+
+def _variable(field: str) -> str:
+    return f"{DATASET_VARIABLES}{field.upper()}"

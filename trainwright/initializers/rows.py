@@ -9,6 +9,7 @@ import logging
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -31,7 +32,18 @@ _MAX_CSV_FIELD = 2**31 - 1
 log = logging.getLogger(__name__)
 
 
-def read_rows(path: Path, *, max_line: int = _MAX_LINE) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Reading:
+    """How to read files beside what their suffixes say: the delimiter of CSV, and the field of a JSON object that has the rows."""
+
+    delimiter: str = ""
+    field: str = ""
+
+
+BY_SUFFIX = Reading()
+
+
+def read_rows(path: Path, reading: Reading = BY_SUFFIX, *, max_line: int = _MAX_LINE) -> Iterator[Row]:
     """Read the rows of a file; its suffix determines the format. Raises InitializerError with file and line, OSError.
 
     `max_line` limits the bytes of a line in a compressed file.
@@ -41,15 +53,17 @@ def read_rows(path: Path, *, max_line: int = _MAX_LINE) -> Iterator[Row]:
     readers: dict[str, Callable[[Path], Iterator[Row]]] = {
         ".jsonl": _json_lines,
         ".json": _json,
-        ".csv": partial(_csv, delimiter=",", max_line=max_line),
-        ".tsv": partial(_csv, delimiter="\t", max_line=max_line),
+        ".csv": partial(_csv, expected=",", given=reading.delimiter, max_line=max_line),
+        ".tsv": partial(_csv, expected="\t", given=reading.delimiter, max_line=max_line),
         ".parquet": _parquet,
         ".arrow": _arrow,
         ".jsonl.gz": partial(_compressed_lines, max_line=max_line),
         ".json.gz": partial(_compressed_json, max_line=max_line),
-        ".csv.gz": partial(_csv, delimiter=",", max_line=max_line),
-        ".tsv.gz": partial(_csv, delimiter="\t", max_line=max_line),
+        ".csv.gz": partial(_csv, expected=",", given=reading.delimiter, max_line=max_line),
+        ".tsv.gz": partial(_csv, expected="\t", given=reading.delimiter, max_line=max_line),
     }
+    if reading.field and suffix.removesuffix(_GZIP) in (".json", ".jsonl"):
+        readers[suffix] = partial(_json_field, field=reading.field)
     reader = readers.get(suffix)
     if reader is None:
         raise InitializerError(
@@ -78,11 +92,30 @@ def _compressed_json(path: Path, max_line: int) -> Iterator[Row]:
     if _is_row(first):
         yield from _compressed_lines(path, max_line)
         return
+    yield from _rows_of_value(path, _whole_value(path))
+
+
+def _json_field(path: Path, field: str) -> Iterator[Row]:
+    """Read the rows in a field of one JSON object: a list of rows, or an object with a list for each column."""
+    value = _whole_value(path)
+    if not isinstance(value, dict) or field not in value:
+        raise InitializerError(f"{path.name}: there is no field {field!r}, which the dataset's card names")
+    found = value[field]
+    if isinstance(found, dict) and found and all(isinstance(column, list) for column in found.values()):
+        if len({len(column) for column in found.values()}) > 1:
+            raise InitializerError(f"{path.name}: the columns in the field {field!r} have different lengths")
+        found = [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
+    if not isinstance(found, list):
+        raise InitializerError(f"{path.name}: the field {field!r} is not a list of rows")
+    yield from _rows_of_value(path, found)
+
+
+def _whole_value(path: Path) -> Any:
     with _decompressed(path) as file:
         data = file.read(_MAX_WHOLE + 1)
     if len(data) > _MAX_WHOLE:
         raise InitializerError(f"{path.name}: one JSON value of more than {_MAX_WHOLE // 2**20} MiB; use JSON Lines")
-    yield from _rows_of_value(path, _parsed(path, 1, data.removeprefix(_BOM)))
+    return _parsed(path, 1, data.removeprefix(_BOM))
 
 
 def _is_row(line: bytes) -> bool:
@@ -158,12 +191,12 @@ def _rows_of_value(path: Path, content: Any) -> Iterator[Row]:
         yield _row(path, number, row)
 
 
-def _csv(path: Path, delimiter: str, max_line: int) -> Iterator[Row]:
+def _csv(path: Path, expected: str, given: str, max_line: int) -> Iterator[Row]:
     csv.field_size_limit(_MAX_CSV_FIELD)
     with _decompressed(path) as file:
         lines = _limited_lines(path, io.TextIOWrapper(file, encoding="utf-8-sig", newline=""), max_line)
         header = next(lines, "")
-        reader = csv.DictReader(chain([header], lines), delimiter=_delimiter_of(path, header, delimiter))
+        reader = csv.DictReader(chain([header], lines), delimiter=given or _delimiter_of(path, header, expected))
         try:
             for row in reader:
                 if None in row or None in row.values():

@@ -74,6 +74,12 @@ def fetch(uri: StorageUri, file_filter: FileFilter, revision: str | None, target
     return fetch_objects(uri, file_filter, revision, target, start_progress)
 
 
+def revision_for(uri: StorageUri, file_filter: FileFilter, revision: str | None) -> str | None:
+    """Return the revision of the files that a filter matches. That of an object store is a digest over exactly these."""
+    is_of_filter = uri.scheme in ("s3", "gs", "az")
+    return resolve_revision(uri, file_filter) if is_of_filter and revision is not None else revision
+
+
 def check_kind(uri: StorageUri, file_filter: FileFilter) -> None:
     """Raise InitializerError if the URI names another kind of source than the one to prepare."""
     if uri.kind and uri.kind != file_filter.kind:

@@ -13,6 +13,7 @@ from typing import Any
 
 from trainwright.initializers.dataset_card import CARD, Subset
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.rows import BY_SUFFIX, Reading
 from trainwright.initializers.split_names import TRAIN, Splits, is_folder_of_split, is_held_out, splits_of, variant_of
 
 ALL = "*"
@@ -35,6 +36,8 @@ class Selection:
     split: str = ""
     left_out: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    reading: Reading = BY_SUFFIX
+    """How to read the files, as the card says it."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """What exactly was taken, if the URI does not say it; for the receipt."""
 
@@ -49,10 +52,14 @@ def select_files(
     """
     names = sorted(names)
     unread: list[str] = []
+    reading = BY_SUFFIX
     if subset == ALL:
         chosen, splits = ALL, splits_of(names, all_files=True)
     elif card:
-        chosen, splits, unread = _from_card(names, card, subset, where)
+        found = _chosen_subset(card, subset, where)
+        chosen = found.name if len(card) > 1 or subset else ""
+        splits, unread = _from_card(names, found, where)
+        reading = found.reading
     else:
         chosen, splits, unread = _from_folders(names, subset, where)
     train = _train_splits(splits, split, where)
@@ -65,6 +72,7 @@ def select_files(
         train[0] if split or left_out else "",
         left_out,
         tuple(unread),
+        reading,
     )
 
 
@@ -82,8 +90,7 @@ def matches_glob(pattern: str, name: str) -> bool:
     return len(parts) in reached
 
 
-def _from_card(names: list[str], card: tuple[Subset, ...], subset: str, where: str) -> tuple[str, Splits, list[str]]:
-    found = _chosen_subset(card, subset, where)
+def _from_card(names: list[str], found: Subset, where: str) -> tuple[Splits, list[str]]:
     unread: list[str] = []
     if found.patterns:
         splits = {split: _matching(names, patterns) for split, patterns in found.patterns}
@@ -97,7 +104,13 @@ def _from_card(names: list[str], card: tuple[Subset, ...], subset: str, where: s
             f"{where}: {CARD} names {patterns} for the subset {found.name!r}, but there is no such file of a known type; "
             f"subset={ALL} takes all files"
         )
-    return (found.name if len(card) > 1 or subset else ""), splits, unread
+    tables = [name for files in splits.values() for name in files if name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))]
+    if found.unsupported and tables:
+        raise InitializerError(
+            f"{where}: {CARD} names {', '.join(found.unsupported)} for the subset {found.name!r}, which changes the rows of "
+            f"{tables[0]} and is not supported: convert the file to JSON Lines, or take it as it is with subset={ALL}"
+        )
+    return splits, unread
 
 
 def _chosen_subset(card: tuple[Subset, ...], subset: str, where: str) -> Subset:

@@ -47,6 +47,30 @@ _ROWS = {
         ),
         Setting(name="split", kind="text", default="", group="step", description="Split to train on. Empty: train."),
         Setting(
+            name="model_uri",
+            kind="text",
+            default="",
+            group="step",
+            description="Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empt"
+            "y: no tokens are counted.",
+        ),
+        Setting(
+            name="max_length",
+            kind="integer",
+            default=0,
+            group="step",
+            description="Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.",
+        ),
+        Setting(
+            name="report_mode",
+            kind="text",
+            default="auto",
+            group="step",
+            description="auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetc"
+            "hed; warn never; off looks at no model.",
+            choices=("auto", "required", "warn", "off"),
+        ),
+        Setting(
             name="trainer",
             kind="text",
             default="",

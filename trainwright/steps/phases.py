@@ -7,13 +7,14 @@ seconds and is never left out in silence.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.validation_problems import message_of
+from trainwright.jobs.trainers.report_settings import report_settings
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
 from trainwright.steps.requests import (
     EvaluateExport,
@@ -121,9 +122,9 @@ def phases_of(request: StartRun, run: Mapping[str, Any] | None = None) -> Phases
         own=chosen["own"],
     )
     _check_values(phases)
-    if trainer := _trainer(phases.training):
-        phases.data["trainer"] = trainer
-    return phases
+    trainer = _trainer(phases.training)
+    of_data = {**report_settings(phases.training.get("settings") or {}, trainer), **({"trainer": trainer} if trainer else {})}
+    return replace(phases, data={**of_data, **phases.data})
 
 
 def _training(request: StartRun) -> tuple[dict[str, Any], dict[str, Any]]:

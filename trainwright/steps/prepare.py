@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from trainwright.initializers import DatasetOptions, prepare_dataset, prepare_model
+from trainwright.initializers.data_report.figures import DataReport
+from trainwright.initializers.data_report.pages import write_pages
+from trainwright.initializers.data_report.report import report_dataset, with_report
+from trainwright.initializers.report_options import ReportOptions
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace import Receipt, WorkspaceError, begin_run, run_folder
-from trainwright.workspace.layout import Kind, prepared_path
+from trainwright.workspace.layout import Kind, prepared_path, step_path
 from trainwright.workspace.receipt import read_receipt
 
 
@@ -16,20 +22,25 @@ def prepare_run_dataset(
     uri: str,
     workspace: Path,
     options: DatasetOptions,
+    report_options: ReportOptions,
     *,
     trainer: str = "",
     owner: str = "",
     run_id: str = "",
     map_index: int = -1,
-) -> Receipt:
-    """Prepare a dataset in `workspace/datasets/DIGEST`. With a `run_id`, the run's record refers to it.
+) -> tuple[Receipt, DataReport]:
+    """Prepare a dataset in `workspace/datasets/DIGEST`, and report on it. With a `run_id`, the run's record refers to it, and its
+    folder has the report. The receipt has the figures of the report.
 
-    Raises InitializerError (also for rows that the builtin `trainer` does not learn from), WorkspaceError, StorageError.
+    Raises InitializerError (also for rows that the builtin `trainer` does not learn from), DataUnfit, WorkspaceError, StorageError.
     """
     prepared = prepare_dataset(uri, workspace, options, trainer=trainer)
+    report = report_dataset(prepared.folder, prepared.receipt, report_options)
     if run_id:
-        begin_run(workspace, run_folder(run_id, map_index), run=run_id, owner=owner, dataset=prepared.digest)
-    return prepared.receipt
+        folder = run_folder(run_id, map_index)
+        begin_run(workspace, folder, run=run_id, owner=owner, dataset=prepared.digest)
+        write_pages(report, step_path(workspace, folder))
+    return with_report(prepared.receipt, report), report
 
 
 def prepare_run_model(uri: str, workspace: Path, *, owner: str = "", run_id: str = "", map_index: int = -1) -> Receipt:
@@ -40,12 +51,13 @@ def prepare_run_model(uri: str, workspace: Path, *, owner: str = "", run_id: str
     return prepared.receipt
 
 
-def receipt_text(folder: Path) -> str:
-    """Return the receipt of a prepared folder as JSON. Raises WorkspaceError without one."""
+def receipt_text(folder: Path, figures: Mapping[str, Any] | None = None) -> str:
+    """Return the receipt of a prepared folder as JSON, with the figures of a report. Raises WorkspaceError without one."""
     receipt = read_receipt(folder)
     if receipt is None:
         raise WorkspaceError(f"{folder} has no receipt: it was removed meanwhile; run the step again")
-    return receipt.model_dump_json(indent=1)
+    details = {**receipt.details, **({"report": figures} if figures else {})}
+    return receipt.model_copy(update={"details": details}).model_dump_json(indent=1)
 
 
 def copy_prepared(workspace: Path, kind: Kind, digest: str, target: Path) -> None:

@@ -14,6 +14,8 @@ from typing import Any, Protocol
 from trainwright.checkpoints import ExportOptions, Metric
 from trainwright.checkpoints.errors import DivergedCheckpoint, NoCheckpoint
 from trainwright.initializers import DatasetOptions
+from trainwright.initializers.data_report.pages import html_page, markdown_page
+from trainwright.initializers.report_options import ReportOptions
 from trainwright.steps import evaluation_files
 from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
 from trainwright.steps.export import export_merged_model, export_run_checkpoint
@@ -75,10 +77,13 @@ class _Call:
 
 
 def _initialize_dataset(call: _Call, request: InitializeDataset) -> dict[str, Any]:
-    options = DatasetOptions.model_validate(request.model_dump(exclude={"dataset_uri", "trainer"}))
-    receipt = prepare_run_dataset(request.dataset_uri, call.workspace, options, trainer=request.trainer, **call.run._asdict())
+    options = DatasetOptions.model_validate(request.model_dump(include={*DatasetOptions.model_fields}))
+    of_report = ReportOptions.model_validate(request.model_dump(include={*ReportOptions.model_fields}))
+    about = {"trainer": request.trainer, **call.run._asdict()}
+    receipt, report = prepare_run_dataset(request.dataset_uri, call.workspace, options, of_report, **about)
     rows = {name: int(receipt.details[name]) for name in ("train_rows", "test_rows")}
-    return {"source": request.dataset_uri, "revision": receipt.revision, "digest": receipt.digest, **rows}
+    pages = {"figures": report.as_details(), "report": markdown_page(report), "report_page": html_page(report)}
+    return {"source": request.dataset_uri, "revision": receipt.revision, "digest": receipt.digest, **rows, **pages}
 
 
 def _initialize_model(call: _Call, request: InitializeModel) -> dict[str, Any]:

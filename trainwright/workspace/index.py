@@ -61,11 +61,14 @@ def record_entry(workspace: Path, kind: Kind, receipt: Receipt) -> None:
 def find_entries(
     workspace: Path, kind: Kind, source: str, revision: str | None, options: dict[str, Any] | None
 ) -> Iterator[Entry]:
-    """Yield the entries of a source, newest first; `revision` or `options` None match any. Raises StorageError."""
+    """Yield the entries of a source, newest first, that have the `options`; None matches any revision or options.
+
+    Raises StorageError.
+    """
     for entry in _entries(workspace, kind, f"{_hex(source)}-*.json"):
         if entry.kind != kind or entry.source != source:
             continue
-        if revision in (None, entry.revision) and options in (None, entry.options):
+        if revision in (None, entry.revision) and (options or {}).items() <= entry.options.items():
             yield entry
 
 

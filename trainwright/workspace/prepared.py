@@ -62,8 +62,8 @@ def find_prepared(
 ) -> Prepared | None:
     """Return what was prepared from a source before, if it is intact. Reads every file.
 
-    `revision` None means that the source cannot be queried: then any revision of the URI matches. `options` None matches any
-    options. Raises StorageError.
+    `revision` None means that the source cannot be queried: then any revision of the URI matches. `options` are those that it must
+    have; None matches any. Raises StorageError.
     """
     for entry in find_entries(workspace, kind, source, revision, options):
         found = _find_intact(workspace, kind, entry)

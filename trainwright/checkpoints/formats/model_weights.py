@@ -11,19 +11,19 @@ from trainwright.storage.plain_files import read_plain
 
 INDEX = "model.safetensors.index.json"
 _MAX_BYTES = 100 * 1024 * 1024
-_SINGLE = ("model.safetensors", "adapter_model.safetensors")
+SINGLE, ADAPTER = "model.safetensors", "adapter_model.safetensors"
 
 
 def weights_error(folder: Path) -> str | None:
     """Return which file is missing or corrupt, and why; None if the weights are complete."""
-    names = [name for name in _SINGLE if (folder / name).exists()]
+    names = [name for name in (SINGLE, ADAPTER) if (folder / name).exists()]
     if (folder / INDEX).exists():
-        shards = _shards(folder / INDEX)
+        shards = read_shards(folder / INDEX)
         if not shards:
             return f"{INDEX} is incomplete"
         names += shards
     if not names:
-        return f"no weights: none of {', '.join((*_SINGLE, INDEX))}"
+        return f"no weights: none of {', '.join((SINGLE, ADAPTER, INDEX))}"
     for name in names:
         error = safetensors_error(folder / name)
         if error is not None:
@@ -31,7 +31,7 @@ def weights_error(folder: Path) -> str | None:
     return None
 
 
-def _shards(index: Path) -> list[str]:
+def read_shards(index: Path) -> list[str]:
     """Return the files in an index; an empty list for an index without files, or with a path outside of the folder."""
     try:
         shards = set(json.loads(read_plain(index, _MAX_BYTES, index.parent))["weight_map"].values())

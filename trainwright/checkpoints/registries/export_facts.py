@@ -138,17 +138,17 @@ def _digests(found: Any, names: tuple[str, ...]) -> dict[str, str]:
     return {name: values[name] for name in names if isinstance(values.get(name), str) and _DIGEST.fullmatch(values[name])}
 
 
+def _trainer(manifest: Manifest) -> str:
+    origin = manifest.metadata.get("origin")
+    found = origin.get(TRAINER) if isinstance(origin, dict) else None
+    return found if isinstance(found, str) and _NAME.fullmatch(found) else ""
+
+
 def _usage(found: Any) -> tuple[str, ...]:
     if not isinstance(found, dict) or not all(is_number(value) for name, value in found.items() if name != "currency"):
         return ()
     saved = found.get("saved_hours")
     return (*map(_text, Usage.from_dict(found).parts()), *([f"{saved:.2f} hours saved by resumption"] if saved else []))
-
-
-def _trainer(manifest: Manifest) -> str:
-    origin = manifest.metadata.get("origin")
-    found = origin.get(TRAINER) if isinstance(origin, dict) else None
-    return found if isinstance(found, str) and _NAME.fullmatch(found) else ""
 
 
 def _starts(manifest: Manifest) -> tuple[str, ...]:

@@ -27,6 +27,7 @@ from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.price import prices_of_runtime
 from trainwright.jobs.state.run_folder import Kind
+from trainwright.jobs.trainers.report_settings import RUNTIMES_OF_TRL, report_settings
 
 
 @dataclass(frozen=True)
@@ -201,6 +202,7 @@ def _initializer(resolved: ResolvedRequest, identity: Identity, kind: Kind) -> O
     env += exclude_names(initializer_variables(resolved, kind, identity.folder), env)
     env += exclude_names(claim_variables(resolved, kind), env)
     env += exclude_names(_trainer_variable(resolved, kind), env)
+    env += exclude_names(_report_variables(resolved, kind), env)
     if env:
         content["env"] = env
     if secret := getattr(request, f"{kind}_secret"):
@@ -214,6 +216,20 @@ def _trainer_variable(resolved: ResolvedRequest, kind: Kind) -> list[Obj]:
     if kind != "dataset" or trainer is None or not trainer.rows or container is None or not is_own_initializer(container):
         return []
     return [{"name": names.DATASET_TRAINER_VARIABLE, "value": trainer.name}]
+
+
+def _report_variables(resolved: ResolvedRequest, kind: Kind) -> list[Obj]:
+    """Return the variables for the report on a dataset that the job prepares: its model, and how TRL will cut the rows.
+
+    A model that is mounted, or on a claim, cannot be read there. Another runtime than ours may have further arguments.
+    """
+    request, trainer = resolved.request, resolved.trainer
+    is_readable = request.model_uri and not request.model_uri.startswith("pvc:") and not resolved.inputs
+    if not is_readable or not _trainer_variable(resolved, kind) or trainer is None:
+        return []
+    settings = report_settings(request.settings, trainer.name if name_of(resolved.runtime) in RUNTIMES_OF_TRL else "")
+    values = {"model_uri": request.model_uri, **settings}
+    return [{"name": f"{names.DATASET_VARIABLES}{name.upper()}", "value": str(value)} for name, value in values.items()]
 
 
 def _input_annotations(request: TrainRequest, code: PackedCode | None) -> dict[str, str]:

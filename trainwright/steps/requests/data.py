@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from trainwright.initializers.report_options import ReportMode
 from trainwright.steps.requests.step_request import Count, Object, StepRequest, Texts, parameter
 
 
@@ -30,6 +31,15 @@ class InitializeDataset(StepRequest):
         "Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.", ""
     )
     split: str = parameter("Split to train on. Empty: train.", "")
+    model_uri: str = parameter(
+        "Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are counted.", ""
+    )
+    max_length: Count = parameter("Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.", 0)
+    report_mode: ReportMode = parameter(
+        "auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never; off looks at no "
+        "model.",
+        "auto",
+    )
     trainer: str = parameter(
         "Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.", "", example="dpo"
     )

@@ -1,0 +1,205 @@
+"""The report on a prepared dataset: its figures, its pages, and the rows on which a training would fail later."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers.hub_server import HubServer
+from support.tiny_tokenizer import EOS, write_tokenizer
+
+from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset
+from trainwright.initializers.data_report import measure, model_tokenizer
+from trainwright.initializers.data_report.chat_template import ChatTemplate, TemplateRejects
+from trainwright.initializers.data_report.figures import DataReport, token_figures
+from trainwright.initializers.data_report.pages import html_page, markdown_page
+from trainwright.initializers.data_report.report import DataUnfit, report_dataset
+from trainwright.initializers.report_options import ReportOptions
+from trainwright.storage.errors import BadUri
+
+Row = dict[str, Any]
+USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
+
+
+def reported(folder: Path, train: list[Row], test: list[Row] | None = None, **options: Any) -> DataReport:
+    """Prepare the rows and report on them."""
+    (folder / "rows").mkdir(parents=True)
+    for name, rows in (("train", train), ("test", test or [])):
+        if rows:
+            (folder / "rows" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    receipt = initialize_dataset(f"file://{folder}/rows", folder / "out", DatasetOptions(test_fraction=0))
+    return report_dataset(folder / "out", receipt, ReportOptions(**options))
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    return f"file://{write_tokenizer(tmp_path / 'model')}"
+
+
+def text(letters: int) -> Row:
+    """A row of this number of tokens, with BOS and EOS."""
+    return {"text": "a" * (letters - 2)}
+
+
+def test_rows_duplicates_and_overlap_are_counted(tmp_path: Path) -> None:
+    train = [{"prompt": p, "completion": c, "id": 1} for p, c in (("a", "1"), ("b", "2"), ("a", "1"), ("a", "1"), ("c", " "))]
+    report = reported(tmp_path, train, [{"prompt": p, "completion": "2"} for p in "bxx"])
+    assert {name: (split.rows, split.duplicates) for name, split in report.splits.items()} == {"train": (4, 2), "test": (3, 1)}
+    assert report.overlap == 1
+    assert report.dropped == {"no text": 1}
+    assert report.dropped_columns == ("id",)
+    assert report.tokens_missing == "no model was named"
+
+
+def test_same_answers_are_a_reason_to_drop_rows(tmp_path: Path) -> None:
+    rows = [{"prompt": "p", "chosen": chosen, "rejected": "b"} for chosen in ("a", "b", " ")]
+    assert reported(tmp_path, rows).dropped == {"no text": 1, "the same answer chosen and rejected": 1}
+
+
+def test_token_figures_have_percentiles_and_rows_that_are_cut(tmp_path: Path, model: str) -> None:
+    report = reported(tmp_path, [text(letters) for letters in range(3, 103)], [text(9)], model_uri=model, max_length=90)
+    tokens = report.splits["train"].tokens
+    assert tokens is not None
+    assert (tokens.counted, tokens.p50, tokens.p95, tokens.longest, tokens.cut, tokens.emptied) == (100, 52, 97, 102, 12, 0)
+    assert report.splits["test"].tokens == token_figures([9], 0, 0)
+    assert report.sample == f"<s>a{EOS}"
+    assert report.has_chat_template
+
+
+def test_tokens_of_many_rows_are_counted_in_some_of_all_parts(
+    tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(measure, "MAX_COUNTED", 10)
+    monkeypatch.setattr(measure, "_BATCH", 3)
+    report = reported(tmp_path, [text(3)] * 21 + [text(50)] * 20, model_uri=model)
+    tokens = report.splits["train"].tokens
+    assert tokens is not None
+    assert (tokens.counted, tokens.p50, tokens.longest) == (9, 3, 50)
+    assert "train: tokens were counted in 9 rows, evenly distributed" in html_page(report)
+
+
+def test_rows_are_compared_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (measure, __import__("trainwright.initializers.data_report.report", fromlist=["report"])):
+        monkeypatch.setattr(module, "MAX_COMPARED", 2)
+    report = reported(tmp_path, [text(3)] * 4)
+    assert report.splits["train"].duplicates == 1
+    assert "duplicates were looked for in the first 2 rows" in html_page(report)
+
+
+@pytest.mark.parametrize(
+    ("rows", "files", "max_length", "message"),
+    [
+        ([{"messages": [USER, ANSWER]}], {"template": None}, 0, "has no chat template, but the rows are messages"),
+        (
+            [{"prompt": "a" * 9, "completion": "b"}] * 3,
+            {},
+            8,
+            r"none of 3 rows has anything left to learn from \(num_samples=0\)",
+        ),
+        ([{"prompt": [USER] * 9, "completion": [ANSWER]}], {}, 8, "raise max_length, or shorten the prompts"),
+        ([text(3)], {"eos_token": None}, 0, "names no eos_token"),
+        (
+            [{"messages": [USER, ANSWER]}] * 5 + [{"messages": [ANSWER, ANSWER]}],
+            {"template": "{% if messages[0].role != 'user' %}{{ raise_exception('roles must alternate') }}{% endif %}x"},
+            0,
+            "train.jsonl row 6: the chat template rejects the messages: roles must alternate; the training with",
+        ),
+    ],
+)
+def test_rows_on_which_the_training_would_fail_are_refused(
+    tmp_path: Path, rows: list[Row], files: dict[str, Any], max_length: int, message: str
+) -> None:
+    model = f"file://{write_tokenizer(tmp_path / 'model', **files)}"
+    with pytest.raises(DataUnfit, match=message):
+        reported(tmp_path / "a", rows, model_uri=model, max_length=max_length)
+    report = reported(tmp_path / "b", rows, model_uri=model, max_length=max_length, report_mode="off")
+    assert report.tokens_missing == "report_mode=off"
+    report = reported(tmp_path / "c", rows, model_uri=model, max_length=max_length, report_mode="warn")
+    assert re.search(message, report.tokens_missing)
+    assert report.splits["train"].tokens is None
+
+
+def test_some_rows_with_nothing_left_are_no_error(tmp_path: Path, model: str) -> None:
+    rows = [{"prompt": "a" * length, "completion": "b"} for length in (1, 9)]
+    tokens = reported(tmp_path, rows, model_uri=model, max_length=8).splits["train"].tokens
+    assert tokens is not None
+    assert (tokens.cut, tokens.emptied) == (1, 1)
+
+
+@pytest.mark.parametrize("name", ["org/absent", "org/gated", "org/slow"])
+def test_tokenizer_that_cannot_be_fetched_is_said_or_an_error_if_required(tmp_path: Path, hub: HubServer, name: str) -> None:
+    if name == "org/slow":
+        hub.repository(f"models/{name}").push({"config.json": b"{}", "tokenizer_config.json": b"{}", "tokenizer.model": b"s"})
+    if name == "org/gated":
+        hub.repository(f"models/{name}").push({"tokenizer.json": b"{"})
+    report = reported(tmp_path / "a", [text(3)], model_uri=f"hf://{name}")
+    assert report.splits["train"].tokens is None
+    assert report.tokens_missing
+    assert f"tokens were not counted: {report.tokens_missing}" in html_page(report).replace("&#x27;", "'")
+    with pytest.raises(InitializerError, match=f"the tokenizer of hf://{name} cannot be used"):
+        reported(tmp_path / "b", [text(3)], model_uri=f"hf://{name}", report_mode="required")
+
+
+def test_tokenizer_alone_is_fetched(tmp_path: Path, hub: HubServer) -> None:
+    files = {path.name: path.read_bytes() for path in write_tokenizer(tmp_path / "model").iterdir()}
+    hub.repository("models/org/model").push({**files, "model.safetensors": b"w", "config.json": b"{}"})
+    report = reported(tmp_path, [text(3)], model_uri="hf://org/model")
+    assert report.splits["train"].tokens == token_figures([3], 0, 0)
+    assert {*hub.downloads()} == {*files}
+
+
+def test_model_that_is_no_address_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BadUri):
+        reported(tmp_path, [text(3)], model_uri="ftp://host/model")
+
+
+def test_missing_packages_are_said(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
+    with pytest.raises(model_tokenizer.TokenizerMissing, match=r"tokenizers is not installed: install trainwright\[launcher\]"):
+        model_tokenizer.fetch_tokenizer(model)
+
+
+def test_texts_of_rows_are_escaped_and_cut(tmp_path: Path, model: str) -> None:
+    hostile = "<script>alert(1)</script> ``` | " + "x" * 5000
+    report = reported(tmp_path, [{"text": hostile}], model_uri=model)
+    page, markdown = html_page(report), markdown_page(report)
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert len(page) < 4000
+    assert len(markdown) < 3000
+    assert "````text" in markdown
+
+
+def test_receipt_gets_figures_and_no_rows(tmp_path: Path, model: str) -> None:
+    details = reported(tmp_path, [text(3)], model_uri=model, max_length=2).as_details()
+    assert details["splits"]["train"]["tokens"]["cut"] == 1
+    assert details["model"] == model
+    assert "sample" not in details
+    assert json.loads(json.dumps(details)) == details
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ messages.__class__.__mro__ }}",
+        "{{ ''.__class__.__base__.__subclasses__() }}",
+        "{% set ns = namespace(_x=1) %}",
+        "{{ messages.append(1) }}",
+        "{{ tools.x.y }}",
+        "{{ range(999999999) | list }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    ],
+)
+def test_templates_are_confined(source: str) -> None:
+    with pytest.raises(TemplateRejects):
+        print(ChatTemplate(source, {}).render([USER]))
+
+
+def test_template_that_is_not_valid_matters_for_messages_alone(tmp_path: Path) -> None:
+    model = f"file://{write_tokenizer(tmp_path / 'model', template='{% for %}')}"
+    with pytest.raises(DataUnfit, match="the chat template is not valid"):
+        reported(tmp_path / "a", [{"messages": [USER, ANSWER]}], model_uri=model)
+    assert reported(tmp_path / "b", [text(3)], model_uri=model).splits["train"].tokens == token_figures([3], 0, 0)

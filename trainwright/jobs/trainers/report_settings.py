@@ -1,0 +1,31 @@
+"""What the report on a dataset learns from the settings of the training that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainwright.jobs.trainers.trl import TrlSettings
+
+_OF_TRL = ("sft", "dpo", "kto")
+RUNTIMES_OF_TRL = tuple(f"trl-{trainer}" for trainer in _OF_TRL)
+"""The stock runtimes, whose arguments change nothing of what becomes of rows."""
+_CHANGE_LENGTHS = ("max_length", "packing", "truncation_mode", "completion_only_loss", "assistant_only_loss")
+_CHANGE_TOKENS = ("chat_template_path", "eos_token", "dataset_text_field")
+"""Options of TRL's scripts among `extra` arguments, with which rows become other tokens than the report counts."""
+
+
+def report_settings(settings: Mapping[str, Any], trainer: str) -> dict[str, Any]:
+    """Return `max_length` and `report_mode` of the dataset's step as far as the settings of the builtin trainer say them.
+
+    `trainer` is its name, empty for another program: one that is not TRL's may train on what TRL would not. Extra arguments that
+    change what becomes of rows leave the report without `max_length`, or without the model.
+    """
+    if trainer not in _OF_TRL:
+        return {"report_mode": "warn"}
+    options = {str(word).lstrip("-").partition("=")[0].replace("-", "_") for word in settings.get("extra") or ()}
+    if options & {*_CHANGE_TOKENS}:
+        return {"report_mode": "off"}
+    if options & {*_CHANGE_LENGTHS}:
+        return {}
+    return {"max_length": settings.get("max_length") or TrlSettings.model_fields["max_length"].default}
