@@ -12,6 +12,9 @@ from factories import trainjob
 from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.initializers import DatasetOptions
+from trainwright.initializers.report_options import ReportOptions
+from trainwright.steps.prepare import prepare_run_dataset
 from trainwright.steps.retire import retire_run
 from trainwright.workspace import begin_run, end_run, read_run
 
@@ -92,6 +95,15 @@ def test_a_run_that_has_written_nothing_leaves_no_folder(cluster: EmbeddedCluste
     begin_run(workspace, "runs/empty", run="empty", owner="kfp")
     assert retire_run(cluster, workspace, run_id="empty", namespace="default") == []
     assert not (workspace / "runs/empty").exists()
+
+
+def test_run_that_has_only_prepared_a_dataset_leaves_no_folder(cluster: EmbeddedCluster, workspace: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "t"}\n' * 2)
+    options = DatasetOptions(test_fraction=0)
+    prepare_run_dataset(f"file://{tmp_path}/rows.jsonl", workspace, options, ReportOptions(), owner="kfp", run_id="skipped")
+    assert (workspace / "runs/skipped/dataset-report.html").is_file()
+    retire_run(cluster, workspace, run_id="skipped", namespace="default")
+    assert not (workspace / "runs/skipped").exists()
 
 
 def test_a_retention_that_makes_no_sense_is_refused_before_anything_is_noted(cluster: EmbeddedCluster, workspace: Path) -> None:

@@ -22,6 +22,8 @@ from trainwright.workspace.layout import run_path
 
 log = logging.getLogger(__name__)
 RECORD = "run.json"
+DATASET_REPORTS = ("dataset-report.md", "dataset-report.html")
+"""The pages of the report on the dataset of a run."""
 DATASET, MODEL = "dataset", "model"
 """The mount points of the prepared inputs in a run's folder."""
 _MAX_BYTES = 1024 * 1024
@@ -110,14 +112,16 @@ def end_run(workspace: Path, folder: str, *, exported: str = "", now: Callable[[
 
 
 def drop_empty_run(workspace: Path, folder: str) -> bool:
-    """Remove a run's folder if it contains only the record. Returns whether it did. Raises WorkspaceError, StorageError."""
+    """Remove a run's folder that has only the record and reports. Returns whether it did. Raises WorkspaceError, StorageError."""
+    texts = (RECORD, *DATASET_REPORTS)
     with lock_run(workspace, folder) as path, disk_errors(path):
-        if not path.is_dir() or {entry.name for entry in path.iterdir()} - {RECORD, DATASET, MODEL}:
+        if not path.is_dir() or {entry.name for entry in path.iterdir()} - {*texts, DATASET, MODEL}:
             return False
         mounts = [path / kind for kind in (DATASET, MODEL) if (path / kind).is_dir()]
         if any(any(mount.iterdir()) for mount in mounts):
             return False
-        (path / RECORD).unlink(missing_ok=True)
+        for name in texts:
+            (path / name).unlink(missing_ok=True)
         for empty in (*mounts, path):
             empty.rmdir()
         return True

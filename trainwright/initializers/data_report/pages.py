@@ -13,8 +13,8 @@ from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import write_bytes
 from trainwright.text.markdown import escaped, fenced, table
+from trainwright.workspace.run_record import DATASET_REPORTS
 
-NAME = "dataset-report"
 _TITLE = "Dataset"
 _STYLE = (
     "body{font:14px sans-serif;margin:1em}td,th{padding:.2em .8em;text-align:right;border-bottom:1px solid #ddd}"
@@ -56,8 +56,8 @@ def html_page(report: DataReport) -> str:
 
 def write_pages(report: DataReport, folder: Path) -> None:
     """Write both pages into a folder, as `dataset-report.md` and `.html`, unless they are there. Raises StorageError."""
-    for suffix, page in (("md", markdown_page(report)), ("html", html_page(report))):
-        path, content = folder / f"{NAME}.{suffix}", page.encode("utf-8", "replace")
+    for name, page in zip(DATASET_REPORTS, (markdown_page(report), html_page(report)), strict=True):
+        path, content = folder / name, page.encode("utf-8", "replace")
         with suppress(OSError, UnsafeFile):
             if read_plain(path, len(content), folder) == content:
                 continue
