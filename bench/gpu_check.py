@@ -32,10 +32,12 @@ from trainwright.api.quantities import parse_quantity
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.cluster.protocol import Cluster
 from trainwright.initializers import DatasetOptions
+from trainwright.initializers.report_options import ReportOptions
 from trainwright.jobs import Identity, StartTimeout, StepResult, Submitted, TrainRequest, delete_job, run_step, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.submit.compatibility import InvalidSettings
 from trainwright.quickstart.bundled import bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
@@ -197,12 +199,19 @@ class Bench:
         }
         return {"runtime": "trl-sft", "workspace": f"pvc://{CLAIM}", "settings": settings, **self.digests}
 
-    def prepare(self, run: str, model: Path) -> None:
-        """Prepare data and model of a run in the workspace, as the steps of a pipeline do."""
-        dataset = prepare_run_dataset(bundled_dataset(), self.workspace, DatasetOptions(), owner=OWNER, run_id=run)
+    def preference_fields(self, trainer: str) -> dict[str, Any]:
+        """The request's fields for a training on preferences; its first logged loss is that of a model that knows none."""
+        own = {"logging_steps": 1, "learning_rate": 1e-3, "save_steps": self.steps}
+        settings = self.sft_fields(self.steps, cpu=self.cpu)["settings"] | own
+        return {"builtin": trainer, "workspace": f"pvc://{CLAIM}", "settings": settings, **self.digests}
+
+    def prepare(self, run: str, model: Path, dataset_uri: str = "") -> None:
+        """Prepare data (by default the bundled ones) and model of a run in the workspace, as the steps of a pipeline do."""
+        dataset_uri = dataset_uri or bundled_dataset()
+        dataset, _ = prepare_run_dataset(dataset_uri, self.workspace, DatasetOptions(), ReportOptions(), owner=OWNER, run_id=run)
         base = prepare_run_model(str(StorageUri.from_path(model)), self.workspace, owner=OWNER, run_id=run)
         self.digests = {
-            "dataset_uri": bundled_dataset(),
+            "dataset_uri": dataset_uri,
             "model_uri": str(StorageUri.from_path(model)),
             "dataset_digest": dataset.digest,
             "model_digest": base.digest,
@@ -293,6 +302,62 @@ def sft_scene(bench: Bench) -> dict[str, Any]:
     return figures
 
 
+def preferences_scene(bench: Bench) -> dict[str, Any]:
+    """DPO and KTO with TRL and LoRA: they begin with the loss of a model that prefers nothing, and it falls; exported and verified."""
+    figures: dict[str, Any] = {}
+    model = bench.base_model()
+    dataset = str(StorageUri.from_path(write_preferences(bench.folder / "preferences")))
+    for trainer, first in (("dpo", math.log(2)), ("kto", 0.5)):
+        bench.prepare(trainer, model, dataset)
+        began = time.monotonic()
+        bench.run(trainer, **bench.preference_fields(trainer), **bench.gpu_fields(bench.gpus))
+        losses = losses_of(bench.output(trainer) / f"checkpoint-{bench.steps}")
+        check_losses(losses, bench.steps)
+        expect(math.isclose(losses[1], first, rel_tol=0.02), f"{trainer} should begin with the loss {first:.3f}: {losses}")
+        figures[trainer] = {"seconds": time.monotonic() - began, "losses": losses, "export": export(bench, trainer)}
+    return figures
+
+
+def write_preferences(folder: Path) -> Path:
+    """Write pairs of answers: the right one of the bundled data, and that to another question."""
+    folder.mkdir(exist_ok=True)
+    rows = [json.loads(line) for line in StorageUri.parse(bundled_dataset()).path.read_text("utf-8").splitlines()]
+    others = [*rows[len(rows) // 2 :], *rows[: len(rows) // 2]]
+    pairs = [
+        {"prompt": row["instruction"] + "\n", "chosen": row["output"], "rejected": other["output"]}
+        for row, other in zip(rows, others, strict=True)
+        if row["output"] != other["output"]
+    ]
+    (folder / "train.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs), "utf-8")
+    return folder
+
+
+def qlora_scene(bench: Bench) -> dict[str, Any]:
+    """QLoRA: weights in 4 bits take less memory than LoRA's in float32, and the loss falls. Needs bitsandbytes, and a GPU."""
+    fields = bench.sft_fields(bench.steps, cpu=False)
+    fields["settings"] |= {"method": "qlora"}
+    if bench.cpu:
+        fields["settings"] |= {"cpu": True}
+        try:
+            bench.run("qlora", **fields)
+        except InvalidSettings as error:
+            return {"refused": str(error)}
+        raise CheckFailed("QLoRA started on a CPU")
+    bench.prepare("qlora", bench.base_model())
+    began = time.monotonic()
+    with peak_memory(bench) as peak:
+        done = bench.run("qlora", **{**fields, **bench.digests}, **bench.gpu_fields(bench.gpus))
+    losses = losses_of(bench.output("qlora") / f"checkpoint-{bench.steps}")
+    check_losses(losses, bench.steps)
+    figures = {
+        "seconds": time.monotonic() - began,
+        "losses": losses,
+        "training": done.metrics,
+        "peak_mib": peak[0] - bench.idle_mib,
+    }
+    return {**figures, "export": export(bench, "qlora")}
+
+
 def sharing_scene(bench: Bench) -> dict[str, Any]:
     """All GPUs are taken by a training: others wait for one, with the reason; suspending the training frees them."""
     bench.prepare("endless", bench.base_model())
@@ -339,6 +404,8 @@ SCENES: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "ddp": ddp_scene,
     "sharing": sharing_scene,
     "sft": sft_scene,
+    "preferences": preferences_scene,
+    "qlora": qlora_scene,
 }
 
 
