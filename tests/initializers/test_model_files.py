@@ -73,27 +73,28 @@ def test_one_file_is_preferred_to_shards(hub: HubServer, tmp_path: Path) -> None
     assert not (tmp_path / "model" / INDEX).exists()
 
 
+GGUF_ONLY: list[tuple[dict[str, bytes], str]] = [
+    ({"a.gguf": b"", "README.md": b"---\nbase_model: org/original\n---\n"}, "names the original model: hf://org/original"),
+    ({"a.gguf": b"", "README.md": b"---\nbase_model: [org/first, org/b]\n---\n"}, "original model: hf://org/first"),
+    ({"a.gguf": b"", "README.md": b"---\n: {\n---\n"}, "reads safetensors; use the model that they were made from"),
+    ({f"{number}.gguf": b"" for number in range(5)}, "(0.gguf, 1.gguf, 2.gguf and 2 more), but training reads safetensors"),
+]
+NO_WEIGHTS: list[tuple[dict[str, bytes], str]] = [
+    ({"consolidated.safetensors": WHOLE}, f"has neither model.safetensors nor {INDEX}"),
+    ({"pytorch_model.bin": b"p"}, "pickled weights (.bin, .pt) are not supported: convert pytorch_model.bin"),
+    ({}, "has no safetensors weights"),
+    ({INDEX: SHARDS[INDEX]}, "is incomplete: model-00001-of-00002.safetensors: it is missing"),
+    ({INDEX: b"{"}, f"is incomplete: {INDEX} is incomplete"),
+]
+
+
 @pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        ({"a.gguf": b"", "README.md": b"---\nbase_model: org/original\n---\n"}, "names the original model: hf://org/original"),
-        ({"a.gguf": b"", "README.md": b"---\nbase_model: [org/first, org/b]\n---\n"}, "original model: hf://org/first"),
-        ({"a.gguf": b"", "README.md": b"---\n: {\n---\n"}, "reads safetensors; use the model that they were made from"),
-        ({f"{number}.gguf": b"" for number in range(5)}, "(0.gguf, 1.gguf, 2.gguf and 2 more), but training reads safetensors"),
-        ({"consolidated.safetensors": WHOLE}, f"has neither model.safetensors nor {INDEX}"),
-        ({"pytorch_model.bin": b"p"}, "pickled weights (.bin, .pt) are not supported: convert pytorch_model.bin"),
-        ({}, "has no safetensors weights"),
-        ({INDEX: SHARDS[INDEX]}, "is incomplete: model-00001-of-00002.safetensors: it is missing"),
-        ({INDEX: b"{"}, f"is incomplete: {INDEX} is incomplete"),
-    ],
+    ("files", "message"), [*GGUF_ONLY, *(({**BESIDE, **files}, message) for files, message in [*GGUF_ONLY, *NO_WEIGHTS])]
 )
-@pytest.mark.parametrize("beside", [True, False])
 def test_repository_without_weights_says_what_it_needs(
-    hub: HubServer, tmp_path: Path, files: dict[str, bytes], message: str, beside: bool
+    hub: HubServer, tmp_path: Path, files: dict[str, bytes], message: str
 ) -> None:
-    if not beside and not any(name.endswith(".gguf") for name in files):
-        pytest.skip("without a configuration, that is the error")
-    hub.repository("models/org/model").push({**files, **(BESIDE if beside else {})})
+    hub.repository("models/org/model").push(files)
     with pytest.raises(InitializerError) as caught:
         initialize_model("hf://org/model", tmp_path / "model")
     assert str(caught.value).startswith("hf://org/model")
