@@ -20,6 +20,7 @@ from support.rounds import IS_LONG
 
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.checkpoints import verify_export
+from trainwright.checkpoints.merged.merged_export import merged_folder
 from trainwright.cluster import connect
 from trainwright.quickstart.airflow_dag import configure
 from trainwright.storage.uri import StorageUri
@@ -133,11 +134,17 @@ def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
     assert first.metadata["origin"]["model"] == second.metadata["origin"]["model"]
     files = {path: path.read_bytes() for path in (claim.workspace / "runs/first/output").rglob("*") if path.is_file()}
 
-    other_model = claim.start("third", 1, model_uri=str(StorageUri.from_path(claim.other_model)))
+    other_model = claim.start(
+        "third", 1, model_uri=str(StorageUri.from_path(claim.other_model)), evaluation={"merge_adapter": True}
+    )
     assert "resuming from" not in claim.finished(other_model, "third", 1)
     third = claim.manifest("third", 5)
     assert third.metadata["origin"]["dataset"] == first.metadata["origin"]["dataset"]
     assert third.metadata["origin"]["model"] != first.metadata["origin"]["model"]
+    merged = claim.manifest(merged_folder("x/third").removeprefix("x/"), 5)
+    assert merged.metadata["merged"] == {"adapter": third.digest, "base_model": third.metadata["origin"]["model"]}
+    assert third.metadata["usage"]["node_hours"] > 0
+    assert "Used 0.0" in claim.printed("third", 1)
     assert {path: path.read_bytes() for path in files} == files
 
     claim.finished(claim.start("first", 2), "first", 2)

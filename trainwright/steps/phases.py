@@ -46,6 +46,7 @@ OF_THE_CHAIN = frozenset(
         "rule",
         "trainer",
         "trainjob",
+        "usage",
         "workspace",
     }
 )
