@@ -63,7 +63,8 @@ def test_data_goes_from_a_source_through_dvc_and_ray_to_a_prepared_dataset(tmp_p
     )
     assert (rows_in, rows_out, dropped) == (25, 20, {"duplicate": 5})
     made = artifact(tmp_path / "dataset")
-    _, train_rows, test_rows = initialize_dataset.python_func(dataset_uri=clean_uri, dataset=made, **common)
+    pages = {name: artifact(tmp_path / name) for name in ("report", "report_page")}
+    _, train_rows, test_rows = initialize_dataset.python_func(dataset_uri=clean_uri, dataset=made, **pages, **common)
     assert train_rows + test_rows == 20
     record = read_run(Path(workspace) / "runs" / "first")
     assert record is not None

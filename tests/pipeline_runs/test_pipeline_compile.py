@@ -33,7 +33,7 @@ def test_the_shipped_pipelines_are_listed_with_their_parameters(run: Run) -> Non
     parameters = {each["name"]: each for each in listed["finetune"]["parameters"]}
     assert parameters["dataset_uri"]["is_required"]
     assert (parameters["num_nodes"]["type"], parameters["training"]["type"]) == ("int", "dict")
-    assert parameters["retention"]["default"] == "always"
+    assert parameters["store_secret"]["default"] == "trainwright-store"
     table = run("pipeline", "list").stdout.splitlines()
     assert table[0].split() == ["PIPELINE", "PARAMETER", "TYPE", "DEFAULT", "DESCRIPTION"]
     assert any(line.split()[:4] == ["finetune", "dataset_uri", "str", "(required)"] for line in table)

@@ -22,6 +22,7 @@ from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.initializers import DatasetOptions
+from trainwright.initializers.report_options import ReportOptions
 from trainwright.jobs import Deadlines, Identity, TrainRequest
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
@@ -116,7 +117,7 @@ class Runs:
 
 def prepared(workspace: Path, run: str, inputs: Inputs) -> dict[str, str]:
     """The digests of inputs that the steps of a pipeline have prepared."""
-    dataset = prepare_run_dataset(inputs.dataset, workspace, DatasetOptions(), owner="kfp", run_id=run)
+    dataset, _ = prepare_run_dataset(inputs.dataset, workspace, DatasetOptions(), ReportOptions(), owner="kfp", run_id=run)
     model = prepare_run_model(inputs.model, workspace, owner="kfp", run_id=run)
     return {"dataset_digest": dataset.digest, "model_digest": model.digest}
 
@@ -166,12 +167,14 @@ def running(folder: Path) -> Iterator[Runs]:
 
 
 def variant_of(plane: ControlPlane, of: str, name: str, command: list[str]) -> Obj:
-    """The bundled runtime `of`, whose nodes run another program."""
+    """The bundled runtime `of`, whose nodes run another program, which stands for TRL's script if `of` runs that."""
     runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, of)
     (job,) = (job for job in runtime["spec"]["template"]["spec"]["replicatedJobs"] if name_of({"metadata": job}) == "node")
     node = named(job["template"]["spec"]["template"]["spec"]["containers"], "node")
     assert node is not None
-    node["command"] = command
+    scripts = [word for word in node.get("command") or [] if word.startswith("trl.scripts.")]
+    # Python ignores such an option: it only tells the builtin trainer whose settings the program takes.
+    node["command"] = [command[0], *(word for script in scripts for word in ("-X", script)), *command[1:]]
     node.pop("args", None)
     return {**runtime, "metadata": {"name": name, "labels": runtime["metadata"]["labels"]}}
 
