@@ -162,6 +162,14 @@ def test_an_adapter_of_another_model_is_refused(base: Path, adapter: MakeAdapter
         merge_adapter(tmp_path / "wider", adapter(), tmp_path / "merged")
 
 
+def test_embedding_that_may_be_tied_to_the_output_layer_is_refused(base: Path, adapter: MakeAdapter, tmp_path: Path) -> None:
+    """The merged model would be loaded with one of both weights only."""
+    folder = adapter(target_modules=["q_proj"], modules_to_save=["embed_tokens"])
+    with pytest.raises(CheckpointError, match=r"embed_tokens\.weight', and config.json does not say"):
+        merge_adapter(base, folder, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
 def test_weights_that_are_not_finite_are_refused(base: Path, adapter: MakeAdapter, tmp_path: Path) -> None:
     folder = adapter(lora_alpha=1e300)
     with pytest.raises(CheckpointError, match="has values that are not finite in F32"):

@@ -35,7 +35,7 @@ def test_checkpoint_from_elsewhere_saves_what_is_not_known(tmp_path: Path) -> No
 
 
 def test_a_record_that_others_broke_counts_as_none(tmp_path: Path) -> None:
-    for content in ("{", "{}", '[["a", 1], 3, [1]]', "[" * 100_000):
+    for content in ("{", "{}", '[["a", 1], 3, [1], [true, 1], [1, NaN], [1, Infinity], [-1, 1]]', "[" * 100_000):
         (tmp_path / BEGINNINGS).write_text(content)
         assert begin_training(tmp_path, None, 1000) == 0
 

@@ -5,21 +5,17 @@ A record in the folder keeps when each start of a training began, and what it ha
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
 from trainwright.checkpoints.hf_trainer import STATE
-from trainwright.storage.errors import UnsafeFile
-from trainwright.storage.plain_files import read_plain
+from trainwright.checkpoints.output_record import read_description
 from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.text.finite_number import is_number
 
 BEGINNINGS = ".trainwright-beginnings.json"
-_MAX_BYTES = 1024 * 1024
 _MAX_BEGINNINGS = 1000
-log = logging.getLogger(__name__)
 Beginning = tuple[float, float]
 """When a training began, in seconds since the epoch, and the seconds of training that its checkpoint had saved."""
 
@@ -50,15 +46,9 @@ def _seconds_to(point: Path, known: list[Beginning]) -> float:
 
 def _read(output: Path) -> list[Beginning]:
     """Return the record; what is invalid counts as empty, since it only describes."""
-    found: Any = None
-    path = output / BEGINNINGS
-    try:
-        with disk_errors(path), contextlib.suppress(FileNotFoundError):
-            found = json.loads(read_plain(path, _MAX_BYTES, output))
-    except (ValueError, RecursionError, UnsafeFile) as error:
-        log.warning("the record of beginnings is ignored path=%s error=%s", path, error)
+    found = read_description(output, BEGINNINGS)
     return [(float(entry[0]), float(entry[1])) for entry in found if _is_beginning(entry)] if isinstance(found, list) else []
 
 
 def _is_beginning(entry: Any) -> bool:
-    return isinstance(entry, list) and len(entry) == 2 and all(isinstance(value, int | float) for value in entry)
+    return isinstance(entry, list) and len(entry) == 2 and all(is_number(value) and value >= 0 for value in entry)

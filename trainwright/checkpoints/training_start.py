@@ -6,24 +6,19 @@ and what each job began with, for the model card.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
 from trainwright.checkpoints.job_record import Writer, trained_by
 from trainwright.checkpoints.manifest import OWNER, Manifest
-from trainwright.storage.errors import UnsafeFile
-from trainwright.storage.plain_files import read_plain
-from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.checkpoints.output_record import read_description
+from trainwright.storage.transfer import write_bytes
 
 STARTS = ".trainwright-starts.json"
 STARTS_KEY = "starts"
 """Key of an export's metadata: what each job began with that has written to its folder, oldest first."""
-_MAX_BYTES = 1024 * 1024
 _MAX_STARTS = 1000
-log = logging.getLogger(__name__)
 
 
 def describe_export_source(uri: str, manifest: Manifest) -> str:
@@ -75,13 +70,7 @@ def recorded_starts(output: Path) -> list[str]:
 
 def _read(output: Path) -> dict[str, Any]:
     """Return the record; what is invalid counts as empty, since it only describes."""
-    found: Any = None
-    path = output / STARTS
-    try:
-        with disk_errors(path), contextlib.suppress(FileNotFoundError):
-            found = json.loads(read_plain(path, _MAX_BYTES, output))
-    except (ValueError, RecursionError, UnsafeFile) as error:
-        log.warning("the record of starts is ignored path=%s error=%s", path, error)
+    found = read_description(output, STARTS)
     found = found if isinstance(found, dict) else {}
     restored, starts = found.get("restored"), found.get("starts")
     return {

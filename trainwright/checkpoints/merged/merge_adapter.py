@@ -10,15 +10,16 @@ import logging
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.hf_trainer import STATE
 from trainwright.checkpoints.merged.lora import LoraAdapter, read_lora
 from trainwright.checkpoints.merged.tensor_file import TensorFile
 from trainwright.storage.digests import CHUNK
-from trainwright.storage.plain_files import files_below, open_plain
+from trainwright.storage.plain_files import files_below, open_plain, read_plain
 from trainwright.storage.transfer import check_space, copy_new_file, disk_errors
+from trainwright.text.json_reader import read_json
 
 log = logging.getLogger(__name__)
 _OF_TRAINING = (
@@ -33,6 +34,9 @@ _OF_TRAINING = (
     "preprocessor_config.json",
 )
 """Files that are the adapter's if it has them: the training may have changed the tokenizer, and its state says which step it is."""
+_EMBEDDINGS = {"lm_head", "embed_tokens", "wte", "embed_in", "embed_out", "word_embeddings", "tok_embeddings"}
+"""Modules that models may tie to each other."""
+_MAX_CONFIG_BYTES = 4 * 1024 * 1024
 _NOT_COPIED = ("README.md", ".*")
 """Of the base: its card, and our own records."""
 
@@ -50,6 +54,7 @@ def merge_adapter(base: Path, adapter: Path, target: Path) -> int:
         sources = {**dict.fromkeys(kept, base), **dict.fromkeys(own, adapter)}
         weights = [TensorFile.open(base / path) for path in kept if path.suffix == ".safetensors"]
         _check_fits(lora, base, weights)
+        _check_not_tied(lora, base)
         target.mkdir(parents=True)
         check_space(target, sum((folder / path).stat().st_size for path, folder in sources.items()))
         for path, folder in sources.items():
@@ -76,6 +81,24 @@ def _check_fits(lora: LoraAdapter, base: Path, weights: list[TensorFile]) -> Non
         )
     if twice := sorted(name for name in lora.changes if found.count(name) > 1):
         raise CheckpointError(f"{base}: the weight {twice[0]!r} is in several files; keep one set of weights")
+
+
+def _check_not_tied(lora: LoraAdapter, base: Path) -> None:
+    """A loader that ties the output layer to the embedding ignores one of both: the merged model would be another one in silence."""
+    changed = sorted(name for name in lora.changes if name.split(".")[-2:-1] and name.split(".")[-2] in _EMBEDDINGS)
+    if changed and _config_of(base).get("tie_word_embeddings") is not False:
+        raise CheckpointError(
+            f"{base}: the adapter changes {changed[0]!r}, and config.json does not say that the output layer is apart from the "
+            "embedding (tie_word_embeddings: false); merge it with PEFT"
+        )
+
+
+def _config_of(base: Path) -> Mapping[str, Any]:
+    try:
+        config = read_json(read_plain(base / "config.json", _MAX_CONFIG_BYTES, base))
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{base / 'config.json'} cannot be read: {error}") from error
+    return config if isinstance(config, dict) else {}
 
 
 def _replace_weights(file: TensorFile, merged: Path, lora: LoraAdapter) -> Mapping[str, str]:

@@ -20,6 +20,7 @@ from trainwright.checkpoints.manifest import MERGED, USAGE, Manifest
 from trainwright.checkpoints.origin import TRAINER
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.jobs.state.usage import Usage
+from trainwright.text.finite_number import is_number
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.one_line import one_line
 
@@ -203,8 +204,3 @@ def _document(export: Export, path: str) -> dict[str, Any]:
 
 def _text(text: str) -> str:
     return one_line(text)[:_MAX_TEXT].strip()
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value of a log is a finite number."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

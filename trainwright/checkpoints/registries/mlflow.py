@@ -16,11 +16,12 @@ from typing import Any
 
 from trainwright.api.times import parse_time
 from trainwright.checkpoints.registries.errors import RegistrationConflict, RegistrationError
-from trainwright.checkpoints.registries.export_facts import ExportFacts, is_number
+from trainwright.checkpoints.registries.export_facts import ExportFacts
 from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
 from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.storage.errors import StorageError, Transient
 from trainwright.storage.web_address import checked_address
+from trainwright.text.finite_number import is_number
 from trainwright.text.foreign_texts import without_credentials
 from trainwright.text.one_line import one_line
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainwright.checkpoints.registries.errors import RegistrationError
-from trainwright.checkpoints.registries.export_facts import ExportFacts, LogHistory, is_number
+from trainwright.checkpoints.registries.export_facts import ExportFacts, LogHistory
+from trainwright.text.finite_number import is_number
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.markdown import code, escaped, table
 from trainwright.text.one_line import one_line

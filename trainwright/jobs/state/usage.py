@@ -13,6 +13,7 @@ from typing import Any
 from trainwright.api.objects import Obj, annotations_of
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.price import BadPrice, prices_in
+from trainwright.text.finite_number import is_number
 
 log = logging.getLogger(__name__)
 _DIGITS = 4
@@ -57,9 +58,7 @@ class Usage:
     @classmethod
     def from_dict(cls, value: Mapping[str, Any]) -> Usage:
         """Return what `as_dict` wrote; without the numbers that are none."""
-        found = {
-            name: float(value[name]) for name in ("node_hours", "gpu_hours", "cost") if isinstance(value.get(name), int | float)
-        }
+        found = {name: float(value[name]) for name in ("node_hours", "gpu_hours", "cost") if is_number(value.get(name))}
         currency = value.get("currency")
         return cls(**found, currency=currency if isinstance(currency, str) else "")
 
