@@ -260,8 +260,13 @@ def test_a_signal_during_the_submission_creates_no_job(cluster: EmbeddedCluster)
     assert not cluster.list(TRAINJOB).items
 
 
-def test_a_signal_suspends_before_the_wait_ends(cluster: EmbeddedCluster, told: list[int]) -> None:
+@pytest.mark.parametrize("relays", [True, False], ids=["by the thread", "by the wait, which is first"])
+def test_a_signal_suspends_before_the_wait_ends(
+    cluster: EmbeddedCluster, told: list[int], monkeypatch: pytest.MonkeyPatch, relays: bool
+) -> None:
     recording = Recording(cluster)
+    if not relays:
+        monkeypatch.setattr("trainwright.jobs.wait.stop_event._relay", lambda reader, _event: os.read(reader, 1))
 
     def end(_cluster: Any, job: Job) -> str:
         return str(current(cluster, job)["spec"].get("suspend"))

@@ -60,9 +60,12 @@ class Waiter:
     def suspend_now(self) -> None:
         """Send the one request that suspends the job as last seen, unless it has ended or somebody has suspended it.
 
-        It fails if the spec has changed since, or the job is another one; the ordinary way to cancel a job then follows.
+        It fails if the spec has changed since, or the job is another one; the ordinary way to cancel a job then follows. Both threads
+        that may learn of a signal first call this: the second waits for the request of the first.
         """
         with self._suspension:
+            if self._was_told:
+                return
             self._was_told = True
             self._ended.set()
             kind, patch = self._kind, suspension_patch(self._seen)

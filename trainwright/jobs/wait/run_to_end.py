@@ -228,6 +228,8 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
         raise
     if phase_of(seen) is Phase.Succeeded:
         return seen
+    if options.waiter.suspends_at_once:
+        waiter.suspend_now()  # the wait may end before the thread that acts on signals has begun
     waiter.settle()
     outcome = cancel_unwatched_job(cluster, trainjob, options.on_signal)
     raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {outcome}")
