@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -193,6 +195,8 @@ def running_airflow(
     }
     migrate = [str(minor.python), "-P", "-m", "airflow", "db", "migrate"]
     subprocess.run(migrate, env=env, check=True, capture_output=True, timeout=120)
+    if (database := home / "airflow.db").is_file():
+        _never_reuse_ids(database, "trigger")
     server = AirflowServer(url, home, env, python=minor.python, version=minor.version, adopts_tasks=bool(minor.more_parts))
     try:
         for part in (*_PARTS, *minor.more_parts):
@@ -205,6 +209,24 @@ def running_airflow(
         for group in server.left:
             with suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
+
+
+def _never_reuse_ids(database: Path, table: str) -> None:
+    """Let SQLite count the ids of an empty table on, as the databases of servers do.
+
+    It gives the id of a deleted row again otherwise. A triggerer that is just starting the deleted trigger then takes the next one for
+    the same, and never starts it.
+    """
+    with closing(sqlite3.connect(database, isolation_level=None)) as connection:
+        rows = connection.execute(
+            "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND sql IS NOT NULL ORDER BY type = 'index'", (table,)
+        )
+        create, *indexes = (sql for (sql,) in rows)
+        create, columns = re.subn(r"\bid INTEGER NOT NULL", "id INTEGER PRIMARY KEY AUTOINCREMENT", create)
+        create, keys = re.subn(r",\s*CONSTRAINT \w+ PRIMARY KEY \(id\)", "", create)
+        assert (columns, keys) == (1, 1), create
+        for statement in ("PRAGMA foreign_keys = OFF", f'DROP TABLE "{table}"', create, *indexes):
+            connection.execute(statement)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
