@@ -25,6 +25,14 @@ _GENERATED = "# Written by `make docs`.\n"
 _NAMESPACE = "jobs"
 
 
+_CONTROLLER_ROLES = {
+    "controller": "rbac.yaml",
+    "controller-mpi-flux": "mpi-flux.yaml",
+    "controller-webhooks": "take-over-webhooks.yaml",
+}
+"""The files of rules, and where in deploy/controller they are from."""
+
+
 def files() -> Iterator[tuple[Path, str]]:
     """Yield the path and the text of each file."""
     yield CHART / "Chart.yaml", _chart()
@@ -84,7 +92,7 @@ def _rules() -> dict[str, list[Any]]:
             where = f"{mode}-{'namespace' if role['kind'] == 'Role' else 'cluster'}"
             found[kind or where] = role["rules"]
     controller = ROOT / "deploy" / "controller"
-    for name, file in (("controller", "rbac.yaml"), ("controller-mpi-flux", "mpi-flux.yaml")):
+    for name, file in _CONTROLLER_ROLES.items():
         roles = [role for role in yaml.safe_load_all((controller / file).read_text("utf-8")) if role["kind"] == "ClusterRole"]
         (found[name],) = (role["rules"] for role in roles)
     return found

@@ -43,6 +43,13 @@ def controller(
         float, typer.Option(help="Seconds between tries to acquire or renew the Lease.", callback=finite_seconds)
     ] = 2,
     workers: Annotated[int, typer.Option(help="Number of TrainJobs reconciled concurrently.", min=1, max=64)] = 2,
+    take_over_webhooks: Annotated[
+        bool,
+        typer.Option(
+            "--take-over-webhooks",
+            help="Remove the webhooks of a Trainer whose manager is gone, which refuse every TrainJob; see docs/controller.md.",
+        ),
+    ] = False,
     bind_address: Annotated[str, typer.Option(help="Address for metrics and health; 0.0.0.0 in a pod.")] = "127.0.0.1",
     metrics_port: Annotated[int, typer.Option(help="Port of /metrics (HTTP); 0 uses any free port.", min=0, max=65535)] = 8080,
     health_port: Annotated[
@@ -73,6 +80,7 @@ def controller(
         leader_election=leader_election if leader_elect else None,
         lease_namespace=lease_namespace or cluster.default_namespace,
         workers=workers,
+        takes_over_webhooks=take_over_webhooks,
         address=bind_address,
         metrics_port=metrics_port,
         health_port=health_port,

@@ -16,8 +16,9 @@ from trainwright.cluster import connect
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone import upstream_manager
+from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig
 from trainwright.controlplane.standalone.process import STOPPED, Options, Process
-from trainwright.controlplane.standalone.upstream_manager import UpstreamManager
+from trainwright.controlplane.standalone.upstream_manager import Sight, UpstreamManager
 
 NOW = datetime(2026, 11, 22, 12, 0, tzinfo=UTC)
 
@@ -56,41 +57,59 @@ def lease(age: float = 0, holder: str = "manager-0", duration: int = 15, namespa
         ([lease(0, holder="")], False),
         ([lease(540), lease(0, namespace="opendatahub")], True),
         ([{**lease(0), "spec": {"holderIdentity": "x", "renewTime": "nonsense"}}], True),
-        (Forbidden("no"), False),  # cannot be detected
-        (ServiceUnavailable("overloaded"), True),  # nobody knows
+        (ServiceUnavailable("overloaded"), None),
+        (Forbidden("no"), None),
     ],
 )
-def test_who_is_active(found: Any, is_active: bool) -> None:
+def test_who_is_active(found: Any, is_active: bool | None) -> None:
     leases = Leases()
     leases.found = found
+    sight, holder = leases.manager().look()
+    assert sight is {True: Sight.held, False: Sight.free, None: Sight.unknown}[is_active]
+    assert bool(holder) is (is_active is not False)
+
+
+def test_a_right_is_missing_only_if_nothing_else_is_answered_for_a_while() -> None:
+    """A restarted API server answers 403 to everybody for seconds."""
+    leases = Leases()
     manager = leases.manager()
-    assert manager.is_active() is is_active
-    assert bool(manager.holder) is is_active
+    for wait, found, sight in (
+        (0, Forbidden("no"), Sight.unknown),
+        (14, Forbidden("no"), Sight.unknown),
+        (0.5, [lease(-14.5)], Sight.held),
+        (2, Forbidden("no"), Sight.unknown),
+        (14, Forbidden("no"), Sight.unknown),
+        (1, Forbidden("no"), Sight.free),
+        (60, Forbidden("no"), Sight.free),
+    ):
+        leases.seconds += wait
+        leases.found = found
+        assert manager.look()[0] is sight, leases.seconds
 
 
 def test_it_has_gone_when_its_lease_has_not_changed_for_as_long_as_it_lasts() -> None:
     leases = Leases()
     manager, leases.found = leases.manager(), [lease(5)]
+    held = (Sight.held, "manager-0 holds the Lease kubeflow-system/trainer.kubeflow.org")
     for _ in range(5):  # renewed in time
-        assert manager.is_active()
+        assert manager.look() == held
         leases.seconds += 14
-        assert manager.is_active()
+        assert manager.look() == held
         leases.found = [lease(1000 - leases.seconds)]
-    assert manager.is_active()
-    assert manager.holder == "manager-0 holds the Lease kubeflow-system/trainer.kubeflow.org"
+    assert manager.look() == held
     leases.seconds += 15
-    assert not manager.is_active()
+    assert manager.look() == (Sight.free, "")
     leases.found = [lease(1000 - leases.seconds, holder="manager-1")]
-    assert manager.is_active(), "the next one"
+    assert manager.look()[0] is Sight.held, "the next one"
     leases.found = [lease(1000 - leases.seconds, holder="")]
-    assert not manager.is_active(), "released: at once"
+    assert manager.look() == (Sight.free, ""), "released: at once"
 
 
 def test_an_error_that_stays_is_raised() -> None:
     leases = Leases()
     leases.found = Unauthorized("who are you?")
     with pytest.raises(Unauthorized):
-        leases.manager().is_active()
+        leases.manager().look()
 
 
 @pytest.fixture
@@ -144,6 +163,29 @@ def test_a_manager_that_starts_while_it_waits_for_its_own_lease_is_let_go_first(
     stop.set()
     running.join(20)
     assert not running.is_alive()
+
+
+@pytest.mark.parametrize("elects", [True, False])
+def test_it_stops_writing_when_the_manager_is_back(cluster: Any, elects: bool) -> None:
+    """Whatever has kept the manager from its Lease for a while: an upgrade, a drain, a restart of the API server."""
+    election = LeaderElectionConfig(retry_period=0.2) if elects else None
+    process, stop = Process(cluster, Options(leader_election=election)), threading.Event()
+    codes: list[int] = []
+    running = threading.Thread(target=lambda: codes.append(process.run(stop)), daemon=True)
+    running.start()
+    eventually(lambda: process._controllers and process.ready() == (200, "ok\n"), 20, "it reconciles")
+    there = cluster.create(held(600))
+    eventually(lambda: process.ready()[0] == 503 and not process._controllers, 10, "it waits again")
+    if elects:
+        eventually(lambda: not cluster.get(LEASE, "trainwright-controller", "default")["spec"]["holderIdentity"], 10)
+    assert process.alive() == (200, "ok\n")
+    assert "trainwright_leader 0.0" in process.metrics()[1]
+    assert not [thread for thread in process._workers if thread.is_alive()]
+    cluster.update({**there, "spec": {**there["spec"], "holderIdentity": ""}})
+    eventually(lambda: process._controllers and process.ready() == (200, "ok\n"), 20, "it reconciles again")
+    stop.set()
+    running.join(20)
+    assert codes == [STOPPED]
 
 
 @pytest.mark.slow

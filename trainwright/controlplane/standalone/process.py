@@ -1,8 +1,8 @@
 """A standalone controller process: checks the cluster's requirements, acquires the Lease, reconciles, and releases the Lease.
 
-While Trainer's own manager is active, it waits and is not ready. Exit codes: 0 stopped as requested; 1 requirements not met or
-cluster not reachable; 3 a port is in use; 5 the Lease was lost, so the process exits without finishing; 6 a watch or a worker ended
-unexpectedly.
+While Trainer's own manager is active, it waits and is not ready, also when that one comes back later. Exit codes: 0 stopped as
+requested; 1 requirements not met or cluster not reachable; 3 a port is in use; 5 the Lease was lost, so the process exits without
+finishing; 6 a watch or a worker ended unexpectedly.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from trainwright.controlplane.standalone.endpoints import Page, serve_pages
 from trainwright.controlplane.standalone.fenced_cluster import FencedCluster
 from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector
 from trainwright.controlplane.standalone.requirements import RequirementsNotMet, check
-from trainwright.controlplane.standalone.upstream_manager import UpstreamManager
+from trainwright.controlplane.standalone.upstream_manager import Sight, UpstreamManager
+from trainwright.controlplane.standalone.upstream_webhooks import check_webhooks
 from trainwright.materialize import Settings
 
 STOPPED, REQUIREMENTS_NOT_MET, PORT_TAKEN, LEASE_LOST, THREAD_ENDED = 0, 1, 3, 5, 6
@@ -53,6 +54,7 @@ class Options:
     leader_election: LeaderElectionConfig | None = field(default_factory=LeaderElectionConfig)
     lease_namespace: str = "default"
     workers: int = 2
+    takes_over_webhooks: bool = False
     address: str = "127.0.0.1"
     metrics_port: int = 8080
     health_port: int = 8081
@@ -99,20 +101,12 @@ class Process:
 
     def run(self, stop: threading.Event) -> int:
         check(self._cluster, self._options.namespace, self._lease() if self._elector else None)
-        if not self._acquire(stop):
-            return STOPPED
-        if self._elector is None:
-            return self._reconcile_until_stopped(self._cluster, stop)
-        renewed = threading.Event()
-        renewal = threading.Thread(target=self._elector.renew, args=(renewed,), name="lease", daemon=True)
-        renewal.start()
-        code = self._reconcile_until_stopped(FencedCluster(self._cluster, self._elector), stop)
-        if code == LEASE_LOST or not self._have_workers_ended():
-            return code  # the Lease must expire by itself, since a write may still be in flight
-        renewed.set()
-        renewal.join(self._elector.config.renew_deadline)
-        log.info("lease released=%s name=%s/%s", not renewal.is_alive() and self._elector.release(), *self._lease())
-        return code
+        while self._acquire(stop):
+            code = self._lead(stop)
+            if code is not None:
+                return code
+            log.warning("event=yielded_to_upstream_manager holder=%r", self._upstream.holder)
+        return STOPPED
 
     def _acquire(self, stop: threading.Event) -> bool:
         """Wait until Trainer's manager has gone and this process holds the Lease. Returns False if `stop` is set first."""
@@ -123,18 +117,41 @@ class Process:
             log.info("waiting for the lease name=%s/%s identity=%s", *self._lease(), self._elector.identity)
             if not self._elector.acquire(stop):
                 return False
-            if not self._upstream.is_active():
+            if self._upstream.look()[0] is Sight.free:
                 return True
             self._elector.release()  # Trainer's manager has started in the meantime
         return False
 
-    def _reconcile_until_stopped(self, cluster: Cluster, stop: threading.Event) -> int:
-        """Reconcile until stopped. Current reconciles are finished, unless the Lease was lost."""
-        halt = threading.Event()
-        self._start(cluster, halt)
+    def _lead(self, stop: threading.Event) -> int | None:
+        """Reconcile until stopped, and return the exit code; None if Trainer's manager is back, and nothing of ours runs any more."""
+        if self._elector is None:
+            check_webhooks(self._cluster, removes=self._options.takes_over_webhooks)
+            return self._reconcile_until_stopped(self._cluster, stop)
+        renewed = threading.Event()
+        renewal = threading.Thread(target=self._elector.renew, args=(renewed,), name="lease", daemon=True)
+        renewal.start()
+        fenced = FencedCluster(self._cluster, self._elector)
+        check_webhooks(fenced, removes=self._options.takes_over_webhooks)
+        code = self._reconcile_until_stopped(fenced, stop)
+        if code == LEASE_LOST or self._running_workers():
+            return code  # the Lease must expire by itself, since a write may still be in flight
+        renewed.set()
+        renewal.join(self._elector.config.renew_deadline)
+        log.info("lease released=%s name=%s/%s", not renewal.is_alive() and self._elector.release(), *self._lease())
+        return code
+
+    def _reconcile_until_stopped(self, cluster: Cluster, stop: threading.Event) -> int | None:
+        """Reconcile until stopped, and return the exit code, or until Trainer's manager is back, and return None.
+
+        Current reconciles are finished, unless the Lease was lost.
+        """
+        halt, is_upstream_back = threading.Event(), threading.Event()
+        self._start(cluster, halt, is_upstream_back)
         log.info("reconciling namespace=%s workers=%d", self._options.namespace or "(all)", self._options.workers)
-        code = self._wait_until_stopped(stop)
-        self._is_stopping = True
+        code = self._wait_until_stopped(stop, is_upstream_back)
+        self._is_stopping = code is not None
+        if code is None:  # the probes and metrics are those of a candidate again
+            self._controllers, self._threads, self._cache = [], [], None
         halt.set()
         if code == LEASE_LOST:
             log.error("the Lease %s/%s could not be renewed in time: another controller may be active", *self._lease())
@@ -142,24 +159,37 @@ class Process:
         deadline = time.monotonic() + DRAIN_SECONDS
         for thread in self._workers:
             thread.join(max(deadline - time.monotonic(), 0.0))
+        if running := self._running_workers():
+            log.error("still running after %.0f s, so the lease is not released: %s", DRAIN_SECONDS, ", ".join(running))
+            return THREAD_ENDED if code is None else code
         return code
 
-    def _start(self, cluster: Cluster, halt: threading.Event) -> None:
+    def _start(self, cluster: Cluster, halt: threading.Event, is_upstream_back: threading.Event) -> None:
         cache = LocalCache(cluster, (TRAINJOB, JOBSET), halt, self._options.namespace)
         trainjobs = trainjob_controller(cache, Settings, bundled=False, companions=False)
         trainjobs.workers = self._options.workers
         runtime_kinds = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME) if self._options.namespace is None else (TRAINING_RUNTIME,)
+        self._object_metrics = ObjectMetrics(pods=False)
         self._controllers = [trainjobs, runtime_finalizer(cache, runtime_kinds)]
         for kind, handler in self._object_metrics.handlers().items():
             cache.add_event_handler(kind, handler)
         self._workers = [thread for controller in self._controllers for thread in controller.start(cache, halt)]
-        self._threads = [*self._workers, *cache.start()]
+        upstream = threading.Thread(target=self._watch_upstream, args=(halt, is_upstream_back), name="upstream", daemon=True)
+        upstream.start()
+        self._threads = [*self._workers, *cache.start(), upstream]
         self._cache = cache
 
-    def _wait_until_stopped(self, stop: threading.Event) -> int:
+    def _watch_upstream(self, halt: threading.Event, is_back: threading.Event) -> None:
+        if self._upstream.wait_until_active(halt):
+            is_back.set()
+            halt.wait()
+
+    def _wait_until_stopped(self, stop: threading.Event, is_upstream_back: threading.Event) -> int | None:
         while not stop.wait(_POLL_SECONDS if self._elector is None else self._seconds_held()):
             if self._elector is not None and not self._elector.is_held():
                 return LEASE_LOST
+            if is_upstream_back.is_set():
+                return None
             if ended := [thread.name for thread in self._threads if not thread.is_alive()]:
                 log.error("threads ended unexpectedly: %s; see the log above", ", ".join(ended))
                 return THREAD_ENDED
@@ -169,11 +199,8 @@ class Process:
         assert self._elector is not None
         return min(max(self._elector.until - self._elector.monotonic(), 0.0), _POLL_SECONDS)
 
-    def _have_workers_ended(self) -> bool:
-        running = [thread.name for thread in self._workers if thread.is_alive()]
-        if running:
-            log.error("still running after %.0f s, so the lease is not released: %s", DRAIN_SECONDS, ", ".join(running))
-        return not running
+    def _running_workers(self) -> list[str]:
+        return [thread.name for thread in self._workers if thread.is_alive()]
 
     def _candidate(self) -> LeaderElector | None:
         config = self._options.leader_election

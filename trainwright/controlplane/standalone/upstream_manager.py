@@ -1,10 +1,11 @@
-"""Detects Trainer's own manager by its Lease, and waits until it has gone: two controllers would write the same TrainJobs.
+"""Detects Trainer's own manager by its Lease, before and while we reconcile: two controllers would write the same TrainJobs.
 
 Expiry is measured as in leader election, by how long the Lease has not changed here, so that clocks need not agree.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 import threading
 from collections.abc import Callable
@@ -24,49 +25,61 @@ POLL_SECONDS = 2.0
 _OLD_SECONDS = 60.0
 """A Lease that was renewed longer ago than this when it is first seen has expired; clock differences are smaller."""
 _DEFAULT_DURATION_SECONDS = 15.0
+_FORBIDDEN_SECONDS = 15.0
+"""How long an API server must answer nothing but 403 until that is believed."""
 log = logging.getLogger(__name__)
+
+
+class Sight(enum.Enum):
+    """What a look at the Lease has shown."""
+
+    held = "held"
+    free = "free"
+    unknown = "unknown"
+    """The Lease could not be read for the moment."""
 
 
 @dataclass
 class UpstreamManager:
-    """The Lease of Trainer's manager, in any namespace. For one thread; `holder` may be read by others."""
+    """The Lease of Trainer's manager, in any namespace. For one thread at a time; `holder` may be read by others."""
 
     cluster: Cluster
     monotonic: Callable[[], float] = monotonic_seconds
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     holder: str = ""
-    """Who held the Lease when it was last read, and where; empty if it is free."""
+    """Who holds the Lease, and where, or why nobody knows, while this process must wait; empty while it may reconcile."""
     _observed: dict[str, tuple[Obj, float]] = field(default_factory=dict)
     """By namespace: the spec of the Lease, and until when it is held if it does not change (monotonic clock)."""
+    _forbidden_since: float | None = None
 
-    def is_active(self) -> bool:
-        """Read the Lease, and return whether a manager holds it; also True if it cannot be read for the moment.
+    def look(self) -> tuple[Sight, str]:
+        """Read the Lease once; returns what was seen, and who holds it or why that is not known.
 
-        Without permission to list Leases, which is logged, no manager can be detected. Raises ApiError for a permanent error.
+        Without permission to list Leases no manager can be detected: the Lease counts as free. A restarted API server answers 403 to
+        everybody for seconds, so this is so only if it answers nothing else for a while. Raises ApiError for a permanent error.
         """
         try:
             leases = self.cluster.list(LEASE, field_selector=f"metadata.name={UPSTREAM_LEASE}").items
         except Forbidden as error:
-            log.info("event=upstream_manager_not_detectable error=%s", error.message)
-            self.holder = ""
-            return False
+            return self._look_forbidden(error)
         except ApiError as error:
             if not error.retryable:
                 raise
             log.warning("event=upstream_lease_not_read error=%s", error.message)
-            self.holder = self.holder or "unknown, since its Lease cannot be read"
-            return True
+            return Sight.unknown, f"unknown, since its Lease cannot be read: {error.message}"
+        self._forbidden_since = None
         held = [lease for lease in leases if self._is_held(lease)]
-        self.holder = ", ".join(
-            f"{lease['spec']['holderIdentity']} holds the Lease {namespace_of(lease)}/{UPSTREAM_LEASE}" for lease in held
-        )
-        return bool(held)
+        if not held:
+            return Sight.free, ""
+        holders = (f"{lease['spec']['holderIdentity']} holds the Lease {namespace_of(lease)}/{UPSTREAM_LEASE}" for lease in held)
+        return Sight.held, ", ".join(holders)
 
     def wait_until_gone(self, stop: threading.Event) -> bool:
         """Wait until no manager holds the Lease. Returns False if `stop` is set first. Raises ApiError for a permanent error."""
         logged = ""
         while not stop.is_set():
-            if not self.is_active():
+            sight, self.holder = self.look()
+            if sight is Sight.free:
                 if logged:
                     log.info("event=upstream_manager_gone lease=%s", UPSTREAM_LEASE)
                 return True
@@ -75,6 +88,31 @@ class UpstreamManager:
                 logged = self.holder
             stop.wait(POLL_SECONDS)
         return False
+
+    def wait_until_active(self, stop: threading.Event) -> bool:
+        """Wait until a manager holds the Lease, which `holder` then names. Returns False if `stop` is set first.
+
+        A manager comes back after an upgrade, a drain or a restart of the API server that has kept it from its Lease.
+        """
+        while not stop.wait(POLL_SECONDS):
+            try:
+                sight, holder = self.look()
+            except ApiError as error:
+                log.warning("event=upstream_lease_not_read error=%s", error.message)
+                continue
+            if sight is Sight.held:
+                self.holder = holder
+                return True
+        return False
+
+    def _look_forbidden(self, error: Forbidden) -> tuple[Sight, str]:
+        now = self.monotonic()
+        if self._forbidden_since is None:
+            self._forbidden_since = now
+            log.warning("event=upstream_manager_not_detectable error=%s", error.message)
+        if now - self._forbidden_since < _FORBIDDEN_SECONDS:
+            return Sight.unknown, f"unknown, since its Lease cannot be read: {error.message}"
+        return Sight.free, ""
 
     def _is_held(self, lease: Obj) -> bool:
         spec, where, now = lease.get("spec") or {}, namespace_of(lease), self.monotonic()
