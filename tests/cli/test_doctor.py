@@ -15,15 +15,15 @@ from factories import replicated_job, runtime, trainjob
 from support.ports import free_port
 from support.rbac_evaluator import Rbac
 
-from trainwright.api.errors import Forbidden, NotFound, ServiceUnavailable
+from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
-from trainwright.cli.cluster_checks import check_access, check_apis, check_controller
+from trainwright.cli.cluster_checks import check_access, check_admission, check_apis, check_controller, summarized_access
 from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
 from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
 from trainwright.cli.permission_advice import calls_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs.submit.rbac import CALLS
+from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, CALLS
 from trainwright.storage.store import Capabilities
 from trainwright.submission.mode import Mode
 
@@ -100,8 +100,8 @@ def test_a_right_that_is_missing_is_named_with_what_needs_it(call: Any) -> None:
 @pytest.mark.parametrize("mode", [Mode.trainjob, Mode.jobset])
 def test_what_is_named_to_grant_a_right_grants_it(run: Run, mode: Mode) -> None:
     """The advice names a command, and what that command prints has the right."""
-    cluster = Answering(paths=KUEUE)
-    cluster.request = lambda _method, path, body=None: KUEUE.get(path) or {}  # type: ignore[method-assign]
+    cluster, served = Answering(), {**KUEUE, "/apis/trainer.kubeflow.org": group("v1alpha1")}
+    cluster.request = lambda _method, path, body=None: served.get(path) or {}  # type: ignore[method-assign]
     findings = list(check_access(cluster, "team", mode))  # type: ignore[arg-type]
     assert len(findings) == len(calls_of(mode))
     commands = set()
@@ -116,6 +116,76 @@ def test_what_is_named_to_grant_a_right_grants_it(run: Run, mode: Mode) -> None:
     rbac = Rbac(list(yaml.safe_load_all(result.stdout)))
     for call in calls_of(mode):
         assert rbac.allows("team:name", call.permission("team"), call.name) == call.is_granted, call
+
+
+def test_rights_on_trainers_kinds_count_in_jobset_mode_only_where_they_are_served() -> None:
+    def counted(served: bool) -> str:
+        paths = {**KUEUE, "/apis/trainer.kubeflow.org": group("v1alpha1")} if served else KUEUE
+        (summary,) = check_access(Answering(paths=paths), "team", Mode.jobset)  # type: ignore[arg-type]
+        return summary.message
+
+    number = len(calls_of(Mode.jobset))
+    assert counted(True) == f"{number} of {number} API calls of a job are allowed"
+    assert counted(False) == "{0} of {0} API calls of a job are allowed".format(number - len(BESIDE_TRAINER_CALLS))
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (None, (Level.ok, "accepted in a dry run")),
+        (
+            Forbidden('denied the request: ... "x" must be created before the TrainJob is created'),
+            (Level.ok, "webhooks of Trainer answer"),
+        ),
+        (
+            ApiError('failed calling webhook "validator.trainjob.trainer.kubeflow.org": no endpoints available'),
+            (Level.missing, "no TrainJob can be created: failed calling webhook"),
+        ),
+        (Forbidden("exceeded quota: jobs, requested: count/trainjobs=1"), (Level.missing, "exceeded quota: jobs")),
+        (Invalid("spec.runtimeRef: nonsense"), (Level.missing, "spec.runtimeRef: nonsense")),
+    ],
+)
+def test_a_trainjob_is_tried_in_a_dry_run(error: Exception | None, told: tuple[Level, str]) -> None:
+    cluster = Answering()
+    tried: list[dict[str, Any]] = []
+
+    def create(obj: dict[str, Any], *, dry_run: bool) -> None:
+        assert dry_run
+        tried.append(obj)
+        if error is not None:
+            raise error
+
+    cluster.create = create  # type: ignore[attr-defined]
+    (finding,) = check_admission(cluster, "team", "trl-sft")  # type: ignore[arg-type]
+    assert (finding.level, told[1] in finding.message) == (told[0], True), finding
+    assert tried[0]["spec"] == {"runtimeRef": {"name": "trl-sft"}}
+
+
+def test_what_passes_or_is_told_as_a_missing_right_is_no_finding_of_admission() -> None:
+    cluster = Answering(denied="create trainjobs")
+
+    def create(_obj: Any, *, dry_run: bool) -> None:
+        raise answers.pop(0)
+
+    cluster.create = create  # type: ignore[attr-defined]
+    answers: list[Exception] = [Forbidden("cannot create resource"), ServiceUnavailable("starting")]
+    assert list(check_admission(cluster, "team")) == []  # type: ignore[arg-type]
+    with pytest.raises(ServiceUnavailable):
+        list(check_admission(cluster, "team"))  # type: ignore[arg-type]
+
+
+def test_missing_rights_are_one_line() -> None:
+    rights = ("create trainjobs in the namespace team", "list nodes", "get jobs in the namespace team")
+    access = [Finding("access", right, Level.warning, "not allowed", "grant it") for right in rights]
+    mode, granted = ok("mode", "jobset", "auto"), ok("access", "calls", "3 of 6")
+    one, *others = summarized_access([mode, *access, granted], "team")[1:]
+    assert one.level is Level.warning
+    assert one.message == "not allowed: create trainjobs, list nodes, get jobs"
+    assert "`trainwright rbac --namespace team --service-account NAME --mode jobset`" in one.advice
+    assert others == [granted]
+    assert summarized_access([mode, access[0], granted], "team") == [mode, access[0], granted]
+    worst = [*access, missing("access", "delete trainjobs", "not allowed", "grant it")]
+    assert summarized_access(worst, "team")[0].level is Level.missing
 
 
 def test_a_subresource_is_asked_for_as_one() -> None:
@@ -370,7 +440,7 @@ def test_the_embedded_cluster_is_well(plane: ControlPlane, run: Run, tmp_path: P
     told = json.loads(result.stdout)
     assert (told["verdict"], told["namespace"]) == ("ok", "default")
     assert [each["check"] for each in told["findings"]] == [
-        *("cluster", "namespace", "mode", "access", "api", "api", "controller", "runtime", "queue", "claim", "store")
+        *("cluster", "namespace", "mode", "access", "api", "api", "controller", "admission", "runtime", "queue", "claim", "store")
     ]
     assert set(told["findings"][0]) == set(Finding.__dataclass_fields__)
     lines = run("doctor", *wishes).stdout.splitlines()

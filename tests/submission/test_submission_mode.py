@@ -36,12 +36,20 @@ class Serving:
 
     host, default_namespace, choice = "https://stub", "team", None
 
-    def __init__(self, served: Any, leases: Any = (), jobs: Any = (), version: str = "v1.34.1"):
+    def __init__(self, served: Any, leases: Any = (), jobs: Any = (), version: str = "v1.34.1", may_create: Any = ("trainjobs",)):
         self._served, self._leases, self._jobs, self._version = served, leases, jobs, version
+        self._may_create = may_create
         self.asked: list[str] = []
 
-    def request(self, _method: str, path: str, _body: Any = None) -> Any:
+    def request(self, _method: str, path: str, body: Any = None) -> Any:
         self.asked.append(path)
+        if path.endswith("selfsubjectaccessreviews"):
+            if isinstance(self._may_create, Exception):
+                raise self._may_create
+            attributes = body["spec"]["resourceAttributes"]
+            assert attributes["verb"] == "create"
+            assert attributes["namespace"] in ("team", "other")
+            return {"status": {"allowed": attributes["resource"] in self._may_create}}
         if path == "/version":
             return {"gitVersion": self._version}
         if path not in self._served:
@@ -98,6 +106,10 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         (Serving(ONLY_JOBSET), "jobset", "trainer.kubeflow.org is not served", ""),
         (Serving({**BOTH, TRAINER: ("clustertrainingruntimes",)}), "jobset", "is not served", ""),
         (Serving(BOTH, [lease(3)]), "trainjob", "Lease kubeflow-system/trainer.kubeflow.org is renewed", ""),
+        (Serving(BOTH, [lease(3)], may_create=("jobsets",)), "jobset", "may create JobSets, but no TrainJobs", ""),
+        (Serving(BOTH, [lease(3)], may_create=("trainjobs", "jobsets")), "trainjob", "is renewed", ""),
+        (Serving(BOTH, [lease(3)], may_create=()), "trainjob", "is renewed", ""),  # nobody is allowed anything for seconds
+        (Serving(BOTH, [lease(3)], may_create=Forbidden("no reviews")), "trainjob", "is renewed", ""),
         (Serving(BOTH, [lease(3, "trainwright-controller")]), "trainjob", "trainwright-controller is renewed", ""),
         (Serving(BOTH, [lease(3, "trainwright-controller-team")]), "trainjob", "-team is renewed", ""),
         (Serving(BOTH, [lease(3, "trainwright-controller-others")]), "jobset", "there is no Lease", "not processed"),

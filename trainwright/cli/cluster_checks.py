@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.kinds import JOBSET, NAMESPACE, TRAINJOB, Kind
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import parse_time
-from trainwright.cli.findings import Finding, missing, ok, warning
+from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
 from trainwright.cli.permission_advice import calls_of, print_command, rule_advice
+from trainwright.cli.server_dry_run import RUNTIME_MISSING
 from trainwright.cluster.discovery import is_allowed, served_plurals, served_versions, server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.permissions import Permission
 from trainwright.jobs.submit.rbac import READ_LEASE, WORKLOAD, ApiCall
 from trainwright.submission.controller_lease import LeaseState, controller_state
 from trainwright.submission.mode import Choice, Mode
@@ -52,7 +54,7 @@ def check_mode(choice: Choice) -> Finding:
 
 def check_access(cluster: KubernetesCluster, namespace: str, mode: Mode = Mode.trainjob) -> Iterator[Finding]:
     """Check the permission for each API call of a job with a SelfSubjectAccessReview; calls to Kueue only if it is installed."""
-    granted, needed = 0, list(_served_calls(cluster, calls_of(mode)))
+    granted, needed = 0, list(_served_calls(cluster, mode))
     for call in needed:
         permission = call.permission(namespace)
         try:
@@ -72,13 +74,32 @@ def check_access(cluster: KubernetesCluster, namespace: str, mode: Mode = Mode.t
         yield ok("access", "calls", f"{granted} of {len(needed)} API calls of a job are allowed")
 
 
-def _served_calls(cluster: KubernetesCluster, calls: Sequence[ApiCall]) -> Iterator[ApiCall]:
-    """Yield the calls that are made on this cluster."""
+def summarized_access(findings: list[Finding], namespace: str) -> list[Finding]:
+    """Return the findings with the missing permissions in one line, where there are several."""
+    denied = [finding for finding in findings if finding.check == "access" and finding.level is not Level.ok]
+    if len(denied) < 2:
+        return findings
+    is_jobset_mode = any(finding.check == "mode" and finding.subject == Mode.jobset for finding in findings)
+    command = print_command(namespace, Mode.jobset if is_jobset_mode else Mode.trainjob)
+    subjects = ", ".join(finding.subject.removesuffix(f" in the namespace {namespace}") for finding in denied)
+    advice = f"{command} prints what grants them; --verbose shows what each is for"
+    summary = Finding("access", f"{len(denied)} permissions", overall_level(denied), f"not allowed: {subjects}", advice)
+    place = findings.index(denied[0])
+    return [*findings[:place], summary, *(finding for finding in findings[place:] if finding not in denied)]
+
+
+def _served_calls(cluster: KubernetesCluster, mode: Mode) -> Iterator[ApiCall]:
+    """Yield the calls that are made on this cluster in this mode."""
+    optional = {WORKLOAD.group, TRAINJOB.group} if mode is Mode.jobset else {WORKLOAD.group}
+    absent = {group for group in optional if not _is_served(cluster, group)}
+    yield from (call for call in calls_of(mode) if call.kind.group not in absent)
+
+
+def _is_served(cluster: KubernetesCluster, group: str) -> bool:
     try:
-        has_kueue = bool(served_versions(cluster, WORKLOAD.group))
+        return bool(served_versions(cluster, group))
     except ApiError:
-        has_kueue = False  # reported by the check of the queue
-    yield from (call for call in calls if has_kueue or call.kind.group != WORKLOAD.group)
+        return False  # reported by the checks of the APIs and of the queue
 
 
 def _denied(call: ApiCall, namespace: str, mode: Mode) -> Finding:
@@ -151,6 +172,35 @@ def check_controller(
     return warning(
         "controller", "trainjobs", f"{controller.reason}, and no TrainJob shows whether a controller is active", advice
     )
+
+
+def check_admission(cluster: KubernetesCluster, namespace: str, runtime: str = "") -> Iterator[Finding]:
+    """Check that the API server takes a TrainJob, by a dry run: webhooks without a controller refuse all, quotas and policies some.
+
+    Without a runtime the refusal of an unknown one by Trainer's webhook is the good answer. Raises ApiError for what passes by itself.
+    """
+    trainjob = {
+        "apiVersion": TRAINJOB.api_version,
+        "kind": TRAINJOB.kind,
+        "metadata": {"generateName": "trainwright-doctor-", "namespace": namespace},
+        "spec": {"runtimeRef": {"name": runtime or "trainwright-doctor"}},
+    }
+    try:
+        cluster.create(trainjob, dry_run=True)
+    except NotFound:
+        return  # the namespace or the API, which have checks of their own
+    except ApiError as error:
+        if "failed calling webhook" in error.message:
+            advice = f"{_START_CONTROLLER}; in its place remove its webhooks, see docs/controller.md"
+            yield missing("admission", "trainjobs", f"no TrainJob can be created: {error.message}", advice)
+        elif error.retryable:
+            raise
+        elif RUNTIME_MISSING in error.message:
+            yield ok("admission", "trainjobs", "the webhooks of Trainer answer")
+        elif not isinstance(error, Forbidden) or is_allowed(cluster, Permission("create", TRAINJOB.resource, namespace)):
+            yield missing("admission", "trainjobs", f"a TrainJob was refused in a dry run: {error.message}", "see the message")
+    else:
+        yield ok("admission", "trainjobs", "a TrainJob was accepted in a dry run")
 
 
 def _age_seconds(job: Obj, now: datetime) -> float:

@@ -14,7 +14,15 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright.api.errors import ApiError
-from trainwright.cli.cluster_checks import check_access, check_apis, check_cluster, check_controller, check_mode
+from trainwright.cli.cluster_checks import (
+    check_access,
+    check_admission,
+    check_apis,
+    check_cluster,
+    check_controller,
+    check_mode,
+    summarized_access,
+)
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, require_connection, selected_cluster
 from trainwright.cli.errors import FAILURE
 from trainwright.cli.findings import Finding, Level, as_document, missing, overall_level
@@ -48,6 +56,7 @@ def doctor(
     kubeconfig: Kubeconfig = None,
     home: HomeChoice = None,
     submission_mode: SubmissionMode = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Show each missing permission in a line with its rule.")] = False,
     output: Annotated[DoctorFormat, typer.Option("-o", "--output", help="Form of the output.")] = DoctorFormat.table,
 ) -> None:
     """Check what a job needs: permissions, APIs, a controller, runtime, queue, claim, store. Exit code 1 if it could not run."""
@@ -67,7 +76,7 @@ def doctor(
     if output is DoctorFormat.json:
         print_object(as_document(findings, cluster=host, namespace=space), Format.json)
     else:
-        _print(findings)
+        _print(findings if verbose else summarized_access(findings, space))
     if overall_level(findings) is Level.missing:
         raise typer.Exit(FAILURE)
 
@@ -87,6 +96,7 @@ def _run_checks(
     yield from _run_check("api", lambda: check_apis(cluster, choice.mode))
     if not by_jobset:
         yield from _run_check("controller", lambda: [check_controller(cluster, namespace)])
+        yield from _run_check("admission", lambda: check_admission(cluster, namespace, runtime))
     yield from _run_check(
         "runtime", lambda: check_runtimes(JobsClient.in_mode(cluster, choice), namespace, runtime, bundled=by_jobset)
     )

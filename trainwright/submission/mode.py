@@ -11,11 +11,12 @@ import logging
 import os
 from dataclasses import dataclass
 
-from trainwright.api.errors import ApiError
+from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB
 from trainwright.cluster.connect import NoCluster
-from trainwright.cluster.discovery import served_plurals
+from trainwright.cluster.discovery import is_allowed, served_plurals
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.permissions import Permission
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.submission.controller_lease import ControllerState, LeaseState, controller_state
 
@@ -72,6 +73,8 @@ def choose_mode(cluster: KubernetesCluster, requested: Mode = Mode.auto, *, name
         return Choice(Mode.trainjob, "requested", served=served, forced=True)
     controller = None
     if requested is Mode.auto and has_trainjobs:
+        if with_retries(lambda: _may_create_only_jobsets(cluster, namespace or cluster.default_namespace)):
+            return Choice(Mode.jobset, "this account may create JobSets, but no TrainJobs", served=served)
         controller = with_retries(lambda: controller_state(cluster, namespace or cluster.default_namespace))
         if controller.lease is LeaseState.alive:
             return Choice(Mode.trainjob, controller.reason, served=served)
@@ -94,6 +97,16 @@ _INSTALL = (
     "install Kubeflow Trainer, or JobSet, or both with `trainwright crds` and `trainwright controller` (docs/submission.md); "
     "for a local cluster use the mode embedded"
 )
+
+
+def _may_create_only_jobsets(cluster: KubernetesCluster, namespace: str) -> bool:
+    """Whether this account has the rights of jobset mode alone. False if it may not review them. Raises ApiError."""
+    try:
+        if is_allowed(cluster, Permission("create", TRAINJOB.resource, namespace)):
+            return False
+        return is_allowed(cluster, Permission("create", JOBSET.resource, namespace))
+    except (Forbidden, NotFound):
+        return False
 
 
 def _without_active_lease(controller: ControllerState, served: frozenset[str], has_jobsets: bool, has_status: bool) -> Choice:

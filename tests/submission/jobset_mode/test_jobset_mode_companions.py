@@ -19,7 +19,8 @@ from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import TrainRequest, submit_or_adopt, suspend_job
+from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, suspend_job
+from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.jobset_mode.build import awaits_companions
 
@@ -192,6 +193,30 @@ class WithoutSecrets(Inner):
         if kind == SECRET:
             raise Forbidden("secrets cannot be read")
         return super().get(kind, *more)
+
+
+class WithoutTrainersKinds(Inner):
+    """An API server that serves Trainer's API to others."""
+
+    def get(self, kind: Any, *more: Any) -> Any:
+        if kind.group == TRAINJOB.group:
+            raise Forbidden(f"{kind.plural} cannot be read")
+        return super().get(kind, *more)
+
+    def list(self, kind: Any, *more: Any, **options: Any) -> Any:
+        if kind.group == TRAINJOB.group:
+            raise Forbidden(f"{kind.plural} cannot be listed")
+        return super().list(kind, *more, **options)
+
+
+def test_trainers_kinds_need_not_be_read(inner: Inner, caplog: pytest.LogCaptureFixture) -> None:
+    served = frozenset({"trainjobs", "trainingruntimes", "clustertrainingruntimes"})
+    cluster = JobSetCluster(WithoutTrainersKinds(inner._server), served=served)
+    made = submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", command=["true"]), STEP, "default")
+    assert name_of(inner.list(JOBSET, "default").items[0]) == name_of(made.trainjob)
+    assert "clustertrainingruntimes cannot be read: a bundled one is used" in caplog.text
+    with pytest.raises(RuntimeNotFound, match="clustertrainingruntimes cannot be listed"):
+        submit_or_adopt(cluster, TrainRequest(runtime="no-such", command=["true"]), Identity("kfp", "run", "other"), "default")
 
 
 def test_secrets_need_not_be_read(inner: Inner) -> None:

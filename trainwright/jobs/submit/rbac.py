@@ -172,6 +172,15 @@ READ_KEYS = ApiCall(
     is_advised=False,
 )
 """Read only if a Secret of this name exists, and if this is permitted: it would allow to read any Secret."""
+BESIDE_TRAINER_CALLS = (
+    ApiCall("get", TRAINJOB, ("submit",), "a TrainJob of the same name is not detected"),
+    *(
+        ApiCall("get", kind, ("submit",), "runtimes of the cluster cannot be used, only bundled ones")
+        for kind in (CLUSTER_TRAINING_RUNTIME, TRAINING_RUNTIME)
+    ),
+    *LIST_RUNTIMES,
+)
+"""Calls in jobset mode where the cluster serves Trainer's API too."""
 JOBSET_MODE_CALLS = (
     ApiCall("create", JOBSET, ("submit",)),
     ApiCall("get", JOBSET, ("submit", "wait", "logs", "cancel", "report", "resume")),
@@ -184,7 +193,8 @@ JOBSET_MODE_CALLS = (
     *(ApiCall(verb, CONFIG_MAP, ("submit", _CODE), _NO_CONFIG) for verb in ("create", "get")),
     ApiCall("patch", CONFIG_MAP, (_CODE,), _NO_CODE),
     *(call for call in CALLS if call.kind not in (*_OF_TRAINER, JOBSET, CONFIG_MAP)),
+    *BESIDE_TRAINER_CALLS,
 )
-"""Calls in jobset mode, without Trainer's API."""
+"""Calls in jobset mode."""
 BOTH_MODES_CALLS = (*CALLS, *(call for call in JOBSET_MODE_CALLS if call not in CALLS))
 """Calls in the mode auto, if it may choose either."""

@@ -14,6 +14,7 @@ from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import (
     AlreadyExists,
     ApiError,
+    Forbidden,
     Invalid,
     MethodNotAllowed,
     NotFound,
@@ -55,6 +56,7 @@ from trainwright.submission.jobset_mode.schema import trainjob_definition
 from trainwright.submission.jobset_mode.view import trainjob_of
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
+_RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
 _JOBSET_MODE_SELECTOR = f"{names.SOURCE_KIND_LABEL}=TrainJob"
 log = logging.getLogger(__name__)
 
@@ -79,7 +81,13 @@ class JobSetCluster(DelegatingCluster):
         if kind.plural == DEFINITION.plural and name == TRAINJOB.resource:
             return trainjob_definition()
         self._check_served(kind)
-        return self._cluster.get(kind, name, namespace)
+        try:
+            return self._cluster.get(kind, name, namespace)
+        except Forbidden as error:
+            if kind not in _RUNTIMES:
+                raise
+            log.warning("event=runtime_not_readable name=%s error=%s: a bundled one is used if there is one", name, error.message)
+            raise NotFound(f"{error.message}; in jobset mode bundled runtimes are then used") from error
 
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
         if kind != TRAINJOB:
@@ -199,7 +207,7 @@ class JobSetCluster(DelegatingCluster):
 
     def _check_served(self, kind: Kind | None) -> None:
         """Raise NotFound for runtimes without Trainer's API: the API server may return 403 instead, as it checks permissions first."""
-        if kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME) and kind.plural not in self._served:
+        if kind in _RUNTIMES and kind.plural not in self._served:
             raise NotFound(
                 f"this cluster does not serve {kind.resource}: only bundled runtimes and those in {FOLDERS} are available"
             )
@@ -220,6 +228,9 @@ class JobSetCluster(DelegatingCluster):
         try:
             self._cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
         except NotFound:
+            return
+        except Forbidden as error:  # an account for JobSets alone
+            log.info("event=trainjobs_not_readable name=%s error=%s", name_of(trainjob), error.message)
             return
         raise Invalid(
             f"the TrainJob {name_of(trainjob)} exists and was not created in jobset mode: delete it, or use the mode trainjob"
