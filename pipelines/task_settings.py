@@ -14,7 +14,7 @@ MOUNT = "/workspace"
 """Where the steps mount the workspace's claim."""
 PARALLELISM = int(os.environ.get("TRAINWRIGHT_PARALLELISM", "2"))
 """Trials of a sweep at once. Set when a pipeline is compiled: it cannot be a parameter of a run."""
-_STORE = {name: name for name in (*all_store_variables(), "AWS_ALLOW_HTTP")}
+_STORE = {name: name for name in all_store_variables()}
 _HUB = {"HF_TOKEN": "HF_TOKEN"}
 _TRACKING = {
     name: name

@@ -23,6 +23,8 @@ _AWS_EXTRA = {
     "AWS_REGION": "region_name",
     "AWS_CA_BUNDLE": "verify",
 }
+_AWS_SWITCHES = ("AWS_ALLOW_HTTP", "AWS_SKIP_SIGNATURE")
+"""For a store without TLS, or without keys: Airflow's own extra has no words for them."""
 _GOOGLE_PREFIX = "extra__google_cloud_platform__"
 _MAX_KEY_BYTES = 65536
 
@@ -87,12 +89,18 @@ def _store_variables(connection: Any, conn_id: str) -> dict[str, str]:
 
 
 def _aws(connection: Any, extra: dict[str, Any]) -> dict[str, str]:
-    texts = {name: extra.get(key) for name, key in _AWS_EXTRA.items()}
+    texts = {name: extra.get(key) for name, key in _AWS_EXTRA.items()} | {
+        name: _text(extra.get(name)) for name in _AWS_SWITCHES
+    }
     return {
         "AWS_ACCESS_KEY_ID": str(connection.login or ""),
         "AWS_SECRET_ACCESS_KEY": str(connection.password or ""),
         **{name: value for name, value in texts.items() if isinstance(value, str)},
     }
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value or "")
 
 
 def _google(_connection: Any, extra: dict[str, Any]) -> dict[str, str]:
@@ -133,7 +141,7 @@ def _azure(connection: Any, extra: dict[str, Any]) -> dict[str, str]:
 def _generic(connection: Any, extra: dict[str, Any]) -> dict[str, str]:
     from trainwright.jobs.credentials.store_variables import all_store_variables
 
-    return _aws(connection, extra) | {name: str(extra[name]) for name in all_store_variables() if extra.get(name)}
+    return _aws(connection, extra) | {name: _text(extra[name]) for name in all_store_variables() if extra.get(name)}
 
 
 _OF_TYPE: dict[str, Callable[[Any, dict[str, Any]], dict[str, str]]] = {

@@ -16,7 +16,7 @@ from trainwright.checkpoints.pointers import update_latest
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity
 from trainwright.operators import TrainJobOperator
-from trainwright.operators.values.credentials import credentials
+from trainwright.operators.values.credentials import connection_variables, credentials
 from trainwright.storage.open import open_store
 
 pytestmark = pytest.mark.medium
@@ -51,6 +51,17 @@ def test_they_are_there_inside_and_gone_afterwards() -> None:
         assert "AWS_CA_BUNDLE" not in os.environ
     assert os.environ["AWS_REGION"] == "before"
     assert not {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL", "HF_TOKEN"} & set(os.environ)
+
+
+@pytest.mark.parametrize("value", [True, "true"])
+def test_a_store_without_tls_or_keys_is_told_so_by_its_connection(monkeypatch: pytest.MonkeyPatch, value: Any) -> None:
+    extra = {"endpoint_url": "http://minio:9000", "AWS_ALLOW_HTTP": value, "AWS_SKIP_SIGNATURE": value}
+    for kind in ("aws", "generic"):
+        monkeypatch.setattr(STORE, "conn_type", kind, raising=False)
+        monkeypatch.setattr(STORE, "extra_dejson", extra)
+        variables = connection_variables("store", None)
+        assert variables["AWS_ENDPOINT_URL"] == "http://minio:9000"
+        assert (variables["AWS_ALLOW_HTTP"], variables["AWS_SKIP_SIGNATURE"]) == ("true", "true")
 
 
 @pytest.mark.parametrize("none", [None, ""])

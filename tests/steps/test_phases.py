@@ -118,6 +118,16 @@ def test_preparation_of_data_is_told_the_trainer(form: dict[str, Any], trainer: 
     assert phases(**form).data.get("trainer") == trainer
 
 
+def test_secrets_of_the_training_are_those_of_every_step_on_the_cluster() -> None:
+    secrets = {"store_secret": "store", "hub_secret": "hub"}
+    assert phases(training=secrets).run["job"] == secrets
+    assert phases(training={**secrets, "job": "{store_secret: other}"}).run["job"] == {
+        "store_secret": "other",
+        "hub_secret": "hub",
+    }
+    assert phases(training={"store_secret": ""}).run["job"] == {}
+
+
 def test_a_literal_credential_is_refused() -> None:
     with pytest.raises(LiteralSecret):
         phases(training={"env": {"AWS_SECRET_ACCESS_KEY": "abc"}})

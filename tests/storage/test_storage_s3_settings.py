@@ -47,7 +47,10 @@ def test_the_environment_is_read(environ: dict[str, str], expected: S3Settings) 
 @pytest.mark.parametrize(
     ("environ", "message"),
     [
-        ({"AWS_ENDPOINT_URL": "http://minio:9000"}, "http://minio is not encrypted; use https://, or set AWS_ALLOW_HTTP=true"),
+        (
+            {"AWS_ENDPOINT_URL": "http://minio:9000"},
+            "http://minio:9000 is not encrypted; use https://, or set AWS_ALLOW_HTTP=true",
+        ),
         ({"AWS_ENDPOINT_URL": "http://localhost.evil.example"}, "is not encrypted"),
         ({"AWS_ENDPOINT_URL": "minio:9000"}, "is not a valid URL"),
         ({"AWS_ENDPOINT_URL": "https://user:hidden@minio"}, "is not a valid URL"),

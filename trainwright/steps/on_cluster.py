@@ -16,6 +16,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest
+from trainwright.jobs.credentials.secret_variables import step_secrets
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.manifest.training_program import escape_expansion
@@ -75,7 +76,9 @@ class ClusterSteps:
 
     def _job(self, step: str, asked: str, identity: Identity) -> TrainRequest:
         mount = {"name": _VOLUME, "mountPath": MOUNT, **({"subPath": self.workspace.path} if self.workspace.path else {})}
-        env = dict(self.settings.get("env") or {}) | (self.credentials.variables(identity) if self.credentials else {})
+        secrets = step_secrets(*(str(self.settings.get(name) or "") for name in ("store_secret", "hub_secret")))
+        own = self.credentials.variables(identity) if self.credentials else {}
+        env = {**secrets, **(self.settings.get("env") or {}), **own}
         return TrainRequest.from_parameters(
             {
                 "runtime": RUNTIME,

@@ -64,6 +64,7 @@ RUN_SETTINGS = {
 """Settings of the run as a whole, which are given among those of the training, with their defaults."""
 JOB_RETRIES = "job_retries"
 """A setting of the component of the training; tasks of Airflow have retries of their own."""
+_SECRETS = ("store_secret", "hub_secret")
 _TRAINER_SETTINGS = ("method", "epochs", "learning_rate", "batch_size", "max_length")
 """Fields of the form that are settings of the builtin trainer."""
 _TRAINING_FIELDS = ("num_nodes", "resources_per_node", "queue_name", "runtime")
@@ -111,6 +112,7 @@ def phases_of(request: StartRun, run: Mapping[str, Any] | None = None) -> Phases
     _check_names("evaluation", given, [name for known in names.values() for name in known])
     chosen = {step: {name: given[name] for name in known if name in given} for step, known in names.items()}
     shared = {name: training[name] for name in _SHARED if name in training}
+    of_run = _with_secrets(of_run, training)
     phases = Phases(
         run={**RUN_SETTINGS, **{name: value for name, value in (run or {}).items() if value}, **of_run},
         training=training,
@@ -146,6 +148,12 @@ def _training(request: StartRun) -> tuple[dict[str, Any], dict[str, Any]]:
     if settings:
         given["settings"] = settings
     return given, run
+
+
+def _with_secrets(run: Mapping[str, Any], training: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the Secrets of the training to the jobs in which other steps run: they read and write the same places."""
+    secrets = {name: training[name] for name in _SECRETS if training.get(name)}
+    return {**run, "job": {**secrets, **_parsed_object("training.job", run.get("job"))}} if secrets else dict(run)
 
 
 def _data(request: StartRun) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,7 +6,7 @@ The references are optional: a missing Secret leaves the variable unset, and pub
 from __future__ import annotations
 
 from trainwright.api.objects import Obj
-from trainwright.jobs.credentials.store_variables import has_store_variables, store_variables
+from trainwright.jobs.credentials.store_variables import all_store_variables, has_store_variables, store_variables
 
 HUB_KEY = "HF_TOKEN"
 _UPSTREAM_STORE = {
@@ -21,6 +21,12 @@ _UPSTREAM_STORE = {
 def hub_variables(secret: str) -> list[Obj]:
     """Return the variable with the token, as Hugging Face libraries read it."""
     return [_reference(HUB_KEY, secret, HUB_KEY)] if secret else []
+
+
+def step_secrets(store_secret: str, hub_secret: str) -> dict[str, Obj]:
+    """Return the credentials of a step that may read any store and the hub, as the setting `env` takes them."""
+    variables = [_reference(name, store_secret, name) for name in all_store_variables()] if store_secret else []
+    return {entry["name"]: {"valueFrom": entry["valueFrom"]} for entry in [*variables, *hub_variables(hub_secret)]}
 
 
 def initializer_secrets(uri: str, store_secret: str, hub_secret: str) -> list[Obj]:

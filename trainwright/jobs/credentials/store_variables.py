@@ -7,6 +7,7 @@ from __future__ import annotations
 
 _S3 = (
     "AWS_ACCESS_KEY_ID",
+    "AWS_ALLOW_HTTP",
     "AWS_CA_BUNDLE",
     "AWS_DEFAULT_REGION",
     "AWS_ENDPOINT_URL",
@@ -14,6 +15,7 @@ _S3 = (
     "AWS_REGION",
     "AWS_SECRET_ACCESS_KEY",
     "AWS_SESSION_TOKEN",
+    "AWS_SKIP_SIGNATURE",
 )
 _BY_SCHEME = {
     "s3": _S3,

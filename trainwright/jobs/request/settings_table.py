@@ -443,6 +443,7 @@ TABLE = {
             group="secrets",
             description="Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exp"
             "orts to resume from.",
+            used_by=("step",),
         ),
         Setting(
             name="hub_secret",
@@ -450,7 +451,7 @@ TABLE = {
             default="",
             group="secrets",
             description="Secret with the key HF_TOKEN, for datasets, models and the training program.",
-            used_by=("evaluate",),
+            used_by=("evaluate", "step"),
         ),
         Setting(
             name="dataset_secret",

@@ -331,9 +331,10 @@ class TrainRequest(BaseModel):
         "secrets",
         "",
         "Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume from.",
+        used_by=("step",),
     )
     hub_secret: str = _setting(
-        "secrets", "", "Secret with the key HF_TOKEN, for datasets, models and the training program.", used_by=("evaluate",)
+        "secrets", "", "Secret with the key HF_TOKEN, for datasets, models and the training program.", used_by=_PODS
     )
     dataset_secret: str = _setting("secrets", "", "Secret whose keys become environment variables of the dataset initializer.")
     model_secret: str = _setting("secrets", "", "Secret whose keys become environment variables of the model initializer.")

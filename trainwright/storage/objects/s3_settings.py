@@ -173,7 +173,7 @@ def _checked_endpoint(url: str, allow_http: bool) -> str:
     if not url:
         return ""
     parts = urlsplit(url)
-    shown = f"{parts.scheme}://{parts.hostname or ''}"  # the URL may contain a password
+    shown = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"  # the URL may contain a password
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password or parts.query:
         raise StorageError(f"the S3 endpoint {shown} is not a valid URL; expected https://host or https://host:port")
     if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):

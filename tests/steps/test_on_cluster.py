@@ -1,0 +1,51 @@
+"""Steps in pods: what their jobs are given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainwright.jobs import Identity
+from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.submit.step_credentials import StepCredentials
+from trainwright.steps.on_cluster import ClusterSteps
+from trainwright.steps.requests import InitializeDataset, StepRun
+
+
+def env_of_a_step(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
+    """The variables that the job of a step is submitted with."""
+    submitted: list[TrainRequest] = []
+
+    def run_to_end(_cluster: Any, request: TrainRequest, *_: Any, **__: Any) -> Any:
+        submitted.append(request)
+        raise Cancelled("it need not run")
+
+    monkeypatch.setattr("trainwright.steps.on_cluster.run_to_end", run_to_end)
+    steps = ClusterSteps(None, Workspace.parse("pvc://claim"), Identity("airflow", "run", "data"), "team", **options)  # type: ignore[arg-type]
+    with pytest.raises(Cancelled):
+        steps(InitializeDataset.checked({"dataset_uri": "s3://bucket/data"}), StepRun("airflow", "run", -1))
+    return dict(submitted[0].env)
+
+
+def secret_of(variable: Any) -> tuple[str, str, bool]:
+    reference = variable["valueFrom"]["secretKeyRef"]
+    return reference["name"], reference["key"], bool(reference.get("optional"))
+
+
+def test_a_step_reads_the_secrets_of_its_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = {"store_secret": "store", "hub_secret": "hub", "env": {"AWS_REGION": "eu-1"}}
+    env = env_of_a_step(monkeypatch, settings=settings)
+    assert secret_of(env["AWS_SECRET_ACCESS_KEY"]) == ("store", "AWS_SECRET_ACCESS_KEY", True)
+    assert secret_of(env["AWS_ALLOW_HTTP"]) == ("store", "AWS_ALLOW_HTTP", True)
+    assert secret_of(env["HF_TOKEN"]) == ("hub", "HF_TOKEN", True)
+    assert env["AWS_REGION"] == "eu-1", "what is set by name holds"
+
+
+def test_a_connection_comes_before_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    credentials = StepCredentials({"AWS_SECRET_ACCESS_KEY": "hidden"})
+    env = env_of_a_step(monkeypatch, settings={"store_secret": "store"}, credentials=credentials)
+    assert secret_of(env["AWS_SECRET_ACCESS_KEY"])[0].endswith("-credentials")
+    assert secret_of(env["AWS_ACCESS_KEY_ID"])[0] == "store"
