@@ -79,6 +79,8 @@ def test_a_job_that_asks_for_nothing_is_what_it_was_before_one_could_ask() -> No
     assert made["spec"] == manifest(resume="auto", previous_jobs="delete", resume_secret="s")["spec"]
     assert [patch["manager"] for patch in made["spec"]["runtimePatches"]] == [
         "trainwright.dev/workspace",
+        "trainwright.dev/workspace-dataset",
+        "trainwright.dev/workspace-model",
         "trainwright.dev/workspace-shared",
         "trainwright.dev/inputs",
     ]

@@ -20,6 +20,8 @@ Mount = tuple[str, str, str, bool]
 RUN = ("/workspace", "claim", "team/runs/run", False)
 DATA = ("/workspace/dataset", "claim", f"team/datasets/{'a' * 64}", True)
 BASE = ("/workspace/model", "claim", f"team/models/{'b' * 64}", True)
+LINKED = [(f"/workspace/{kind}", "claim", f"team/runs/run/{kind}", True) for kind in ("dataset", "model")]
+"""What the initializers of the job itself have linked from the shared folders: hard links, so read-only."""
 SHARED = ("/trainwright-workspace", "claim", "team", False)
 
 
@@ -67,8 +69,8 @@ def test_sft_that_prepares_its_inputs() -> None:
     assert mounts_of(jobset_of("trl-sft", dataset_uri="hf://a/b", model_uri="hf://a/b")) == {
         "dataset-initializer/dataset-initializer": {RUN, SHARED},
         "model-initializer/model-initializer": {RUN, SHARED},
-        "node/resume-point": {RUN},
-        "node/node": {RUN},
+        "node/resume-point": {RUN, *LINKED},
+        "node/node": {RUN, *LINKED},
     }
 
 
@@ -87,8 +89,8 @@ def test_sft_on_one_prepared_input() -> None:
     assert mounts_of(jobset_of("trl-sft", dataset_digest=DATASET, model_uri="hf://a/b")) == {
         "dataset-initializer/dataset-initializer": {RUN, DATA},
         "model-initializer/model-initializer": {RUN, DATA, SHARED},
-        "node/resume-point": {RUN, DATA},
-        "node/node": {RUN, DATA},
+        "node/resume-point": {RUN, DATA, LINKED[1]},
+        "node/node": {RUN, DATA, LINKED[1]},
     }
 
 

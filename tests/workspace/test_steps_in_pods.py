@@ -81,6 +81,26 @@ def test_a_chain_of_tasks_without_the_volume(runs: Runs, tmp_path: Path) -> None
     assert job_names(runs, "one") == jobs
 
 
+CHANGES = """
+file=/workspace/dataset/train.jsonl
+grep -q linked "$file" || exit 9
+for change in "chmod u+w $file" "echo changed >> $file" "rm $file" "mv /workspace/dataset /workspace/own" \
+    "ln $file /workspace/own && echo changed >> /workspace/own"; do
+  sh -c "$change" 2>/dev/null && exit 3
+done
+cp "$file" /workspace/output/own && chmod u+w /workspace/output/own && echo changed >> /workspace/output/own
+"""
+
+
+def test_a_training_cannot_change_what_its_initializer_has_linked_from_the_shared_data(runs: Runs) -> None:
+    claim = runs.claim("linked")
+    runs.train("linked", "linked", runs.inputs("linked"), command=["bash", "-c", CHANGES])
+    (shared,) = (claim / "datasets").glob("*/train.jsonl")
+    (own,) = claim.glob("runs/*/dataset/train.jsonl")
+    assert shared.samefile(own), "linked, not copied"
+    assert "changed" not in shared.read_text("utf-8")
+
+
 def test_what_is_wrong_with_the_input_fails_at_once_with_the_message_of_the_pod(runs: Runs, tmp_path: Path) -> None:
     runs.claim("wrong")
     task = InitializeDatasetOperator(task_id="t", dataset_uri=f"file://{tmp_path}/nothing", workspace="pvc://wrong")

@@ -124,10 +124,33 @@ def _mounts_of(container: Obj, job: Obj, resolved: ResolvedRequest, workspace: W
     for kind, digest in inputs.items():
         path_on_claim = _path_on_claim(workspace, prepared_folder(kind, digest))
         mounts[f"-{kind}"] = {"mountPath": f"{path.rstrip('/')}/{kind}", "subPath": path_on_claim, "readOnly": True}
+    for kind in _linked_inputs(job, resolved):
+        mounts[f"-{kind}"] = {"mountPath": f"{path.rstrip('/')}/{kind}", key: f"{mounts[_RUN][key]}/{kind}", "readOnly": True}
     publishes = any(step_of_job(job) == ancestor and kind not in inputs for kind, ancestor in ANCESTOR_OF_KIND.items())
     if publishes and is_own_initializer(container):
         mounts[_SHARED] = {"mountPath": SHARED_MOUNT, **({"subPath": workspace.path} if workspace.path else {})}
     return {part: {"name": names.INITIALIZER_VOLUME, **mount} for part, mount in mounts.items()}
+
+
+def _linked_inputs(job: Obj, resolved: ResolvedRequest) -> Iterator[Kind]:
+    """Yield the inputs that an initializer of ours has linked into the run's folder when the pods of this step start.
+
+    They are hard links to what other runs read: a pod that may write to its own folder could change them.
+    """
+    if job not in training_jobs(resolved.runtime):
+        return
+    complete = {entry["name"] for entry in job.get("dependsOn") or [] if entry.get("status") == "Complete"}
+    for kind, ancestor in ANCESTOR_OF_KIND.items():
+        container = initializer_container(resolved.runtime, ancestor)
+        steps = {entry["name"] for entry in replicated_jobs(resolved.runtime) if step_of_job(entry) == ancestor}
+        is_linked = container is not None and kind not in resolved.inputs and is_own_initializer(container)
+        if is_linked and _has_source(resolved.request, kind) and steps <= complete:
+            yield kind
+
+
+def _has_source(request: TrainRequest, kind: Kind) -> bool:
+    initializer = ((request.manifest or {}).get("spec") or {}).get("initializer") or {}
+    return bool(getattr(request, f"{kind}_uri") or (initializer.get(kind) or {}).get("storageUri"))
 
 
 def _path_on_claim(workspace: Workspace, folder: str) -> str:
