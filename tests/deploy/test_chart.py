@@ -14,6 +14,7 @@ import yaml
 from factories import trainjob
 from support.client_environments import ROOT
 from support.cluster_under_test import embedded, kubeconfig_of_account
+from support.pod_security import pods_in, violations
 
 from trainwright import __version__
 from trainwright.api.admission.admit import admit
@@ -121,6 +122,9 @@ def test_everything_is_admitted_and_made_once(helm: Any) -> None:
         if obj["kind"] != "ServiceMonitor":  # of the Prometheus operator
             admit(obj)
         assert obj["metadata"]["labels"]["app.kubernetes.io/version"] == __version__
+    pods = list(pods_in(objects))
+    assert pods
+    assert [violation for pod in pods for violation in violations(pod)] == []
     assert all(obj["kind"] == "ClusterTrainingRuntime" for obj in helm.objects({}))
 
 

@@ -1,5 +1,6 @@
 """`python -m trainwright.initializers`: what a TrainJob's initializer steps run, by its exit codes and its words."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -50,6 +51,20 @@ def test_it_says_what_is_ready(run, tmp_path: Path, source: str) -> None:  # typ
     assert (code, err) == (0, "")
     assert out.startswith("dataset ready: 3 files layout=prompt-completion train_rows=")
     assert "digest=sha256:" in out
+
+
+def test_a_missing_permission_is_not_retried(run, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    """The runtimes fail a job at once for exit code 2, and retry after any other."""
+
+    def rename(_source: object, target: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+
+    monkeypatch.setattr(os, "rename", rename)
+    monkeypatch.setattr(os, "replace", rename)
+    code, _, err = run("dataset", tmp_path / "dataset", STORAGE_URI=source)
+    assert code == 2
+    assert "Permission denied (user " in err
+    assert "one group that may write" in err
 
 
 def test_a_second_run_leaves_the_files_alone(run, tmp_path: Path, source: str) -> None:  # type: ignore[no-untyped-def]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.storage.errors import NoSpace, StorageError
+from trainwright.storage.errors import NoSpace, NotPermitted, StorageError
 from trainwright.storage.plain_files import files_below
 from trainwright.storage.transfer import check_space, copy_file, disk_errors
 
@@ -44,7 +44,9 @@ def test_space_is_asked_for_where_the_folder_will_be(tmp_path: Path, monkeypatch
     ("error", "kind", "message"),
     [
         (OSError(errno.ENOSPC, "No space left on device"), NoSpace, "/target: the disk is full"),
-        (OSError(errno.EACCES, "Permission denied", "/file"), StorageError, "/file: Permission denied"),
+        (OSError(errno.EACCES, "Permission denied", "/file"), NotPermitted, "/file: Permission denied (user "),
+        (OSError(errno.EROFS, "Read-only file system"), NotPermitted, "/target: Read-only file system (user "),
+        (OSError(errno.EIO, "Input/output error", "/file"), StorageError, "/file: Input/output error"),
         (OSError("only words"), StorageError, "/target: only words"),
     ],
 )

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.program import run_initializer
-from trainwright.storage.errors import BadUri, StorageError
+from trainwright.storage.errors import BadUri, NotPermitted, StorageError
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.umask import apply_umask
 
@@ -38,7 +38,7 @@ def main() -> int:
         apply_umask(os.environ)
         target = arguments.target or Path(_TARGETS[arguments.kind])
         receipt = run_initializer(arguments.kind, target, os.environ)
-    except (InitializerError, WorkspaceError, BadUri) as error:
+    except (InitializerError, WorkspaceError, BadUri, NotPermitted) as error:
         print(error, file=sys.stderr)
         return 2
     except ValidationError as error:

@@ -11,7 +11,7 @@ from trainwright.jobs.diagnosis.errors import TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
 from trainwright.jobs.request.validation_problems import message_of
 from trainwright.steps.step_end import EXPECTED
-from trainwright.storage.errors import BadUri
+from trainwright.storage.errors import BadUri, NotPermitted
 
 
 class RemoteStepFailed(TrainJobError):
@@ -40,4 +40,4 @@ def error_of(description: dict[str, Any], where: str) -> RemoteStepFailed:
 
 
 def _is_of_input(error: Exception) -> bool:
-    return isinstance(error, InitializerError | BadUri | MissingExtra) or type(error) is CheckpointError
+    return isinstance(error, InitializerError | BadUri | MissingExtra | NotPermitted) or type(error) is CheckpointError

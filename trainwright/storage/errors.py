@@ -35,6 +35,10 @@ class NoSpace(StorageError):
     """The disk has too little free space."""
 
 
+class NotPermitted(StorageError):
+    """The user of this process may not read or write a file. A retry cannot succeed."""
+
+
 class NoAccess(StorageError):
     """The store denied access: credentials are missing, invalid, or lack the permission."""
 

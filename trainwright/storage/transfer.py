@@ -13,7 +13,7 @@ from typing import BinaryIO
 from trainwright.storage.atomic_file import atomic_write
 from trainwright.storage.checksums import Checksums
 from trainwright.storage.digests import CHUNK, ProgressCallback, no_progress
-from trainwright.storage.errors import NoSpace, StorageError
+from trainwright.storage.errors import NoSpace, NotPermitted, StorageError
 from trainwright.storage.plain_files import open_plain
 from trainwright.storage.store import StoredFile
 
@@ -83,13 +83,21 @@ def check_space(folder: Path, needed: int) -> None:
 
 @contextlib.contextmanager
 def disk_errors(where: Path) -> Iterator[None]:
-    """Convert OSError to a StorageError that names the path, and a full disk to NoSpace."""
+    """Convert OSError to a StorageError that names the path, a full disk to NoSpace, and a missing permission to NotPermitted."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise NoSpace(f"{where}: the disk is full; free up space and run the same command again to resume") from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise NotPermitted(_not_permitted(str(error.filename or where), error)) from error
         raise StorageError(f"{error.filename or where}: {error.strerror or error}") from error
+
+
+def _not_permitted(path: str, error: OSError) -> str:
+    groups = ", ".join(map(str, sorted({os.getegid(), *os.getgroups()})))
+    advice = "what shares a volume needs one group that may write (docs/runs.md, Pods of different users)"
+    return f"{path}: {error.strerror} (user {os.geteuid()}, groups {groups}); {advice}"
 
 
 def _size(count: int) -> str:

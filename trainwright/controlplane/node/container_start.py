@@ -126,13 +126,16 @@ class ContainerStart:
 
 
 def _check_user(pod: Obj, container: Obj, image: ImageEnvironment | None) -> None:
-    """Refuse a container that must not run as root and would. Raises ConfigError, in the kubelet's words."""
+    """Refuse a container that must not run as root and would. Raises ConfigError, in the kubelet's words.
+
+    An image that is not known here may have a user: its container runs, and an Event says what is not honoured.
+    """
     settings = {**(pod["spec"].get("securityContext") or {}), **(container.get("securityContext") or {})}
     if not settings.get("runAsNonRoot") or settings.get("runAsUser"):
         return
     where = f'(pod: "{name_of(pod)}_{namespace_of(pod)}({uid_of(pod)})", container: {container["name"]})'
     if settings.get("runAsUser") == 0:
         raise ConfigError(f"container's runAsUser breaks non-root policy {where}")
-    if image is not None and image.user:
+    if image is None or image.user:
         return
     raise ConfigError(f"container has runAsNonRoot and image will run as root {where}")

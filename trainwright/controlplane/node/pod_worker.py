@@ -167,7 +167,9 @@ class PodWorker:
         return True
 
     def _tell_what_is_not_honoured(self) -> None:
-        message = not_honoured_message(self._pod, self._services.isolation, is_root=os.geteuid() == 0)
+        message = not_honoured_message(
+            self._pod, self._services.isolation, is_root=os.geteuid() == 0, image_user=self._services.images.user_of
+        )
         if message:
             self._services.events.record(self._pod, PodEvent("Normal", REASON, message))
 

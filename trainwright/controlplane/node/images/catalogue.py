@@ -47,6 +47,14 @@ class ImageCatalogue:
                 return entry
         return None
 
+    def user_of(self, image: str) -> int | None:
+        """Return the user that an image names; None if it is not known, or the file is invalid, which its pod is told of."""
+        try:
+            found = self.find(image)
+        except ImagesFileError:
+            return None
+        return found.user if found is not None else None
+
     def _read(self) -> tuple[ImageEnvironment, ...]:
         with self._lock:
             version = self._current_version()

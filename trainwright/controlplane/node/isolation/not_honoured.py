@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from trainwright.api.names import SERVICE_ACCOUNT_PATH
 from trainwright.api.objects import Obj
@@ -20,26 +20,30 @@ REASON = "NotHonoured"
 _GROUPS = ("initContainers", "containers")
 
 
-def not_honoured_message(pod: Obj, support: Support, *, is_root: bool) -> str:
+UserOfImage = Callable[[str], int | None]
+"""Returns the user that an image names, as far as this node knows it."""
+
+
+def not_honoured_message(pod: Obj, support: Support, *, is_root: bool, image_user: UserOfImage = lambda _image: None) -> str:
     """Return the message of the Event, or an empty string for an isolated pod that asks for nothing which is not honoured."""
-    paths = ", ".join(not_honoured(pod, support, is_root=is_root))
+    paths = ", ".join(not_honoured(pod, support, is_root=is_root, image_user=image_user))
     if support.available:
         return f"this node does not honour: {paths}" if paths else ""
     text = f"this node runs containers as plain processes, with paths rewritten: {support.reason}"
     return f"{text}; it does not honour: {paths}" if paths else text
 
 
-def not_honoured(pod: Obj, support: Support, *, is_root: bool) -> list[str]:
+def not_honoured(pod: Obj, support: Support, *, is_root: bool, image_user: UserOfImage = lambda _image: None) -> list[str]:
     """Return the paths of the pod's settings that are ignored, in the order of the pod; its restart rules last.
 
     `is_root`: whether the node runs as root. Settings that only repeat what is the case anyway are not named.
     """
     spec = pod["spec"]
-    paths = _isolated(spec, is_root=is_root) if support.available else _not_isolated(spec)
+    paths = _isolated(spec, is_root, image_user) if support.available else _not_isolated(spec)
     return list(dict.fromkeys((*paths, *_rules(spec))))
 
 
-def _isolated(spec: Obj, *, is_root: bool) -> Iterator[str]:
+def _isolated(spec: Obj, is_root: bool, image_user: UserOfImage) -> Iterator[str]:
     containers = [container for group in _GROUPS for container in spec.get(group) or []]
     for field in ("hostPID", "hostIPC"):
         if spec.get(field):
@@ -52,9 +56,16 @@ def _isolated(spec: Obj, *, is_root: bool) -> Iterator[str]:
     for field, value in sorted(context.items()):
         if not _is_honoured(field, value, is_root=is_root):
             yield f"spec.securityContext.{field}"
-    users = [container_identity(spec, container, is_root=is_root).uid for container in containers]
-    for where, container in _containers(spec):
+    users = [
+        container_identity(spec, container, is_root=is_root, image_user=image_user(str(container.get("image") or ""))).uid
+        for container in containers
+    ]
+    if context.get("runAsNonRoot") and 0 in users:
+        yield "spec.securityContext.runAsNonRoot"
+    for (where, container), user in zip(_containers(spec), users, strict=True):
         own = container.get("securityContext") or {}
+        if own.get("runAsNonRoot") and not user:
+            yield f"{where}.securityContext.runAsNonRoot"
         for field, value in sorted(own.items()):
             if not _is_honoured(field, value, is_root=is_root):
                 yield f"{where}.securityContext.{field}"
