@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Builds images of Trainwright with docker or buildah; the tag is the version of the package.
-#   deploy/images/build.sh [--base IMAGE] [--registry PREFIX] [--builder docker|buildah] [--push] [--argument NAME=VALUE]... [--option WORD]... [IMAGE]...
+# Builds images of Trainwright with docker, podman or buildah; the tag is the version of the package.
+#   deploy/images/build.sh [--base IMAGE] [--registry PREFIX] [--builder docker|podman|buildah] [--push] [--argument NAME=VALUE]... [--option WORD]... [IMAGE]...
 # IMAGE: launcher, trainer, controller; all three by default. PREFIX: such as registry.example.com/ml, which gives
 # registry.example.com/ml/launcher:VERSION. --argument sets an ARG of the Dockerfile, --option is passed to the builder.
+# A trainer without CUDA, for machines without GPUs: --argument TORCH_INDEX=https://download.pytorch.org/whl/cpu trainer
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -25,7 +26,11 @@ while [ $# -gt 0 ]; do
   shift
 done
 if [ -z "$builder" ]; then
-  builder=$(command -v docker || command -v buildah) || { echo "$0: neither docker nor buildah is installed" >&2; exit 1; }
+  # One that is installed may have no daemon, or no right to it.
+  for builder in docker podman buildah none; do
+    [ $builder != none ] || { echo "$0: none of docker, podman and buildah is installed and answers \`info\`" >&2; exit 1; }
+    if command -v $builder > /dev/null && $builder info > /dev/null 2>&1; then break; fi
+  done
 fi
 
 version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' trainwright/__init__.py)

@@ -72,7 +72,7 @@ def test_a_list_is_a_table_that_is_never_cut_or_a_list_document(plane: ControlPl
     table = run("get")
     assert table.stdout.splitlines()[0].split() == ["NAMESPACE", "NAME", "PHASE", "PROGRESS", "RUNTIME", "NODES", "CREATED"]
     row = next(line for line in table.stdout.splitlines() if LONG in line)
-    assert row.split()[:4] == ["default", LONG, "Suspended", "torch-distributed"]
+    assert row.split()[:5] == ["default", LONG, "Suspended", "torch-distributed", "1"], "the nodes of the runtime"
     for content in (json.loads(run("get", "-o", "json").stdout), yaml.safe_load(run("get", "-A", "-o", "yaml").stdout)):
         assert content["kind"] == "List"
         assert LONG in [item["metadata"]["name"] for item in content["items"]]

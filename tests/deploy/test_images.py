@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,32 @@ def test_an_image_installs_fixed_versions_that_the_package_accepts(name: str) ->
     versions = fixed(name)
     for wanted in [*map(Requirement, PROJECT["dependencies"]), *required(name)]:
         assert wanted.specifier.contains(versions[canonicalize_name(wanted.name)]), f"{wanted}: run `make image-locks`"
+
+
+def test_a_trainer_for_machines_without_gpus_leaves_out_cuda_alone(tmp_path: Path) -> None:
+    file = tmp_path / "requirements.txt"
+    file.write_text((IMAGES / "trainer.txt").read_text("utf-8"), "utf-8")
+    script = [sys.executable, str(IMAGES / "without_cuda.py"), str(file)]
+    printed = subprocess.run(script, capture_output=True, text=True, check=True, timeout=60).stdout
+    versions = fixed("trainer")
+    assert printed == f"torch=={versions['torch']}\n"
+    left = {line.partition("==")[0] for line in file.read_text("utf-8").splitlines() if "==" in line and line[0] not in "# "}
+    removed = versions.keys() - {canonicalize_name(name) for name in left}
+    assert {"torch", "triton", "nvidia-cudnn-cu13"} <= removed
+    assert all(name.startswith(("nvidia-", "cuda-")) for name in removed - {"torch", "triton", "bitsandbytes"})
+
+
+@pytest.mark.parametrize(("answering", "used"), [(("docker", "buildah"), "docker"), (("buildah",), "buildah"), ((), "")])
+def test_a_builder_that_does_not_answer_is_passed_over(tmp_path: Path, answering: tuple[str, ...], used: str) -> None:
+    for name in ("docker", "podman", "buildah"):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\n[ "$1" != info ] || exit {0 if name in answering else 1}\necho {name} "$@"\n', "utf-8")
+        program.chmod(0o755)
+    env = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = [str(IMAGES / "build.sh"), "controller"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode == 0) is bool(used), done.stderr
+    assert f"{used} build" in done.stdout if used else "answers `info`" in done.stderr
 
 
 def test_the_package_is_built_with_fixed_versions() -> None:

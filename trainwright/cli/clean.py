@@ -16,6 +16,9 @@ from trainwright.cli.waiting import finite_seconds
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.steps.clean import CleanedJob, LeftJobs, clean, described, left_jobs
 
+_SUBMITTER_WIDTH = 50
+"""Characters of a submitter in the table; JSON has all of it."""
+
 
 def register(app: typer.Typer) -> None:
     app.command("clean")(clean_command)
@@ -61,7 +64,11 @@ def _show(jobs: list[CleanedJob], was_done: bool, output: ViewFormat) -> None:
     if output is not ViewFormat.table:
         print_object({"dry_run": not was_done, "jobs": [{**asdict(job), "phase": job.phase.value} for job in jobs]}, output)
         return
-    rows = ((job.namespace, job.name, job.submitter, job.phase.value, job.created, job.outcome) for job in jobs)
+    rows = ((job.namespace, job.name, _cut(job.submitter), job.phase.value, job.created, job.outcome) for job in jobs)
     if jobs:
         print_table(("NAMESPACE", "NAME", "SUBMITTER", "PHASE", "CREATED", "OUTCOME"), rows)
     print_lines(f"{len(jobs)} jobs{'' if was_done or not jobs else '; add --yes'}")
+
+
+def _cut(submitter: str) -> str:
+    return submitter if len(submitter) <= _SUBMITTER_WIDTH else f"{submitter[: _SUBMITTER_WIDTH - 1]}…"

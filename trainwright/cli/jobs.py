@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.api.errors import NotFound
+from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
@@ -17,6 +17,9 @@ from trainwright.cli.waiting import finite_seconds
 from trainwright.jobs import delete_job, phase_of
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_job
 from trainwright.jobs.state.describe import description_of
+from trainwright.runtimes import RuntimeNotFound
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 
 class CancelMode(enum.StrEnum):
@@ -56,21 +59,42 @@ def get(
     where = "any namespace" if all_namespaces else f"the namespace {space}"
     print_table(
         ("NAMESPACE", "NAME", "PHASE", "PROGRESS", "RUNTIME", "NODES", "CREATED"),
-        map(_row, jobs),
+        [_row(job, nodes) for job, nodes in zip(jobs, _numbers_of_nodes(cluster, jobs), strict=True)],
         empty=f"no TrainJobs in {where}",
     )
 
 
-def _row(job: Obj) -> tuple[str, ...]:
+def _numbers_of_nodes(cluster: JobsClient, jobs: list[Obj]) -> list[str]:
+    """Return the number of nodes of each job: its own, else that of its runtime; empty if that cannot be read."""
+    of_runtimes: dict[tuple[str, str, str], str] = {}
+    found = []
+    for job in jobs:
+        own = (job["spec"].get("trainer") or {}).get("numNodes")
+        reference = job["spec"]["runtimeRef"]
+        key = (namespace_of(job), str(reference.get("kind")), str(reference["name"]))
+        if not own and key not in of_runtimes:
+            of_runtimes[key] = _nodes_of_runtime(cluster, reference, namespace_of(job))
+        found.append(str(own) if own else of_runtimes[key])
+    return found
+
+
+def _nodes_of_runtime(cluster: JobsClient, reference: Obj, namespace: str) -> str:
+    try:
+        found = resolve_in_cluster(cluster, reference, namespace, bundled=cluster.uses_bundled_runtimes)
+    except (RuntimeNotFound, ApiError):
+        return ""
+    return str((found.runtime["spec"].get("mlPolicy") or {}).get("numNodes") or 1)
+
+
+def _row(job: Obj, nodes: str) -> tuple[str, ...]:
     percent = ((job.get("status") or {}).get("trainerStatus") or {}).get("progressPercentage")
-    nodes = (job["spec"].get("trainer") or {}).get("numNodes")
     return (
         namespace_of(job),
         name_of(job),
         phase_of(job).value,
         f"{percent} %" if percent is not None else "",
         job["spec"]["runtimeRef"]["name"],
-        str(nodes or ""),
+        nodes,
         job["metadata"].get("creationTimestamp", ""),
     )
 

@@ -9,9 +9,12 @@ import pytest
 from factories import trainjob
 from support.waiting import eventually
 
-from trainwright.api.errors import Invalid, NotFound
+from trainwright.api.errors import Forbidden, Invalid, NotFound
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOBSET, SECRET, TRAINJOB, VOLCANO_GROUP, Kind
+from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
+from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.plane import ControlPlane
+from trainwright.materialize import Settings
 
 pytestmark = pytest.mark.medium
 
@@ -37,6 +40,23 @@ def test_keys_are_made_once_and_the_hosts_are_known(nodeless: ControlPlane) -> N
     nodeless.cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
     assert eventually(lambda: not (found(nodeless, JOBSET) or {})["spec"]["suspend"])
     assert nodeless.cluster.get(SECRET, "demo-mpi-ssh-auth", "default") == before
+
+
+def test_a_job_with_the_secret_of_another_controller_needs_no_right_to_create_one(nodeless: ControlPlane) -> None:
+    class WithoutSecrets(EmbeddedCluster):
+        def create(self, obj: Any, **options: Any) -> Any:
+            if obj["kind"] == "Secret":
+                raise Forbidden("secrets is forbidden")
+            return super().create(obj, **options)
+
+    create(nodeless, "deepspeed-distributed", suspend=True)
+    assert eventually(lambda: found(nodeless, JOBSET) is not None)
+    limited = TrainJobReconciler(WithoutSecrets(nodeless.cluster._server), Settings, bundled=True)
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys", "namespace": "default"}}
+    limited._apply(nodeless.cluster.get(TRAINJOB, "demo", "default"), secret)
+    other = nodeless.cluster.create(trainjob("other", managedBy="kueue.x-k8s.io/multikueue"))
+    with pytest.raises(Forbidden):
+        limited._apply(other, secret)
 
 
 def test_a_runtime_that_changes_does_not_reach_a_job_that_was_built(nodeless: ControlPlane) -> None:

@@ -5,14 +5,13 @@ Source of the behaviour: Trainer after 2.3 (reference sections 2.1, 2.19 and 3).
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.admission.admit import admit
 from trainwright.api.conditions import condition, is_finished, set_condition
-from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Invalid, NotFound
+from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from trainwright.api.kinds import (
     CONFIG_MAP,
     JOBSET,
@@ -155,8 +154,13 @@ class TrainJobReconciler:
         kind = kind_of(desired)
         assert kind is not None, desired["kind"]
         if kind is SECRET:  # never read: that permission would reveal every Secret whose name can be guessed
-            with contextlib.suppress(AlreadyExists):
+            try:
                 self._cluster.create(desired)
+            except AlreadyExists:
+                return
+            except Forbidden:  # an optional right; the controller that made the JobSet has made the Secret before it
+                if self._jobset(job) is None:
+                    raise
             return
         try:
             existing = self._cluster.get(kind, name_of(desired), namespace_of(desired))
