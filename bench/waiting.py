@@ -1,9 +1,10 @@
 """Benchmarks waiting for many jobs in one process, with a local API server that counts the requests.
 
 For each method and number of waiters: requests at the start and per minute afterwards, CPU time and memory of the waiting process,
-and the time from a status change until the waiter returns. Methods: `triggers` (deferred TrainJobOperator) and `threads`
-(`wait_for`). Baselines: `alone`, threads with a watch each, and `cncf`, the Job trigger of Airflow's Kubernetes provider, in its own
-virtual environment. The requests of a submission are measured first.
+and the time from a status change until the waiter returns. Methods: `triggers` (deferred TrainJobOperator without log and lease),
+`defaults` (the same with its defaults for both) and `threads` (`wait_for`); their jobs run, with a pod each. Baselines: `alone`,
+threads with a watch each, and `cncf`, the Job trigger of Airflow's Kubernetes provider, in its own virtual environment. The requests
+of a submission are measured first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.kinds import JOB, NAMESPACE, TRAINJOB, Kind
+from trainwright.api.kinds import JOB, NAMESPACE, POD, TRAINJOB, Kind
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
@@ -124,7 +125,7 @@ def _program(how: str) -> tuple[Path, list[str]]:
         from support.client_environments import client_environment
 
         return client_environment("cncf", CNCF), [str(HERE / "waiters" / "cncf.py")]
-    program = "triggers" if how == "triggers" else "threads"
+    program = "triggers" if how in ("triggers", "defaults") else "threads"
     return Path(sys.executable), [str(HERE / "waiters" / f"{program}.py"), how]
 
 
@@ -135,14 +136,31 @@ def _create_job(cluster: KubernetesCluster, kind: Kind, namespace: str, number: 
         spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}, "managedBy": NO_CONTROLLER}
     metadata = {"name": f"job-{number}", "namespace": namespace}
     made = cluster.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec})
+    if kind is TRAINJOB:
+        cluster.patch(kind, metadata["name"], {"status": {"jobsStatus": READY}}, namespace, subresource="status")
+        _create_pod(cluster, metadata["name"], namespace)
     return {**metadata, "uid": made["metadata"]["uid"]}
+
+
+def _create_pod(cluster: KubernetesCluster, job: str, namespace: str) -> None:
+    """A running pod of a job, which no scheduler takes and no kubelet knows."""
+    labels = {f"jobset.sigs.k8s.io/{name}": value for name, value in (("jobset-name", job), ("replicatedjob-name", "node"))}
+    spec = {"schedulerName": "none", "containers": [{"name": "node", "image": "none", "command": ["true"]}]}
+    name = f"{job}-node-0-0"
+    metadata = {"name": name, "namespace": namespace, "labels": {**labels, "batch.kubernetes.io/job-completion-index": "0"}}
+    cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    container = {"name": "node", "ready": True, "restartCount": 0, "image": "none", "imageID": "", "state": {"running": {}}}
+    status = {"phase": "Running", "startTime": _AT, "containerStatuses": [container]}
+    cluster.patch(POD, name, {"status": status}, namespace, subresource="status")
 
 
 def _requests(cluster: KubernetesCluster) -> int:
     """Requests handled by the server so far, without this one. Watches are counted when they end."""
     text = cluster._exchange("get", "/metrics").data.decode()
-    counts = re.findall(r"^apiserver_request_total\{(.*)\} (\d+)$", text, re.MULTILINE)
-    return sum(int(count) for labels, count in counts if 'resource=""' not in labels)
+    counts = re.findall(r"^apiserver_request_total\{(.*)\} (\S+)$", text, re.MULTILINE)
+    if not counts:
+        raise SystemExit("the API server's /metrics has no apiserver_request_total: nothing can be counted")
+    return round(sum(float(count) for labels, count in counts if 'resource=""' not in labels))
 
 
 def _requests_when_idle(cluster: KubernetesCluster) -> int:
@@ -157,6 +175,7 @@ def _requests_when_idle(cluster: KubernetesCluster) -> int:
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--triggers", type=int, nargs="*", default=[1, 100, 1000, 10000])
+    arguments.add_argument("--defaults", type=int, nargs="*", default=[50])
     arguments.add_argument("--threads", type=int, nargs="*", default=[1, 100, 1000, 10000])
     arguments.add_argument("--alone", type=int, nargs="*", default=[100])
     arguments.add_argument("--cncf", type=int, nargs="*", default=[100, 1000])
@@ -166,8 +185,9 @@ def main() -> None:
         home = Path(folder) / "home"
         try:
             cluster = connect(embedded=home)
+            cluster.list(NAMESPACE)  # so that there is something to count
             print(json.dumps(submission(cluster)), flush=True)
-            for how in ("triggers", "threads", "alone", "cncf"):
+            for how in ("triggers", "defaults", "threads", "alone", "cncf"):
                 for waiters in getattr(chosen, how):
                     row = measure(cluster, str(home / "kubeconfig"), how, waiters, chosen.seconds)
                     print(json.dumps(row), flush=True)

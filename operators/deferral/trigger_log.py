@@ -1,7 +1,7 @@
 """Shows the events and the log of a job in the log of its deferred task.
 
-Airflow merges the log of a trigger into the task's log. No connection is held open: job logs and pods are read in a thread pool,
-less often the more tasks wait.
+Airflow merges the log of a trigger into the task's log. Pods come by one watch for all tasks of a connection and namespace. Logs of
+jobs are read in a thread pool, less often the more tasks wait, and so is what tells why a job does not run.
 """
 
 from __future__ import annotations
@@ -19,21 +19,34 @@ if TYPE_CHECKING:
     from trainwright.jobs.logs.poll_logs import PolledLogs
     from trainwright.jobs.state.divergence import Divergence
     from trainwright.jobs.state.progress import Progress
+    from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
     from trainwright.jobs.wait.job_observer import JobObserver
 
 MAX_POLLS_PER_SECOND = 2.0
-"""Of job logs, and of pods, shared by all triggers of a process: with more of them the intervals grow."""
+"""Of job logs, and of reasons why jobs do not run, shared by all triggers of a process: with more of them the intervals grow."""
 _SOON = 0.02
 log = logging.getLogger(__name__)
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-log")
 _open_logs = 0
 _open_triggers = 0
+_watched: WatchedPods | None = None
 
 
 class TriggerLog:
     """The log output of one trigger, on the triggerer's event loop."""
 
-    __slots__ = ("_due", "_follower", "_last_job", "_log_options", "_observer", "_poller", "_show", "_tracker", "_trigger")
+    __slots__ = (
+        "_cluster",
+        "_due",
+        "_follower",
+        "_last_job",
+        "_log_options",
+        "_observer",
+        "_poller",
+        "_show",
+        "_tracker",
+        "_trigger",
+    )
 
     def __init__(self, trigger: Any, follower: Subscription):
         from trainwright.jobs import LogStreamOptions
@@ -42,6 +55,7 @@ class TriggerLog:
 
         global _open_logs, _open_triggers
         self._trigger, self._follower = trigger, follower
+        self._cluster: PodsOfJob = _watched_pods().open(follower.watch, follower.cluster, trigger.namespace, trigger.name)
         self._log_options = LogStreamOptions.parse(trigger.logs, trigger.log_bytes) if trigger.log_poll_interval > 0 else None
         self._tracker, self._show = EventTracker(), TaskEventPrinter(lambda line: trigger.log.info("%s", line))
         self._poller: PolledLogs | None = None
@@ -53,6 +67,7 @@ class TriggerLog:
 
     def close(self) -> None:
         global _open_logs, _open_triggers
+        self._cluster.close()
         _open_logs -= self._log_options is not None
         _open_triggers -= 1
 
@@ -88,7 +103,7 @@ class TriggerLog:
 
         history = self._observer.history if self._observer is not None else None
         loop = asyncio.get_running_loop()
-        used = await loop.run_in_executor(_pool, read_usage, self._follower.cluster, trainjob, history)
+        used = await loop.run_in_executor(_pool, read_usage, self._cluster, trainjob, history)
         if used == NO_USAGE:
             return {}
         self._show((Used(used),))
@@ -132,7 +147,7 @@ class TriggerLog:
             settings = WaitSettings(
                 trigger.fail_if_stuck, trigger.lost_node_timeout_seconds, _interval_for, restarts=trigger.restarts
             )
-            self._observer = JobObserver(self._follower.cluster, trainjob, settings)
+            self._observer = JobObserver(self._cluster, trainjob, settings)
         self._observer.observe_log(self._poller.restarts if self._poller is not None else 0)
         is_final = self._tracker.progress is not None and self._tracker.progress.phase.is_final
         read = self._observer.observe_end if is_final else self._observer.observe
@@ -149,7 +164,7 @@ class TriggerLog:
         from trainwright.jobs.logs.shown_log import shown_until
 
         if self._poller is None and self._log_options is not None and (phase is Phase.Running or phase.is_final):
-            self._poller = PolledLogs(self._follower.cluster, trainjob, self._log_options, shown_until(trainjob))
+            self._poller = PolledLogs(self._cluster, trainjob, self._log_options, shown_until(trainjob))
         if self._due is None:
             self._due = time.monotonic() + self._interval()
         if not (phase.is_final or time.monotonic() >= self._due):
@@ -181,6 +196,19 @@ class TriggerLog:
 
 
 def _interval_for(phase: Phase) -> float:
+    """Seconds between two looks. The pods of a running job cost nothing; why another does not run takes requests."""
+    from trainwright.jobs import Phase
     from trainwright.jobs.wait.job_observer import interval_for
 
-    return max(interval_for(phase), _open_triggers / MAX_POLLS_PER_SECOND) * random.uniform(0.8, 1.0)
+    least = 0.0 if phase is Phase.Running else _open_triggers / MAX_POLLS_PER_SECOND
+    return max(interval_for(phase), least) * random.uniform(0.8, 1.0)
+
+
+def _watched_pods() -> WatchedPods:
+    """The watches of this process, created on first use."""
+    global _watched
+    if _watched is None:
+        from trainwright.jobs.state.watched_pods import WatchedPods
+
+        _watched = WatchedPods()
+    return _watched

@@ -89,9 +89,7 @@ def _store_variables(connection: Any, conn_id: str) -> dict[str, str]:
 
 
 def _aws(connection: Any, extra: dict[str, Any]) -> dict[str, str]:
-    texts = {name: extra.get(key) for name, key in _AWS_EXTRA.items()} | {
-        name: _text(extra.get(name)) for name in _AWS_SWITCHES
-    }
+    texts = {name: extra.get(key) for name, key in _AWS_EXTRA.items()} | {name: _text(extra.get(name)) for name in _AWS_SWITCHES}
     return {
         "AWS_ACCESS_KEY_ID": str(connection.login or ""),
         "AWS_SECRET_ACCESS_KEY": str(connection.password or ""),

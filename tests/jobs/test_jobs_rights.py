@@ -28,6 +28,7 @@ from trainwright.jobs.diagnosis.pod_failure import pod_failure
 from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
+from trainwright.jobs.state.watched_pods import WatchedPods
 from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, READ_WORKFLOW, WORKLOAD, ApiCall
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission import connect_for_jobs
@@ -105,6 +106,10 @@ def test_the_table_is_what_is_asked(
     assert report_of(cluster, failing).cause is not None
 
     eventually(lambda: any((pod.get("status") or {}).get("phase") == "Running" for pod in pods(cluster, recorder, sleeping)))
+    recorder.during("wait")
+    deferred = WatchedPods().open("connection", cluster, SPACE, name_of(sleeping))
+    eventually(lambda: ("wait", f"watch pods in the namespace {SPACE}") in recorder.made)
+    deferred.close()
     recorder.during("logs")
     lines = follow_logs(cluster, sleeping)
     assert next(lines).text == "hello"

@@ -42,6 +42,7 @@ from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.watched_pods import WatchedPods
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD
 from trainwright.jobs.wait.job_events import PhaseChanged
@@ -202,6 +203,9 @@ def test_the_table_of_rights_is_what_is_asked(
         run_to_end(cluster, training(3), step("rights-failure"), "default", deadlines=NO_LONGER)
     job = submit_or_adopt(cluster, sleeping(tmp_path / "never"), step("rights"), "default").trainjob
     eventually(lambda: any((pod.get("status") or {}).get("phase") == "Running" for pod in pods_of(cluster, job)))
+    deferred = WatchedPods().open("connection", cluster, "default", name_of(job))
+    eventually(lambda: "watch pods in the namespace default" in made)
+    deferred.close()
     (tmp_path / "never").touch()
     assert "done" in [line.text for line in follow_logs(cluster, job)]
     request = TrainRequest(runtime="deepspeed-distributed", command=["bash", "-c", WAIT], num_nodes=2)

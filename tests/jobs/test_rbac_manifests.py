@@ -107,7 +107,7 @@ def test_secrets_are_created_only_where_it_is_asked_for_and_never_read(printed: 
 @pytest.mark.parametrize(
     "permission",
     [
-        *(Permission(verb, POD.resource, "team") for verb in ("watch", "create", "delete")),
+        *(Permission(verb, POD.resource, "team") for verb in ("create", "delete")),
         *(Permission(verb, f"{POD.resource}/log", "team") for verb in ("list", "watch")),
         *(Permission(verb, EVENT.resource, "team") for verb in ("get", "watch")),
         Permission("list", "leases.coordination.k8s.io", "kubeflow-system"),
