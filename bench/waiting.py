@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.kinds import JOB, NAMESPACE, POD, TRAINJOB, Kind
+from trainwright.api.kinds import JOB, JOBSET, NAMESPACE, POD, TRAINJOB, Kind
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
@@ -138,8 +138,26 @@ def _create_job(cluster: KubernetesCluster, kind: Kind, namespace: str, number: 
     made = cluster.create({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec})
     if kind is TRAINJOB:
         cluster.patch(kind, metadata["name"], {"status": {"jobsStatus": READY}}, namespace, subresource="status")
+        _create_jobset(cluster, made)
         _create_pod(cluster, metadata["name"], namespace)
     return {**metadata, "uid": made["metadata"]["uid"]}
+
+
+def _create_jobset(cluster: KubernetesCluster, trainjob: dict[str, Any]) -> None:
+    """The JobSet of a job, as its controller makes it; suspended, so that it makes no pods."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "node", "image": "none", "command": ["true"]}]}
+    job = {"parallelism": 1, "completions": 1, "completionMode": "Indexed", "template": {"spec": pod}}
+    about = trainjob["metadata"]
+    owner = {
+        "apiVersion": TRAINJOB.api_version,
+        "kind": TRAINJOB.kind,
+        "name": about["name"],
+        "uid": about["uid"],
+        "controller": True,
+    }
+    metadata = {"name": about["name"], "namespace": about["namespace"], "ownerReferences": [owner]}
+    spec = {"suspend": True, "replicatedJobs": [{"name": "node", "template": {"spec": job}}]}
+    cluster.create({"apiVersion": JOBSET.api_version, "kind": JOBSET.kind, "metadata": metadata, "spec": spec})
 
 
 def _create_pod(cluster: KubernetesCluster, job: str, namespace: str) -> None:
