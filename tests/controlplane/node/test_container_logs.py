@@ -90,6 +90,7 @@ def test_options_work_together(printed: Printed, read: Any) -> None:
     assert read(tail_lines=3, since=since) == b"c\nd\n"
     assert read(tail_lines=1, since=since) == b"d\n"
     assert read(timestamps=True, since=since, limit_bytes=32) == b"1970-01-01T00:00:03.000000000Z c"
+    assert read(tail_lines=2, limit_bytes=3) == b"c\nd", "as a kubelet: the first bytes of the last lines"
 
 
 @pytest.mark.parametrize("lines", range(6))

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.logs.failure_log_tail import LOG_LINES, last_printed
-from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES
+from trainwright.jobs.logs.failure_log_tail import last_printed
 from trainwright.jobs.state.pod_history import PodHistory, RunKey
 from trainwright.jobs.state.pods import container_states, pods_of
 
@@ -69,4 +68,4 @@ class PodObserver:
         except ApiError as error:
             log.debug("event=last_lines_not_read pod=%s container=%s error=%s", name_of(pod), key.container, error.message)
             lines = []
-        seen.lines[key] = tuple(lines[-(LOG_LINES + LAUNCHER_LINES) :])
+        seen.lines[key] = tuple(lines)

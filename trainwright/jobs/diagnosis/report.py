@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 
 from trainwright.api.conditions import condition
 from trainwright.api.errors import ApiError, BadRequest, NotFound
@@ -151,14 +152,15 @@ def report_of(
 
     `history` is what was observed of the pods while the job ran: without it, pods that no longer exist are known only by events.
     """
-    return _Report(RetryingCluster(cluster, seconds=_RETRY_SECONDS), trainjob, history or PodHistory()).read(now or _now())
+    return _Report(cluster, trainjob, history or PodHistory()).read(now or _now())
 
 
 class _Report:
     """Reads the parts of a report, one after another; `unread` are those that could not be read."""
 
     def __init__(self, cluster: Cluster, trainjob: Obj, history: PodHistory):
-        self._cluster, self._trainjob, self._history = cluster, trainjob, history
+        self._cluster = RetryingCluster(cluster, seconds=_RETRY_SECONDS)
+        self._streaming, self._trainjob, self._history = cluster, trainjob, history
         self._unread: list[str] = []
         self._steps, self._claims = steps_of(trainjob), set[str]()
 
@@ -274,7 +276,8 @@ class _Report:
             if previous and not failure.restarts:
                 continue
             try:
-                if lines := last_printed(self._cluster, pod, failure.container, previous=previous):
+                read = partial(last_printed, self._streaming, pod, failure.container, previous=previous)
+                if lines := self._cluster.with_retries(read):
                     return lines, ""
             except BadRequest:  # not kept, or not started
                 continue

@@ -12,14 +12,14 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
+from trainwright.jobs.logs.line_assembler import LineAssembler
 from trainwright.jobs.logs.log_cursor import LogCursor, split_stamp
 
 POLL_SECONDS = 0.5
 MAX_LOST_CONNECTIONS = 120
 """Consecutive connections that may fail, about one minute."""
 MAX_LINE_BYTES = 64 * 1024
-"""Longer lines are truncated: a progress bar may be a single line of many megabytes."""
-_CUT = b" ... (cut)"
+"""Of longer lines the begin and the end are kept: a progress bar may be a single line of many megabytes."""
 
 
 @dataclass
@@ -111,34 +111,23 @@ class ContainerLog:
         if self.tail is not None and not self._cursor.has_position and not previous:
             options["tail_lines"] = self.tail
         self._cursor.start_connection()
-        self._partial = pending = b""
+        self._partial, assembler = b"", LineAssembler(MAX_LINE_BYTES)
         for chunk in self.cluster.logs(name_of(self.pod), namespace_of(self.pod), **options):
-            *complete, pending = (pending + chunk).split(b"\n")
-            pending = _limit_pending(pending)
-            for line in complete:
+            for line in assembler.feed(chunk):
                 stamp, shown, text = split_stamp(line)
                 if stamp is None and is_kubelet_message(line):
                     continue
                 if self._cursor.accept(stamp):
-                    yield shown.decode(), _decode(text)
-        self._partial = pending
+                    yield shown.decode(), text.decode("utf-8", "replace")
+        self._partial = assembler.rest()
 
     def _flush(self) -> Iterator[tuple[str, str]]:
         """Yield the incomplete last line of a log that has ended."""
         stamp, shown, text = split_stamp(self._partial)
         is_printed = bool(self._partial) and not (stamp is None and is_kubelet_message(self._partial))
         if is_printed and self._cursor.accept(stamp):
-            yield shown.decode(), _decode(text)
+            yield shown.decode(), text.decode("utf-8", "replace")
         self._partial = b""
-
-
-def _limit_pending(pending: bytes) -> bytes:
-    return pending if len(pending) <= 2 * MAX_LINE_BYTES else pending[: MAX_LINE_BYTES + 64]
-
-
-def _decode(line: bytes) -> str:
-    limited = line if len(line) <= MAX_LINE_BYTES else line[:MAX_LINE_BYTES] + _CUT
-    return limited.decode("utf-8", "replace")
 
 
 def _has_ended(pod: Obj) -> bool:

@@ -1,32 +1,58 @@
-"""Reads the last lines that a run of a container printed, for failure reports."""
+"""Reads the last lines that a run of a container printed, for failure reports.
+
+An API server applies `limitBytes` from the begin of a tail, so that it would cut off the end: the answer is read to its end instead,
+and only so much of it is kept as a report needs.
+"""
 
 from __future__ import annotations
+
+from collections import deque
 
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
 from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES
+from trainwright.jobs.logs.line_assembler import LineAssembler
 from trainwright.jobs.logs.log_cursor import split_stamp
+from trainwright.jobs.logs.log_text import final_state, shortened
 
 LOG_LINES = 20
 """Lines of a program's log in a report."""
-_LOG_BYTES = 64 * 1024
+READ_LINES = LOG_LINES + LAUNCHER_LINES
+_TAILS = (READ_LINES, LOG_LINES, 5, 1)
+"""Lines to ask for, fewer if the answer is too long."""
+_MAX_BYTES = 16 * 1024 * 1024
+"""Of an answer. Kubelets split lines at 16 KiB, so that theirs has 3 MiB at most."""
+_LINE_BYTES = 8 * 1024
 
 
 def last_printed(cluster: Cluster, pod: Obj, container: str, *, previous: bool) -> list[str]:
-    """Return the last lines of the container's current or previous run, with those of its launcher. Raises ApiError."""
+    """Return the last lines of the container's current or previous run, with those of its launcher, shortened. Raises ApiError."""
+    for tail in _TAILS:
+        if (lines := _read(cluster, pod, container, tail, previous=previous)) is not None:
+            return lines
+    return []
+
+
+def _read(cluster: Cluster, pod: Obj, container: str, tail: int, *, previous: bool) -> list[str] | None:
+    """Return the last `tail` lines; None if they are too long to be read, and fewer can be asked for."""
     chunks = cluster.logs(
-        name_of(pod),
-        namespace_of(pod),
-        container=container,
-        tail_lines=LOG_LINES + LAUNCHER_LINES,
-        limit_bytes=_LOG_BYTES,
-        timestamps=True,
-        previous=previous,
+        name_of(pod), namespace_of(pod), container=container, tail_lines=tail, timestamps=True, previous=previous
     )
-    lines = []
-    for line in b"".join(chunks).splitlines():
-        stamp, _, text = split_stamp(line)
-        if stamp is not None or not is_kubelet_message(line):
-            lines.append(text.decode("utf-8", "replace"))
-    return lines
+    lines, assembler, size = deque[bytes](maxlen=tail), LineAssembler(_LINE_BYTES), 0
+    for chunk in chunks:
+        size += len(chunk)
+        if size > _MAX_BYTES and tail > _TAILS[-1]:
+            return None
+        lines.extend(assembler.feed(chunk))
+    if rest := assembler.rest():
+        lines.append(rest)
+    return [text for line in lines if (text := _text_of(line)) is not None]
+
+
+def _text_of(line: bytes) -> str | None:
+    """Return the text of a line; None for what a kubelet sends in place of a log."""
+    stamp, _, text = split_stamp(line)
+    if stamp is None and is_kubelet_message(line):
+        return None
+    return shortened(final_state(text.decode("utf-8", "replace")))

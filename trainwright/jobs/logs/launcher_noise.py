@@ -1,4 +1,4 @@
-"""The last relevant lines of a log: those of the program, without what torchrun prints after a failure.
+"""The last relevant lines of a log: those of the program, without what torchrun prints about a failure.
 
 torchrun ends a failed node with a traceback of its own agent and a summary, neither of which contains the cause.
 """
@@ -6,17 +6,37 @@ torchrun ends a failed node with a traceback of its own agent and a summary, nei
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-LAUNCHER_LINES = 80
-"""Maximum number of lines that the launcher adds, and that therefore have to be read in addition."""
-_LAUNCHER_BEGINS = re.compile(
-    r"^[EWIF]\d{4} \d\d:\d\d:\d\d.*torch/distributed/elastic/.*(failed \(exitcode|Sending process|Received)"
-)
+from trainwright.jobs.logs.log_excerpt import excerpt, last_error, tracebacks
+
+LAUNCHER_LINES = 180
+"""Maximum number of lines that the launcher adds, and that therefore have to be read in addition: a node of eight ranks."""
+_AGENT = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\S* .*torch/distributed/(elastic/|run\.py)")
+_AGENT_ERROR = re.compile(r"torch\.distributed\.elastic\.\S*\b(ChildFailedError|SignalException)\b")
 
 
-def log_tail(lines: list[str], count: int) -> list[str]:
-    """Return the last `count` lines of the program, or of the launcher if the program printed none."""
+def program_lines(lines: Sequence[str]) -> list[str]:
+    """Return the lines without those of the launcher; all of them if there are no others."""
+    own = [line for line in lines[: _end_of_program(lines)] if not _AGENT.match(line)]
+    return own if any(line.strip() for line in own) else list(lines)
+
+
+def log_tail(lines: Sequence[str], count: int) -> list[str]:
+    """Return the `count` lines of the program that matter, mostly its last ones, or of the launcher if the program printed none."""
+    return excerpt(program_lines(lines), count)
+
+
+def last_word(lines: Sequence[str]) -> str:
+    """Return the error with which the program ended, else its last line; empty if it printed none."""
+    own = program_lines(lines)
+    return "" if any(map(_AGENT.match, own)) else last_error(own)
+
+
+def _end_of_program(lines: Sequence[str]) -> int:
+    """Return where the launcher's last traceback begins, which its summary follows."""
+    headers = {traceback.error: traceback.header for traceback in tracebacks(lines)}
     for number, line in enumerate(lines):
-        if _LAUNCHER_BEGINS.match(line):
-            return lines[:number][-count:] or lines[-count:]
-    return lines[-count:]
+        if _AGENT_ERROR.match(line):
+            return headers.get(number, number)
+    return len(lines)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from trainwright.api.phase import Phase
 from trainwright.jobs.logs.history_lines import is_history_line
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_text import final_state
 from trainwright.jobs.logs.result_lines import is_result_line
 from trainwright.jobs.state.progress import Progress
 from trainwright.jobs.state.progress_line import progress_line
@@ -95,5 +96,5 @@ def format_restart(restarted: Restarted) -> str:
 
 def format_log_line(line: LogLine) -> str:
     """Return the text of a log line with its source; of a redrawn progress bar, only the last state."""
-    text = next((state for state in reversed(line.text.split("\r")) if state.strip()), "")
+    text = final_state(line.text)
     return f"[{line.source}] {text}" if line.source else text
