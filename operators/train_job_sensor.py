@@ -133,7 +133,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
                     event = {**event, "namespace": self._look_up()[1]}
             if event["outcome"] == "deadline" and not event.get("what"):
                 self._cancel(*self._read_job())
-                raise AirflowSensorTimeout(event["message"])
+                raise AirflowSensorTimeout(f"{event['message']}: {self._time_limit()}")
             return super().execute_complete(context, event)
 
     def poke(self, context: Context) -> PokeReturnValue:
@@ -167,6 +167,11 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             raise failure_of(cluster, trainjob)
         mode = str(JobsClient.of(cluster).mode)
         self._wait_in_triggerer(context, trainjob, self._options(), until=time.time() + seconds, mode=mode)
+
+    def _time_limit(self) -> str:
+        limit = self.execution_timeout
+        is_shorter = limit is not None and limit.total_seconds() < self.timeout
+        return super()._time_limit() if is_shorter else f"the timeout of its sensor is {self.timeout:g} s"
 
     def _judge_poke(self, cluster: Cluster, trainjob: dict[str, Any], phase: Any) -> None:
         """Raise Diverged for a job that has ended so, or that reports so itself: between two pokes nothing is remembered."""

@@ -225,7 +225,7 @@ class TrainJobTrigger(BaseTrigger):
                 if progress is not None:
                     waited.phase, waited.start = progress.phase, log.start
                 if late := waited.expired_deadline():
-                    return {"outcome": "deadline", "message": str(late), "what": late.what}
+                    return {"outcome": "deadline", "message": str(late), "what": late.what, "observed": log.observed}
                 if self.until is not None and time.time() >= self.until:
                     return {"outcome": "deadline", "message": f"TrainJob {self.namespace}/{self.name} took too long"}
                 if progress is not None:

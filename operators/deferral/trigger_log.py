@@ -74,9 +74,11 @@ class TriggerLog:
     @property
     def observed(self) -> dict[str, Any]:
         """What was seen of failed pods, for the failure report in the worker: they may have been deleted since."""
+        from trainwright.jobs.logs.launcher_noise import narrow_tail
+
         if self._observer is None:
             return {}
-        found: dict[str, Any] = self._observer.history.as_dict(max_pods=4, max_lines=20, max_width=300)
+        found: dict[str, Any] = self._observer.history.as_dict(max_pods=4, excerpt=narrow_tail)
         return found
 
     @property

@@ -102,13 +102,20 @@ class WaitsForTrainJob(_Operator):
             return self._after_failure(context, cluster, failure, event.get("until"))
         stuck: TrainJobDeadline | Diverged
         if outcome == "deadline":
-            stuck = deadline_of(cluster, trainjob, event["message"], event.get("what") or "run")
+            history = PodHistory.from_dict(event.get("observed") or {})
+            message = event["message"] if event.get("what") else f"{event['message']}: {self._time_limit()}"
+            stuck = deadline_of(cluster, trainjob, message, event.get("what") or "run", history)
         elif outcome == "diverged":
             stuck = Diverged(trainjob, Divergence.from_dict(event["divergence"]))
         else:
             stuck = stuck_error(event["what"], event["message"])
         stuck.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)))
         raise stuck
+
+    def _time_limit(self) -> str:
+        """Which time limit of Airflow the task has exceeded, and its value."""
+        limit = self.execution_timeout
+        return f"the execution_timeout of its task is {limit.total_seconds():g} s" if limit else "the time limit of its task"
 
     def _read_job_of(self, event: dict[str, Any]) -> tuple[JobsClient, dict[str, Any]]:
         """The cluster, and the job of an event. Raises NotFound, and the errors of `name_unreadable_job`."""
@@ -137,7 +144,7 @@ class WaitsForTrainJob(_Operator):
             BaseOperator.resume_execution(cast(BaseOperator, self), next_method, next_kwargs, context)
         except TaskDeferralTimeout:
             result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
-            self.log.error("TrainJob %s took too long: %s", name, result)
+            self.log.error("TrainJob %s took too long: %s; %s", name, self._time_limit(), result)
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralError as error:
             self.log.warning("the trigger failed (%s); waiting for TrainJob %s in the worker", error, name)

@@ -14,6 +14,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.jobs import Identity, OutOfMemory, Preempted, StepFailed, submit_or_adopt
 from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, split_by_attempt
 from trainwright.jobs.diagnosis.failure_class import failure_of
+from trainwright.jobs.logs.launcher_noise import narrow_tail
 from trainwright.jobs.state.pod_history import MAX_GONE_PODS, PodHistory, deletion_requested
 
 NOON = "2026-01-01T12:00:{:02}Z"
@@ -160,7 +161,7 @@ def test_property_a_history_survives_its_transfer_and_stays_small(looks: list[li
     history = PodHistory()
     for pods in looks:
         history.observe(pods)
-    sent = history.as_dict(max_pods=4, max_lines=20, max_width=300)
+    sent = history.as_dict(max_pods=4, excerpt=narrow_tail)
     received = PodHistory.from_dict(json.loads(json.dumps(sent)))
     wanted = [seen for seen in history.pods() if seen.is_of_interest][:4]
     assert [(seen.pod, seen.failed_runs, seen.deletion_requested) for seen in received.pods()] == [

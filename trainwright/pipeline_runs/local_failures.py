@@ -10,8 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from trainwright.jobs.logs.failure_log_tail import LOG_LINES
-from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES, log_tail
+from trainwright.jobs.logs.launcher_noise import LAUNCHER_LINES, LOG_LINES, log_tail
 from trainwright.pipeline_runs.task_report import FailedTask
 from trainwright.text.one_line import one_line
 from trainwright.text.terminal import plain

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import replace
+from datetime import datetime
 
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
@@ -19,14 +21,19 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobFailed,
     deadline_error,
 )
+from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.report import FailureReport, last_seen, report_of, usage_summary
-from trainwright.jobs.logs.failure_log_tail import LOG_LINES
+from trainwright.jobs.logs.failure_log_tail import READ_LINES
 from trainwright.jobs.logs.follow_logs import LogSelector, read_logs
+from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
+from trainwright.jobs.logs.log_text import final_state, shortened
 from trainwright.jobs.state.pod_history import PodHistory
 
 log = logging.getLogger(__name__)
 
 
+_RECOVERED_SECONDS = 900
+"""Time after which a container that has been restarted no longer counts as failing: more than the longest back-off of a kubelet."""
 STOPPED, STOPPED_FOR_GOOD = "FailedTooOften", "CannotRun"
 """Reasons in the report of a job that the client stops."""
 
@@ -44,22 +51,41 @@ def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = Non
     return error
 
 
-def deadline_of(cluster: Cluster, trainjob: Obj, message: str, what: str) -> TrainJobDeadline:
-    """Return the error of an expired deadline, with the last observed state and, of a job that runs, the last lines of its log."""
+def deadline_of(cluster: Cluster, trainjob: Obj, message: str, what: str, history: PodHistory | None = None) -> TrainJobDeadline:
+    """Return the error of an expired deadline, with the last observed state.
+
+    Of a job that runs it has the pod that fails, and the last lines of that pod's log, else those of rank 0. `history` is what was
+    observed of its pods.
+    """
     seen, reason = last_seen(cluster, trainjob)
     may_run = what in ("run", "total")
-    text = "; ".join(filter(None, (message, seen, usage_summary(cluster, trainjob) if may_run else "")))
-    lines = _last_lines(cluster, trainjob) if may_run else []
+    failing = _failing_pod(cluster, trainjob, history) if may_run else None
+    usage = usage_summary(cluster, trainjob) if may_run else ""
+    named = f"pod {failing.name} {failing.describe()}" if failing is not None else ""
+    text = "; ".join(filter(None, (message, named, seen, usage)))
+    lines = list(failing.lines) if failing is not None else _last_lines(cluster, trainjob) if may_run else []
     return deadline_error(text, what, image_missing=reason is not None and reason.part == "image", lines=lines)
+
+
+def _failing_pod(cluster: Cluster, trainjob: Obj, history: PodHistory | None) -> PodFailure | None:
+    """Return the pod of a running job that has failed last and was not replaced; None if all have run for a while since."""
+    report = report_of(cluster, trainjob, history=history)
+    earliest = time.time() - _RECOVERED_SECONDS
+    return next((pod for pod in report.pods if pod.is_own_failure and not pod.is_gone and _epoch(pod.finished) > earliest), None)
+
+
+def _epoch(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp() if moment else 0.0
 
 
 def _last_lines(cluster: Cluster, trainjob: Obj) -> list[str]:
     """Return the last lines of rank 0; none if its log cannot be read."""
     try:
-        return [line.text for line in read_logs(cluster, trainjob, LogSelector(tail=LOG_LINES))]
+        lines = [shortened(final_state(line.text)) for line in read_logs(cluster, trainjob, LogSelector(tail=READ_LINES))]
     except ApiError as error:
         log.debug("event=last_lines_not_read name=%s error=%s", name_of(trainjob), error.message)
         return []
+    return log_tail(lines, LOG_LINES)
 
 
 def error_class(report: FailureReport) -> type[TrainJobFailed]:

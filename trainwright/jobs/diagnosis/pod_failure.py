@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import NamedTuple
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, name_of
-from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern
+from trainwright.jobs.logs.launcher_noise import last_word
+from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern, patterns_in
+from trainwright.jobs.logs.log_text import shortened
 from trainwright.jobs.state.pod_history import SeenPod, deletion_requested
 from trainwright.jobs.state.pods import container_states, index_of, step_of
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
@@ -166,6 +168,13 @@ class PodFailure:
 
     def with_log(self, lines: list[str], log_patterns: tuple[LogPattern, ...]) -> PodFailure:
         return replace(self, lines=tuple(lines), log_patterns=log_patterns)
+
+    def with_last_word(self, lines: Sequence[str]) -> PodFailure:
+        """Add the error with which the container ended to a failure that is told in one line, and what its log shows."""
+        found = self.with_launcher_message(lines)
+        if not self.is_own_failure:
+            return found
+        return replace(found, message=found.message or one_line(shortened(last_word(lines))), log_patterns=patterns_in(lines))
 
     def with_launcher_message(self, lines: Iterable[str]) -> PodFailure:
         """Add what the launcher says in the log, where a container has no termination message, as without isolation."""

@@ -63,9 +63,14 @@ class PodObserver:
         self._reads_left -= 1
         seen = self.history.of(pod)
         assert seen is not None
+        seen.lines[key] = tuple(self._last_printed(pod, key, previous) or self._last_printed(pod, key, not previous))
+
+    def _last_printed(self, pod: Obj, key: RunKey, previous: bool) -> list[str]:
+        """Return the last lines of that run. The container may have been restarted since the pod was listed."""
+        if previous and not key.finished:
+            return []
         try:
-            lines = last_printed(self._cluster, pod, key.container, previous=previous)
+            return last_printed(self._cluster, pod, key.container, previous=previous, finished=key.finished)
         except ApiError as error:
             log.debug("event=last_lines_not_read pod=%s container=%s error=%s", name_of(pod), key.container, error.message)
-            lines = []
-        seen.lines[key] = tuple(lines)
+            return []

@@ -20,8 +20,8 @@ from trainwright.jobs.diagnosis.causes import deletions_in, failures_of, ordered
 from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods, with_told_disruptions
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder, WaitingReason, claims_of
-from trainwright.jobs.logs.failure_log_tail import LOG_LINES, last_printed
-from trainwright.jobs.logs.launcher_noise import log_tail
+from trainwright.jobs.logs.failure_log_tail import last_printed
+from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
 from trainwright.jobs.logs.log_patterns import LogPattern, patterns_in
 from trainwright.jobs.state.attempts import preemptions_before
 from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob, failing_jobs, jobs_of
@@ -276,7 +276,9 @@ class _Report:
             if previous and not failure.restarts:
                 continue
             try:
-                read = partial(last_printed, self._streaming, pod, failure.container, previous=previous)
+                read = partial(
+                    last_printed, self._streaming, pod, failure.container, previous=previous, finished=failure.finished
+                )
                 if lines := self._cluster.with_retries(read):
                     return lines, ""
             except BadRequest:  # not kept, or not started

@@ -9,9 +9,14 @@ import re
 from collections.abc import Sequence
 
 from trainwright.jobs.logs.log_excerpt import excerpt, last_error, tracebacks
+from trainwright.jobs.logs.log_text import shortened
 
+LOG_LINES = 20
+"""Lines of a program's log in a report."""
 LAUNCHER_LINES = 180
 """Maximum number of lines that the launcher adds, and that therefore have to be read in addition: a node of eight ranks."""
+_NARROW_WIDTH = 300
+"""Characters of a line that is handed to another process: Airflow stores the event of a trigger in its database."""
 _AGENT = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\S* .*torch/distributed/(elastic/|run\.py)")
 _AGENT_ERROR = re.compile(r"torch\.distributed\.elastic\.\S*\b(ChildFailedError|SignalException)\b")
 
@@ -25,6 +30,11 @@ def program_lines(lines: Sequence[str]) -> list[str]:
 def log_tail(lines: Sequence[str], count: int) -> list[str]:
     """Return the `count` lines of the program that matter, mostly its last ones, or of the launcher if the program printed none."""
     return excerpt(program_lines(lines), count)
+
+
+def narrow_tail(lines: Sequence[str]) -> list[str]:
+    """Return the tail of a report as it is handed to another process."""
+    return [shortened(line, _NARROW_WIDTH) for line in log_tail(lines, LOG_LINES)]
 
 
 def last_word(lines: Sequence[str]) -> str:

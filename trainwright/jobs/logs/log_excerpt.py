@@ -27,15 +27,14 @@ class Traceback:
 
 
 def excerpt(lines: Sequence[str], count: int) -> list[str]:
-    """Return at most `count` of these lines, the important ones, with a mark where lines between them are left out."""
-    if len(lines) <= count:
-        return list(lines)
-    chosen: set[int] = set()
-    for number in _by_importance(lines):
-        if len(chosen) == count:
+    """Return at most `count` lines, the important ones of these, with marks where lines between them are left out."""
+    shown = list(lines)
+    ranked = list(dict.fromkeys(_by_importance(lines))) if len(lines) > count else []
+    for size in range(count, 0, -1):
+        if len(shown) <= count:
             break
-        chosen.add(number)
-    return list(_with_marks(lines, sorted(chosen)))
+        shown = list(_with_marks(lines, sorted(ranked[:size])))
+    return shown
 
 
 def last_error(lines: Sequence[str]) -> str:

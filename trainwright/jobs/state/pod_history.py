@@ -7,7 +7,7 @@ Eviction API, a preemption. What was observed while the job ran is then all that
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -120,10 +120,10 @@ class PodHistory:
         """Return what was seen of a pod."""
         return self._pods.get(uid_of(pod))
 
-    def as_dict(self, *, max_pods: int, max_lines: int, max_width: int) -> Obj:
-        """Return the pods of interest as a JSON object of bounded size, for another process."""
+    def as_dict(self, *, max_pods: int, excerpt: Callable[[Sequence[str]], Sequence[str]]) -> Obj:
+        """Return the pods of interest as a JSON object, for another process. `excerpt` bounds the lines of a run."""
         kept = [seen for seen in self.pods() if seen.is_of_interest][:max_pods]
-        return {"pods": [_as_dict(seen, max_lines, max_width) for seen in kept]}
+        return {"pods": [_as_dict(seen, excerpt) for seen in kept]}
 
     @classmethod
     def from_dict(cls, value: Obj) -> PodHistory:
@@ -184,12 +184,10 @@ def _failed_runs(pod: Obj) -> Iterator[tuple[RunKey, Obj]]:
                 yield RunKey(str(entry["name"]), str(ended.get("finishedAt") or "")), ended
 
 
-def _as_dict(seen: SeenPod, max_lines: int, max_width: int) -> dict[str, Any]:
+def _as_dict(seen: SeenPod, excerpt: Callable[[Sequence[str]], Sequence[str]]) -> dict[str, Any]:
     return {
         "pod": seen.pod,
         "deletionRequested": seen.deletion_requested,
         "failedRuns": [[key.container, {**state, "finishedAt": key.finished}] for key, state in seen.failed_runs.items()],
-        "lines": [
-            [key.container, key.finished, [line[:max_width] for line in lines[-max_lines:]]] for key, lines in seen.lines.items()
-        ],
+        "lines": [[key.container, key.finished, list(excerpt(lines))] for key, lines in seen.lines.items()],
     }

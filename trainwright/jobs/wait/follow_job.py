@@ -111,7 +111,7 @@ def _follow(
         if settings.fail_on_divergence and (diverged := publisher.divergence.running()):
             raise Diverged(state.trainjob, diverged)
         if expired := state.expired_deadline():
-            raise deadline_of(cluster, state.trainjob, str(expired), expired.what)
+            raise deadline_of(cluster, state.trainjob, str(expired), expired.what, publisher.history)
         change = watch.next_change(
             min(backoff.pause(polls), max(state.seconds_left(), 0.01), max(publisher.seconds_left(), 0.01))
         )

@@ -221,7 +221,8 @@ class JobObserver:
             key = (failure.name, failure.disruption or f"{failure.container} {failure.finished}")
             if key not in self._shown and len(self._shown) < _MAX_FAILURES:
                 self._shown.add(key)
-                texts.append(f"pod {failure.name} {failure.describe()}")
+                said = failure.with_last_word(seen.lines_of(failure.container, failure.finished))
+                texts.append(f"pod {failure.name} {said.describe()}")
         return tuple(texts)
 
     def _find_reason(self, trainjob: Obj, phase: Phase, pods: list[Obj]) -> WaitingReason | None:

@@ -1,0 +1,103 @@
+"""What a look at the pods of a job tells: the failure of any rank with its error, and that a node is lost."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.diagnosis.failure_class import deadline_of
+from trainwright.jobs.wait.job_observer import JobObserver, Observation
+
+READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
+RUNNING = {"name": "node", "ready": True, "restartCount": 0, "image": "", "imageID": "", "state": {"running": {}}}
+
+
+class WithLogs:
+    """The cluster with one log for each rank."""
+
+    def __init__(self, cluster: EmbeddedCluster, *logs: str):
+        self._cluster, self._logs = cluster, logs
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def logs(self, name: str, *_: Any, **__: Any) -> Any:
+        yield self._logs[int(name.split("-node-0-")[1][0])].encode()
+
+
+def crashing(code: int, seconds_ago: float = 1.0) -> dict[str, Any]:
+    finished = (datetime.now(UTC) - timedelta(seconds=seconds_ago)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    ended = {"terminated": {"exitCode": code, "reason": "Error", "finishedAt": finished}}
+    return {**RUNNING, "ready": False, "restartCount": 1, "lastState": ended}
+
+
+def seen_by(observer: JobObserver, job: dict[str, Any]) -> Observation:
+    observation = observer.observe(job)
+    assert observation is not None
+    return observation
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "said"),
+    [
+        (
+            1,
+            "Traceback (most recent call last):\n  File\nValueError: only rank 1 fails\n",
+            "exited 1: ValueError: only rank 1 fails",
+        ),
+        (1, "step 1\nlast line\n", "exited 1: last line"),
+        (1, "torch.OutOfMemoryError: no\n", "exited 1 (the GPU was out of memory): torch.OutOfMemoryError: no"),
+        (1, "", "exited 1"),
+    ],
+)
+def test_the_failure_of_a_rank_carries_its_error(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, code: int, log: str, said: str
+) -> None:
+    job = set_status(job, jobsStatus=READY)
+    add_pod(job, 0, phase="Running", containerStatuses=[RUNNING])
+    pod = add_pod(job, 1, phase="Running", containerStatuses=[crashing(code)])
+    observer = JobObserver(WithLogs(cluster, "", log), job)
+    assert seen_by(observer, job).failures == (f"pod {pod['metadata']['name']} {said}",)
+
+
+def test_a_deadline_names_the_rank_that_fails_and_shows_its_log(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    job = set_status(job, jobsStatus=READY)
+    add_pod(job, 0, phase="Running", containerStatuses=[RUNNING])
+    pod = add_pod(job, 1, phase="Running", containerStatuses=[crashing(1)])
+    source: Any = WithLogs(cluster, "rank 0 is fine\n", "ValueError: only rank 1 fails\n")
+    text = str(deadline_of(source, job, "too long", "run"))
+    assert f"too long; pod {pod['metadata']['name']} exited 1; " in text
+    assert text.endswith("\n    ValueError: only rank 1 fails")
+
+
+def test_a_deadline_shows_rank_0_if_a_restart_is_long_past(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    job = set_status(job, jobsStatus=READY)
+    add_pod(job, 0, phase="Running", containerStatuses=[RUNNING])
+    add_pod(job, 1, phase="Running", containerStatuses=[crashing(1, seconds_ago=7200)])
+    source: Any = WithLogs(cluster, "x" * 2000 + "\nrank 0 is fine\n", "ValueError: only rank 1 fails\n")
+    text = str(deadline_of(source, job, "too long", "run"))
+    assert "exited" not in text
+    assert text.endswith("\n    rank 0 is fine")
+    assert max(map(len, text.splitlines())) < 600
+
+
+def test_a_run_is_not_taken_for_the_one_that_has_begun_meanwhile(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    """A pod was listed with a run that had ended; when its log is read, the container runs again."""
+    job = set_status(job, jobsStatus=READY)
+    ended = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": "2026-01-01T00:00:05Z"}}
+    add_pod(job, 0, phase="Running", containerStatuses=[{**RUNNING, "ready": False, "state": ended}])
+    source: Any = WithLogs(cluster)
+    source.logs = lambda *_, previous=False, **__: [
+        b"2026-01-01T00:00:04.1Z ValueError: why\n" if previous else b"2026-01-01T00:00:07.5Z anew\n"
+    ]
+    (failure,) = seen_by(JobObserver(source, job), job).failures
+    assert failure.endswith("exited 1: ValueError: why")
