@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.scripted_logs import Log, WithLogs
+from support.virtual_time import VirtualClock
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
-from trainwright.jobs.logs import container_log
+from trainwright.jobs.logs import container_log, stream_logs
 from trainwright.jobs.logs.follow_logs import Budget, LogSelector
 from trainwright.jobs.logs.poll_logs import PolledLogs
+from trainwright.jobs.state import denials
 from trainwright.jobs.wait.job_events import JobEvent, LogOutput, Metrics
 
 Job = dict[str, Any]
@@ -197,6 +199,50 @@ def test_looks_end_with_the_last_lines_where_there_was_too_much(cluster: Embedde
     assert [line.text for line in polled.drain()][1:] == ["line 10", "line 11"]
     whole = PolledLogs(source, job, LogStreamOptions())
     assert [line.text for line in whole.drain()] == list(LINES)
+
+
+@pytest.mark.parametrize("what", ["pods", "log"])
+def test_a_log_that_was_forbidden_is_asked_for_again(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    for module, name in (
+        (denials, "ASKED_AGAIN_SECONDS"),
+        (stream_logs, "ASKED_AGAIN_SECONDS"),
+        (stream_logs, "_IDLE_POLL_SECONDS"),
+        (stream_logs, "_READING_POLL_SECONDS"),
+    ):
+        monkeypatch.setattr(module, name, 0.05)
+    log, refusals = Log("a", "b"), [Forbidden("not you")] * 2
+    log.until.clear()
+    source: Any = WithLogs(cluster, log)
+    plain = {"pods": cluster.list, "log": source.logs}[what]
+
+    def refusing(*arguments: Any, **options: Any) -> Any:
+        if refusals and (what == "log" or arguments[0] == POD):
+            raise refusals.pop()
+        return plain(*arguments, **options)
+
+    setattr(source, {"pods": "list", "log": "logs"}[what], refusing)
+    pod = add_pod(job, 0, phase="Running")
+    waiting = Waiting(source, job)
+    eventually(lambda: waiting.printed[1:] == ["a", "b"])
+    assert "not you" in waiting.printed[0]
+    cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "default", subresource="status")
+    set_status(job, "Complete")
+    log.until.set()
+    waiting.end()
+
+
+def test_a_poll_asks_again_for_what_was_forbidden(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
+    add_pod(job, 0, phase="Running")
+    clock, source = VirtualClock(), cast(Any, WithLogs(cluster, Forbidden("not you")))
+    polled = PolledLogs(source, job, LogStreamOptions())
+    with clock.installed():
+        assert len(polled.poll()) == 1
+        source._logs = (Log("a"),)
+        assert polled.poll() == []
+        clock.jump(denials.ASKED_AGAIN_SECONDS)
+        assert [line.text for line in polled.poll()] == ["a"]
 
 
 def test_looks_outlast_a_cluster_that_is_away_and_say_what_is_forbidden(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:

@@ -14,15 +14,16 @@ from typing import Any, TypedDict, Unpack
 
 import orjson
 
-from trainwright.api.errors import ApiError, BadRequest, ServiceUnavailable, Unauthorized, error_from_status
+from trainwright.api.errors import ApiError, BadRequest, Forbidden, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.connection_failure import connection_failure, lost_connection
+from trainwright.cluster.connection_failure import CannotConnect, connection_failure, lost_connection
 from trainwright.cluster.kubeconfig import InvalidKubeconfig
 from trainwright.cluster.missing_namespace import with_namespace_hint
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
 from trainwright.cluster.permissions import with_missing_permission, with_quota_hint
 from trainwright.cluster.protocol import Listing, WatchEvent
+from trainwright.cluster.server_restart import GATEWAY_ERRORS, ServerState, state_of_server
 from trainwright.cluster.warning_headers import OnWarning, report_warnings
 
 CONNECT_SECONDS = 10
@@ -113,7 +114,7 @@ class KubernetesCluster:
         query += _selectors(options)
         response = self._request("get", _collection_path(kind, namespace), query=query, read_seconds=seconds + SILENCE_SECONDS)
         try:
-            for line in _lines(_chunks(response)):
+            for line in _lines(self._chunks(response)):
                 event = self._decode(line)
                 kind_of_event, changed = event.get("type"), event.get("object")
                 if not isinstance(kind_of_event, str) or not isinstance(changed, dict):
@@ -173,13 +174,21 @@ class KubernetesCluster:
         path = _object_path(POD, name, namespace) + "/log"
         response = self._request("get", path, query=query, read_seconds=None if follow else 0)
         try:
-            yield from _chunks(response)
+            yield from self._chunks(response)
         finally:
             _close(response)
 
     def request(self, method: str, path: str, body: Obj | None = None) -> Obj:
         """Send one request by URL path, for access reviews and discovery. Raises ApiError."""
         return self._json(method, path, body=body)
+
+    def _chunks(self, response: Any) -> Iterator[bytes]:
+        """Yield the body as it arrives. Raises ServiceUnavailable if the connection is lost."""
+        try:
+            yield from _chunks(response)
+        except ServiceUnavailable:
+            self._server.note_lost()
+            raise
 
     def _put(self, obj: Obj, path: str) -> Obj:
         return self._json("put", path, body=obj, query=_query(fieldManager=FIELD_MANAGER))
@@ -191,6 +200,7 @@ class KubernetesCluster:
         try:
             body = response.data
         except (HTTPError, OSError) as error:
+            self._server.note_lost()
             raise lost_connection(self.host, error) from None
         answer = self._decode(body)
         report_warnings(response.headers, request.get("on_warning"))
@@ -206,6 +216,33 @@ class KubernetesCluster:
         return answer
 
     def _request(self, method: str, path: str, **request: Unpack[_Request]) -> Any:
+        """Send an HTTP request; returns the raw response. Retries a 403 of a server that has just been started."""
+        while True:
+            try:
+                response = self._send(method, path, **request)
+            except Forbidden as error:
+                self._server.check(error, self._is_refusing)
+            except ApiError as error:
+                if error.code in GATEWAY_ERRORS and not isinstance(error, CannotConnect):
+                    self._server.note_lost()
+                raise
+            else:
+                self._server.note_authorized()
+                return response
+
+    def _is_refusing(self) -> bool:
+        """Whether the server refuses what any user may read."""
+        try:
+            _close(self._send("get", "/version"))
+        except ApiError as error:
+            return isinstance(error, Forbidden)
+        return False
+
+    @property
+    def _server(self) -> ServerState:
+        return state_of_server(self.host)
+
+    def _send(self, method: str, path: str, **request: Unpack[_Request]) -> Any:
         """Send an HTTP request; returns the raw response. Retries a 401 if the credentials have been renewed since."""
         for _ in range(_MAX_RENEWALS):  # a credential plugin may keep returning new credentials that are rejected
             sent = self._credentials()

@@ -23,6 +23,7 @@ from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.pod_failure import describe_exit, waiting_of
+from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.kubernetes_events import (
     belongs_to,
     event_time,
@@ -70,11 +71,11 @@ class WaitingReason:
 
 
 class ReasonFinder:
-    """Finds the reason of one job. Reads only what the answer needs; what is forbidden is asked for once. Not thread-safe."""
+    """Finds the reason of one job. Reads only what the answer needs; what is forbidden is asked for once a minute. Not thread-safe."""
 
     def __init__(self, cluster: Cluster, trainjob: Obj):
         self._cluster, self._namespace = cluster, namespace_of(trainjob)
-        self._forbidden: set[str] = set()
+        self._forbidden = Denials()
         self._steps: set[str] | None = None
         self._claims: set[str] = set()
 
@@ -179,7 +180,7 @@ class ReasonFinder:
         try:
             return read()
         except Forbidden:
-            self._forbidden.add(what)
+            self._forbidden.note(what)
             return None
 
 

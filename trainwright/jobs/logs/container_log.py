@@ -42,6 +42,9 @@ class ContainerLog:
         self.restarts = _restarts(self.pod, self.container)
         """Restart count of the container when it was last read."""
         self._partial = b""
+        self.problem = ""
+        """Why the log could not be followed to its end; empty if it was."""
+        self._said = ""
 
     def read(self, *, previous: bool = False) -> Iterator[tuple[str, str]]:
         """Yield `(timestamp, line)` of the current log. Raises ApiError."""
@@ -59,8 +62,11 @@ class ContainerLog:
             yield from self._flush()
 
     def follow(self) -> Iterator[tuple[str, str]]:
-        """Yield `(timestamp, line)` until the pod has ended, is deleted, or `closed` is set. Lost connections are reopened."""
-        lost, ended = 0, False
+        """Yield `(timestamp, line)` until the pod has ended, is deleted, or `closed` is set. Lost connections are reopened.
+
+        Ends with a `problem` if the log may not be read, or its connection is lost for a minute; it can be followed again then.
+        """
+        lost, ended, self.problem = 0, False, ""
         while not self.closed.is_set():
             try:
                 pod = self.cluster.get(POD, name_of(self.pod), namespace_of(self.pod))
@@ -69,7 +75,7 @@ class ContainerLog:
                 ended = _has_ended(pod)
                 yield from self._previous_run(pod)
                 for line in self._read_connection(follow=not ended):
-                    lost = 0
+                    lost, self._said = 0, ""
                     yield line
                 if ended:
                     break
@@ -79,15 +85,21 @@ class ContainerLog:
                 if ended:
                     break
             except Forbidden as error:
-                yield "", f"(this log cannot be read: {error.message})"
+                yield from self._fail(f"(this log cannot be read: {error.message})")
                 return
             except ApiError as error:
                 lost += 1
                 if lost > MAX_LOST_CONNECTIONS:
-                    yield "", f"(the connection to this log was lost: {error.message})"
+                    yield from self._fail(f"(the connection to this log was lost: {error.message})")
                     return
             self.closed.wait(POLL_SECONDS)
         yield from self._flush()
+
+    def _fail(self, problem: str) -> Iterator[tuple[str, str]]:
+        """Yield a problem as a line, unless it was said before and nothing was read since."""
+        if problem != self._said:
+            yield "", problem
+        self.problem = self._said = problem
 
     def _previous_run(self, pod: Obj) -> Iterator[tuple[str, str]]:
         """Yield the remaining lines of the previous container run after a restart."""

@@ -18,6 +18,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.pods import index_of, pods_of, step_of
 
 GRACE_SECONDS = 10.0
@@ -108,9 +109,11 @@ class LogFollower:
         self._cluster, self._selector, self._budget = cluster, selector, budget
         self._pending: queue.Queue[LogLine | None] = queue.Queue(maxsize=budget.pending_lines)
         """Lines, and None when a reader has ended: it wakes who waits for its lines."""
-        self._readers: dict[str, threading.Thread] = {}
-        self._logs: list[ContainerLog] = []
-        self._reading = 0
+        self._logs: dict[str, ContainerLog] = {}
+        """By the UID of the pod."""
+        self._denied = Denials()
+        """The logs that cannot be read at present, by the UID of the pod."""
+        self._reading: set[str] = set()
         self._readers_lock = threading.Lock()
         self._shown = 0
 
@@ -120,22 +123,26 @@ class LogFollower:
 
     @property
     def is_reading(self) -> bool:
-        return self._reading > 0
+        return bool(self._reading)
 
     @property
     def restarts(self) -> int:
         """Restarts of the containers whose logs were read."""
-        return sum(log.restarts for log in tuple(self._logs))
+        return sum(log.restarts for log in tuple(self._logs.values()))
 
-    def start_readers(self, pods: list[Obj]) -> None:
-        """Start reading the selected pods that have started and are not being read yet."""
+    def start_readers(self, pods: list[Obj], *, is_last: bool = False) -> None:
+        """Start reading the selected pods that have started and are not being read yet.
+
+        A log that could not be read is asked for again every minute, and at once if this is the last call.
+        """
         with self._readers_lock:
             for pod in [] if self.is_exhausted else self._selector.of(pods):
-                if uid_of(pod) not in self._readers and has_started(pod):
-                    reader = threading.Thread(target=self._read, args=(pod,), daemon=True)
-                    self._readers[uid_of(pod)] = reader
-                    self._reading += 1
-                    reader.start()
+                uid, log = uid_of(pod), self._logs.get(uid_of(pod))
+                has_to_read = log is None or (bool(log.problem) and (is_last or uid not in self._denied))
+                if has_to_read and uid not in self._reading and has_started(pod):
+                    self._logs[uid] = log = log or log_of(self._cluster, pod, self._selector, closed=self.closed)
+                    self._reading.add(uid)
+                    threading.Thread(target=self._read, args=(pod, log), daemon=True).start()
 
     def lines_within(self, seconds: float) -> Iterator[LogLine]:
         """Yield buffered lines, and those that arrive within `seconds`, within the budget of one tick."""
@@ -177,16 +184,17 @@ class LogFollower:
             self.closed.set()
             yield LogLine("", f"({self._shown} bytes shown, the limit is reached; the last lines follow when the job ends)")
 
-    def _read(self, pod: Obj) -> None:
-        source, log = source_of(pod), log_of(self._cluster, pod, self._selector, closed=self.closed)
-        self._logs.append(log)
+    def _read(self, pod: Obj, log: ContainerLog) -> None:
+        source = source_of(pod)
         try:
             for stamp, text in log.follow():
                 if not self._put(LogLine(source, text, stamp)):
                     return
         finally:
             with self._readers_lock:
-                self._reading -= 1
+                self._reading.discard(uid_of(pod))
+                if log.problem:
+                    self._denied.note(uid_of(pod))
             with suppress(queue.Full):  # then nobody waits
                 self._pending.put_nowait(None)
 
@@ -232,7 +240,8 @@ class _FollowUntilFinished(LogFollower):
     def _update(self) -> None:
         """Check whether the job has ended, then start reading pods that have started; in this order, so that no pod is missed."""
         finished = self._ended is not None or _is_over(self._cluster, self._trainjob)
-        self.start_readers([] if self.is_exhausted else pods_of(self._cluster, self._trainjob, self._selector.step))
+        pods = [] if self.is_exhausted else pods_of(self._cluster, self._trainjob, self._selector.step)
+        self.start_readers(pods, is_last=finished and self._ended is None)
         if finished and self._ended is None:  # set only after its pods were listed: a job may end before the first poll
             self._ended = time.monotonic()
 

@@ -14,6 +14,7 @@ from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.follow_logs import has_started, last_lines, log_of, size_of, source_of
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.stream_logs import LogStreamOptions
+from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.pods import pods_of
 
 
@@ -27,7 +28,8 @@ class PolledLogs:
         self._logs: dict[str, ContainerLog] = {}
         self._last: dict[str, str] = {}
         self._shown = 0
-        self._is_truncated, self._is_over, self._is_forbidden = False, False, False
+        self._is_truncated = self._is_over = False
+        self._denied, self._said = Denials(), ""
 
     @property
     def restarts(self) -> int:
@@ -35,13 +37,16 @@ class PolledLogs:
         return sum(log.restarts for log in self._logs.values())
 
     def poll(self) -> list[LogLine]:
-        """Return the new lines, within the budget of one tick; none while the API server is unreachable."""
-        return [] if self._is_over else list(self._poll())
+        """Return the new lines, within the budget of one tick; none while the API server is unreachable.
+
+        A log that may not be read is asked for again every minute.
+        """
+        return [] if self._is_over or "log" in self._denied else list(self._poll())
 
     def drain(self) -> list[LogLine]:
         """Return the new lines of a finished job and, if they exceed the budget, its last lines."""
-        lines = self.poll()
-        if (self._is_over and not self._is_forbidden) or self._is_truncated:
+        lines = [] if self._is_over else list(self._poll())
+        if self._is_over or self._is_truncated:
             lines.append(LogLine("", "(the log is truncated; its last lines follow)"))
             lines.extend(last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget))
         self._is_over = True
@@ -57,8 +62,10 @@ class PolledLogs:
                     self._is_truncated = True
                     break
         except Forbidden as error:
-            self._is_over = self._is_forbidden = True
-            yield LogLine("", f"(the log cannot be shown: {error.message})")
+            self._denied.note("log")
+            if error.message != self._said:
+                self._said = error.message
+                yield LogLine("", f"(the log cannot be shown: {error.message})")
             return
         except ApiError:  # retried at the next poll
             pass

@@ -18,6 +18,7 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.follow_logs import GRACE_SECONDS, Budget, LogFollower, LogSelector, last_lines
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.state.denials import ASKED_AGAIN_SECONDS
 from trainwright.jobs.state.pods import pods_of
 
 LOG_POLL_SECONDS = 0.5
@@ -52,7 +53,7 @@ class LiveLogs:
         self._follower = LogFollower(cluster, options.selector, options.budget) if options else None
         self._changed = threading.Event()
         self._steps: object = None
-        self._forbidden_message, self._is_reported = "", False
+        self._forbidden_message = self._reported = ""
 
     def __enter__(self) -> LiveLogs:
         if self._follower is not None:
@@ -80,9 +81,9 @@ class LiveLogs:
         """Yield the lines printed since the last call, within the budget of one tick."""
         if self._follower is not None:
             yield from self._follower.buffered_lines()
-            if self._forbidden_message and not self._is_reported:
-                self._is_reported = True
-                yield LogLine("", f"(the log cannot be shown: {self._forbidden_message})")
+            if self._forbidden_message not in ("", self._reported):
+                self._reported = self._forbidden_message
+                yield LogLine("", f"(the log cannot be shown: {self._reported})")
 
     def remaining_lines(self) -> Iterator[LogLine]:
         """Yield the remaining lines of a finished job."""
@@ -90,7 +91,7 @@ class LiveLogs:
         if follower is None or self._options is None:
             return
         try:
-            self._find_pods(follower, RetryingCluster(self._cluster))
+            self._find_pods(follower, RetryingCluster(self._cluster), is_last=True)
         except ApiError as error:
             yield LogLine("", f"(the rest of the log cannot be shown: {error.message})")
         yield from self.lines()
@@ -103,15 +104,19 @@ class LiveLogs:
             yield from last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget)
 
     def _find_pods_loop(self, follower: LogFollower) -> None:
-        while not follower.closed.is_set() and not self._forbidden_message:
+        while not follower.closed.is_set():
             self._changed.clear()
             with suppress(ApiError):  # retried at the next poll
                 self._find_pods(follower, self._cluster)
-            self._changed.wait(_READING_POLL_SECONDS if follower.is_reading else _IDLE_POLL_SECONDS)
+            if self._forbidden_message:
+                follower.closed.wait(ASKED_AGAIN_SECONDS)
+            else:
+                self._changed.wait(_READING_POLL_SECONDS if follower.is_reading else _IDLE_POLL_SECONDS)
 
-    def _find_pods(self, follower: LogFollower, cluster: Cluster) -> None:
+    def _find_pods(self, follower: LogFollower, cluster: Cluster, *, is_last: bool = False) -> None:
         assert self.selector is not None
         try:
-            follower.start_readers(pods_of(cluster, self._trainjob, self.selector.step))
+            follower.start_readers(pods_of(cluster, self._trainjob, self.selector.step), is_last=is_last)
+            self._forbidden_message = ""
         except Forbidden as error:
             self._forbidden_message = error.message

@@ -17,6 +17,7 @@ from trainwright.api.indexes import parse_indexes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.jobs_of import jobs_of
 from trainwright.jobs.state.pods import Place, job_index_of, place_of, step_of
 
@@ -60,7 +61,7 @@ class StartedPods:
     def __init__(self, cluster: Cluster, trainjob: Obj):
         self._cluster, self._trainjob = cluster, trainjob
         self._started: set[Place] = set()
-        self._forbidden: set[str] = set()
+        self._forbidden = Denials()
         self._complete: GangStart | None = None
 
     def read(self, pods: list[Obj]) -> GangStart | None:
@@ -111,7 +112,7 @@ class StartedPods:
     def _note(self, what: str, error: ApiError) -> None:
         log.debug("event=start_not_read what=%s name=%s error=%s", what, name_of(self._trainjob), error.message)
         if isinstance(error, Forbidden):
-            self._forbidden.add(what)
+            self._forbidden.note(what)
 
 
 def expected_places(jobset: Obj) -> frozenset[Place] | None:

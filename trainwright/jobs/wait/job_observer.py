@@ -20,6 +20,7 @@ from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_
 from trainwright.jobs.diagnosis.pod_failure import PodFailure, pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
+from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.pods import step_of
@@ -94,7 +95,8 @@ class JobObserver:
         self._start: GangStart | None = None
         self._status: object = None
         self._changed = self._due = time.monotonic()
-        self._has_run = self._is_blind = False
+        self._has_run = False
+        self._denied = Denials()
         self._restarts, self._log_restarts = RestartCounts(), 0
         self._shown: set[tuple[str, str]] = set()
         self._failed: dict[tuple[str, str], PodFailure] = {}
@@ -190,6 +192,10 @@ class JobObserver:
         elif phase not in (Phase.Queued, Phase.Suspended):
             self._start = self._started.read(pods)
 
+    @property
+    def _is_blind(self) -> bool:
+        return "pods" in self._denied
+
     def _list_pods(self) -> list[Obj]:
         if self._is_blind:
             return []
@@ -197,7 +203,7 @@ class JobObserver:
             return self._pods.observe()
         except Forbidden as error:
             log.debug("event=pods_not_observed error=%s", error.message)
-            self._is_blind = True
+            self._denied.note("pods")
             return []
 
     def _count_restarts(self, trainjob: Obj, pods: list[Obj]) -> RestartCounts:

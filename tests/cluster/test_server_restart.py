@@ -1,0 +1,104 @@
+"""A 403 of an API server that has just been started passes; that of a person without permission is told at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.virtual_time import VirtualClock
+
+from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.kinds import POD
+from trainwright.cluster import connect, server_restart
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.permissions import AccessDenied, Permission, QuotaExceeded
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.cluster.server_restart import NotYetAuthorized, ServerState
+
+DENIED = AccessDenied("pods is forbidden", Permission("list", "pods"))
+
+
+@pytest.fixture
+def cluster(stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
+    monkeypatch.setattr(server_restart, "_POLL_SECONDS", 0.01)
+    return connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team")))
+
+
+def refuse(stub: Any, times: int = 1) -> None:
+    for _ in range(times):
+        stub.fail(403, "Forbidden", "pods is forbidden")
+
+
+def test_a_403_after_a_lost_connection_is_retried_as_a_503(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.hang_up()
+    stub.hang_up()
+    refuse(stub, 2)
+    stub.answer({"metadata": {}, "items": []})
+    assert RetryingCluster(cluster, seconds=10).list(POD, "team").items == []
+    assert {asked.path for asked in stub.asked} == {"/api/v1/namespaces/team/pods"}
+    refuse(stub)
+    stub.answer({"gitVersion": "v1.36.3"})
+    with pytest.raises(AccessDenied):
+        cluster.list(POD, "team")  # permitted a moment before
+
+
+def test_every_client_of_the_process_knows_of_the_restart(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.fail(503, "ServiceUnavailable", "no backend")
+    with pytest.raises(ServiceUnavailable):
+        cluster.list(POD, "team")
+    refuse(stub)
+    with pytest.raises(NotYetAuthorized, match=r"may not know permissions yet: pods is forbidden"):
+        cluster.with_timeout(5).get(POD, "a", "team")
+
+
+def test_a_new_client_waits_for_a_server_that_refuses_everything(stub: Any, cluster: KubernetesCluster) -> None:
+    refuse(stub, 6)
+    stub.answer({"metadata": {"name": "a"}})
+    assert cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "team"}})
+    assert [asked.method for asked in stub.asked] == ["POST", "GET"] * 3 + ["POST"]
+    assert {asked.path for asked in stub.asked if asked.method == "GET"} == {"/version"}
+
+
+def test_a_person_without_permission_is_told_at_once(stub: Any, cluster: KubernetesCluster) -> None:
+    refuse(stub)
+    stub.answer({"gitVersion": "v1.36.3"})
+    refuse(stub)
+    for _ in range(2):
+        with pytest.raises(AccessDenied):
+            cluster.list(POD, "team")
+    assert [asked.path for asked in stub.asked].count("/version") == 1
+
+
+def test_a_quota_is_no_sign_of_a_restart(stub: Any, cluster: KubernetesCluster) -> None:
+    stub.hang_up()
+    stub.hang_up()
+    stub.fail(403, "Forbidden", "exceeded quota: q, requested: pods=1")
+    with pytest.raises(ServiceUnavailable):
+        cluster.list(POD, "team")
+    with pytest.raises(QuotaExceeded):
+        cluster.list(POD, "team")
+
+
+def outcome(state: ServerState, is_refusing: bool) -> type[Exception] | None:
+    try:
+        state.check(DENIED, lambda: is_refusing)
+    except (Forbidden, NotYetAuthorized) as error:
+        return type(error)
+    return None
+
+
+def test_a_server_is_not_waited_for_for_ever() -> None:
+    clock, state = VirtualClock(), ServerState()
+    with clock.installed():
+        while outcome(state, is_refusing=True) is None:
+            assert clock.now < 20
+        assert clock.now == pytest.approx(server_restart.STARTING_SECONDS)
+        clock.jump(100.0)
+        assert outcome(state, is_refusing=True) is AccessDenied, "what refuses /version in any case is not waited for again"
+        state.note_lost()
+        clock.jump(100.0 + server_restart.PASSING_SECONDS - 1)
+        assert outcome(state, is_refusing=False) is NotYetAuthorized
+        clock.jump(100.0 + server_restart.PASSING_SECONDS)
+        assert outcome(state, is_refusing=False) is AccessDenied
