@@ -396,8 +396,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
         request = self.request()
         if (options := LogStreamOptions.parse(request.logs, request.log_bytes)) is not None and self.log_poll_interval > 0:
-            for line in filter(is_shown, PolledLogs(cluster, trainjob, options, shown_until(trainjob)).drain()):
-                self.log.info("%s", format_log_line(line))
+            for portion in PolledLogs(cluster, trainjob, options, shown_until(trainjob)).drain():
+                for line in filter(is_shown, portion):
+                    self.log.info("%s", format_log_line(line))
 
     def _submit_unless_ended(self, context: Context, cluster: Cluster, stop: StopEvent) -> Submitted:
         """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""

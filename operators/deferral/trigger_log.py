@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainwright.api.phase import Phase
     from trainwright.cluster.shared_watch import Subscription
+    from trainwright.jobs.logs.log_line import LogLine
     from trainwright.jobs.logs.poll_logs import PolledLogs
     from trainwright.jobs.state.divergence import Divergence
     from trainwright.jobs.state.progress import Progress
@@ -172,15 +173,20 @@ class TriggerLog:
         if not (phase.is_final or time.monotonic() >= self._due):
             return
         if self._poller is not None:
-            poll = self._poller.drain if phase.is_final else self._poller.poll
-            lines = await asyncio.get_running_loop().run_in_executor(_pool, poll)
-            for line in lines:
-                self._show(self._tracker.observe_line(line))
-            if lines and not phase.is_final:
+            if phase.is_final:
+                portions = self._poller.drain()
+                while (portion := await asyncio.get_running_loop().run_in_executor(_pool, next, portions, None)) is not None:
+                    self._show_lines(portion)
+            elif lines := await asyncio.get_running_loop().run_in_executor(_pool, self._poller.poll):
+                self._show_lines(lines)
                 await asyncio.get_running_loop().run_in_executor(
                     _pool, self._note_shown, trainjob, dict(self._poller.shown_until)
                 )
         self._due = time.monotonic() + self._interval()
+
+    def _show_lines(self, lines: list[LogLine]) -> None:
+        for line in lines:
+            self._show(self._tracker.observe_line(line))
 
     def _note_shown(self, trainjob: dict[str, Any], shown: dict[str, str]) -> None:
         """Note on the job how far its log has been shown. Without that, the next triggerer shows some lines again."""

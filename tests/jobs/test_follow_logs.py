@@ -251,8 +251,8 @@ def test_a_pod_that_outlives_its_job_does_not_keep_it_open(
 def test_a_total_that_is_used_up_says_so_and_ends_with_the_last_lines(cluster: EmbeddedCluster, ended: Job) -> None:
     source: Any = WithLogs(cluster, Log(*LINES))
     seen = texts(follow_logs(source, ended, budget=Budget(total=20, tail_lines=2)))
-    limit = "(21 bytes shown, the limit is reached; the last lines follow when the job ends)"
-    assert seen == ["line 0", "line 1", "line 2", limit, "line 10", "line 11"]
+    limit = "(14 bytes shown, the limit is reached; the last lines follow when the job ends)"
+    assert seen == ["line 0", "line 1", limit, "... 8 lines not shown", "line 10", "line 11"]
 
 
 def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
@@ -262,9 +262,9 @@ def test_a_tick_shows_no_more_than_its_bytes_and_nothing_is_lost(
     ticks: list[int] = []
     arriving = module.LogFollower.lines_within
 
-    def counted(following: Any, seconds: float) -> Iterator[LogLine]:
+    def counted(following: Any, seconds: float, **options: Any) -> Iterator[LogLine]:
         ticks.append(0)
-        for line in arriving(following, seconds):
+        for line in arriving(following, seconds, **options):
             ticks[-1] += len(line.text) + 1
             yield line
 

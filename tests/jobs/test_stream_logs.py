@@ -14,9 +14,10 @@ from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
+from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
-from trainwright.jobs.logs import container_log, stream_logs
+from trainwright.jobs.logs import container_log, poll_logs, stream_logs
 from trainwright.jobs.logs.follow_logs import Budget, LogSelector
 from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.state import denials
@@ -30,6 +31,10 @@ LINES = tuple(f"line {number}" for number in range(12))
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(container_log, "POLL_SECONDS", 0.02)
+
+
+def drained(polled: PolledLogs) -> list[str]:
+    return [line.text for portion in polled.drain() for line in portion]
 
 
 class Waiting:
@@ -105,8 +110,37 @@ def test_a_log_that_is_too_long_ends_with_its_last_lines(
     set_status(job, "Complete")
     waiting = Waiting(WithLogs(cluster, Log(*LINES)), job, LogStreamOptions(budget=Budget(1000, 20, tail_lines=2)))
     waiting.end()
-    limit = "(21 bytes shown, the limit is reached; the last lines follow when the job ends)"
-    assert waiting.printed == ["line 0", "line 1", "line 2", limit, "line 10", "line 11"]
+    limit = "(14 bytes shown, the limit is reached; the last lines follow when the job ends)"
+    assert waiting.printed == ["line 0", "line 1", limit, "... 8 lines not shown", "line 10", "line 11"]
+
+
+def test_a_job_that_prints_faster_than_it_is_shown_loses_no_line(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
+) -> None:
+    """Of a short job all lines are shown at its end: the rate is bounded only while it runs."""
+    lines = [f"line {number} " + "x" * 1000 for number in range(1500)]
+    pod = add_pod(job, 0, phase="Running")
+    log = Log(*lines)
+    log.until.clear()
+    waiting = Waiting(WithLogs(cluster, log), job)
+    eventually(lambda: waiting.printed)
+    cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "default", subresource="status")
+    set_status(job, "Complete")
+    log.until.set()
+    waiting.end()
+    assert waiting.printed == lines
+
+
+def test_the_rest_of_a_log_that_is_too_long_is_counted(cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any) -> None:
+    lines = [f"line {number} " + "x" * 100 for number in range(5000)]
+    add_pod(job, 0, phase="Succeeded")
+    set_status(job, "Complete")
+    waiting = Waiting(WithLogs(cluster, Log(*lines)), job, LogStreamOptions(budget=Budget(1000, 50_000, tail_lines=20)))
+    waiting.end()
+    shown = waiting.printed[:-22]
+    assert shown == lines[: len(shown)]
+    assert 49_000 < sum(len(line) + 1 for line in shown) <= 50_000
+    assert waiting.printed[-21:] == [f"... {5000 - len(shown) - 20} lines not shown", *lines[-20:]]
 
 
 @pytest.mark.parametrize("what", ["pods", "log"])
@@ -189,16 +223,46 @@ def test_property_looks_show_every_line_once_whatever_they_have_a_place_for_and_
 def test_looks_end_with_the_last_lines_where_there_was_too_much(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
     add_pod(job, 0, phase="Succeeded")
     source: Any = WithLogs(cluster, Log(*LINES))
-    polled = PolledLogs(source, job, LogStreamOptions(budget=Budget(14, 21, tail_lines=2)))
+    polled = PolledLogs(source, job, LogStreamOptions(budget=Budget(14, 27, tail_lines=2)))
     assert [line.text for line in polled.poll()] == ["line 0", "line 1"]
     assert [line.text for line in polled.poll()] == [
         "line 2",
         "(21 bytes shown, the limit is reached; the last lines follow when the job ends)",
     ]
     assert polled.poll() == []
-    assert [line.text for line in polled.drain()][1:] == ["line 10", "line 11"]
-    whole = PolledLogs(source, job, LogStreamOptions())
-    assert [line.text for line in whole.drain()] == list(LINES)
+    assert drained(polled) == ["... 7 lines not shown", "line 10", "line 11"]
+    portions = list(PolledLogs(source, job, LogStreamOptions(budget=Budget(14, None))).drain())
+    assert [line.text for portion in portions for line in portion] == list(LINES)
+    assert [len(portion) for portion in portions] == [2, 2, 2, 2, 2, 2, 0]
+
+
+def test_lines_that_were_rotated_away_are_not_dropped_without_a_word(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
+    add_pod(job, 0, phase="Running")
+    log = Log(*LINES)
+    entries, log.entries = log.entries, log.entries[:4]
+    source: Any = WithLogs(cluster, log)
+    polled = PolledLogs(source, job, LogStreamOptions())
+    assert [line.text for line in polled.poll()] == list(LINES[:4])
+    log.entries = entries[2:6]
+    assert [line.text for line in polled.poll()] == list(LINES[4:6])
+    log.entries = entries[9:]
+    assert [line.text for line in polled.poll()] == [container_log.NOT_KEPT, *LINES[9:]]
+    limited = PolledLogs(source, job, LogStreamOptions(budget=Budget(None, 20, tail_lines=1)))
+    log.entries = entries[:3]
+    assert [line.text for line in limited.poll()][:-1] == list(LINES[:2])
+    log.entries = entries[9:]
+    assert drained(limited) == ["... 3 lines not shown, besides those that the node has not kept", "line 11"]
+
+
+def test_the_last_look_outlasts_a_lost_connection(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(poll_logs, "_BACKOFF", Backoff(0.01, 0.01))
+    add_pod(job, 0, phase="Succeeded")
+    source: Any = WithLogs(cluster, Log(*LINES, cuts=(100, -1)))
+    assert drained(PolledLogs(source, job, LogStreamOptions())) == list(LINES)
+    away: Any = WithLogs(cluster, ServiceUnavailable("down"))
+    assert drained(PolledLogs(away, job, LogStreamOptions())) == ["(the rest of the log cannot be shown: down)"]
 
 
 @pytest.mark.parametrize("what", ["pods", "log"])
@@ -251,4 +315,4 @@ def test_looks_outlast_a_cluster_that_is_away_and_say_what_is_forbidden(cluster:
     assert away.poll() == []
     refused = PolledLogs(WithLogs(cluster, Forbidden("not you")), job, LogStreamOptions())  # type: ignore[arg-type]
     assert [line.text for line in refused.poll()] == ["(the log cannot be shown: not you)"]
-    assert refused.poll() == refused.drain() == []
+    assert refused.poll() == drained(refused) == []

@@ -20,6 +20,8 @@ MAX_LOST_CONNECTIONS = 120
 """Consecutive connections that may fail, about one minute."""
 MAX_LINE_BYTES = 64 * 1024
 """Of longer lines the begin and the end are kept: a progress bar may be a single line of many megabytes."""
+NOT_KEPT = "... lines not shown: the node has not kept them"
+"""In place of lines that were rotated away before they were read."""
 
 
 @dataclass
@@ -56,8 +58,9 @@ class ContainerLog:
 
         Lines that the caller does not consume are returned by the next poll.
         """
+        is_new_run = _restarts(pod, self.container) > self.restarts
         yield from self._previous_run(pod)
-        yield from self._read_connection(follow=False)
+        yield from self._read_connection(follow=False, is_new_run=is_new_run)
         if _has_ended(pod):
             yield from self._flush()
 
@@ -73,8 +76,9 @@ class ContainerLog:
                 if uid_of(pod) != uid_of(self.pod):
                     break
                 ended = _has_ended(pod)
+                is_new_run = _restarts(pod, self.container) > self.restarts
                 yield from self._previous_run(pod)
-                for line in self._read_connection(follow=not ended):
+                for line in self._read_connection(follow=not ended, is_new_run=is_new_run):
                     lost, self._said = 0, ""
                     yield line
                 if ended:
@@ -116,8 +120,9 @@ class ContainerLog:
             self._partial = b""
         self.restarts = restarts
 
-    def _read_connection(self, *, follow: bool, previous: bool = False) -> Iterator[tuple[str, str]]:
+    def _read_connection(self, *, follow: bool, previous: bool = False, is_new_run: bool = False) -> Iterator[tuple[str, str]]:
         """Yield the new lines of one connection; an incomplete last line is left to the next connection."""
+        is_first = not is_new_run
         options: dict[str, Any] = {"container": self.container, "follow": follow, "timestamps": True}
         options |= {"since_time": self._cursor.since(), "previous": previous}
         if self.tail is not None and not self._cursor.has_position and not previous:
@@ -129,7 +134,11 @@ class ContainerLog:
                 stamp, shown, text = split_stamp(line)
                 if stamp is None and is_kubelet_message(line):
                     continue
+                is_beyond = is_first and self._cursor.is_beyond
                 if self._cursor.accept(stamp):
+                    if is_beyond and stamp is not None:
+                        yield "", NOT_KEPT
+                    is_first = False
                     yield shown.decode(), text.decode("utf-8", "replace")
         self._partial = assembler.rest()
 

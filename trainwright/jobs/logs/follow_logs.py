@@ -18,11 +18,15 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_text import final_state, shortened
+from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.pods import index_of, pods_of, step_of
 
 GRACE_SECONDS = 10.0
-"""Seconds after the end of the job to wait for the end of its pods' logs."""
+"""Seconds without a line after the end of the job after which the end of its pods' logs is not waited for."""
+MOST_SECONDS = 60.0
+"""Maximum seconds to show lines after the end of the job: a pod may print until its grace period expires."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,7 @@ class LogSelector:
 
 @dataclass(frozen=True)
 class Budget:
-    """Bytes to show in each tick of half a second, and in total. What exceeds a tick is shown later, unless the job ends first."""
+    """Maximum bytes to show in each tick of half a second, and in total. What exceeds a tick is shown later, or at the end."""
 
     tick: int | None = None
     total: int | None = None
@@ -61,6 +65,7 @@ class Budget:
     """Lines that are read ahead; readers block beyond them."""
 
 
+TOO_MANY = LogLine("", "... lines not shown: more than can be counted in time")
 _ALL = LogSelector()
 _UNBOUNDED = Budget()
 
@@ -84,16 +89,14 @@ def read_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, *, 
 def follow_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, budget: Budget = _UNBOUNDED) -> Iterator[LogLine]:
     """Follow the logs until the TrainJob ends, including those of pods that start later. Yields each line once.
 
-    When the total budget is exhausted a message says so, and the last lines are shown when the job ends. Raises ApiError
-    if the API server has been unreachable for a minute.
+    When the total budget is exhausted a message says so, and when the job ends how many lines are not shown, and the last ones.
+    Raises ApiError if the API server has been unreachable for a minute.
     """
     following = _FollowUntilFinished(cluster, trainjob, selector, budget)
     try:
         yield from following.lines()
     finally:
         following.closed.set()
-    if following.is_exhausted:
-        yield from last_lines(cluster, trainjob, selector, budget)
 
 
 def source_of(pod: Obj) -> str:
@@ -104,9 +107,9 @@ def source_of(pod: Obj) -> str:
 class LogFollower:
     """Reads the logs of pods in one thread each, into a bounded queue: readers block while it is full."""
 
-    def __init__(self, cluster: Cluster, selector: LogSelector, budget: Budget):
+    def __init__(self, cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: Budget):
         self.closed = threading.Event()
-        self._cluster, self._selector, self._budget = cluster, selector, budget
+        self._cluster, self._trainjob, self._selector, self._budget = cluster, trainjob, selector, budget
         self._pending: queue.Queue[LogLine | None] = queue.Queue(maxsize=budget.pending_lines)
         """Lines, and None when a reader has ended: it wakes who waits for its lines."""
         self._logs: dict[str, ContainerLog] = {}
@@ -115,11 +118,12 @@ class LogFollower:
         """The logs that cannot be read at present, by the UID of the pod."""
         self._reading: set[str] = set()
         self._readers_lock = threading.Lock()
+        self._queued: dict[str, str] = {}
+        """The time of the last line that was queued of each pod, by its UID."""
         self._shown = 0
-
-    @property
-    def is_exhausted(self) -> bool:
-        return self._budget.total is not None and self._shown >= self._budget.total
+        self.is_exhausted = False
+        """Whether the next line would exceed the total budget."""
+        self._skipped = SkippedLines(budget.tail_lines)
 
     @property
     def is_reading(self) -> bool:
@@ -144,12 +148,12 @@ class LogFollower:
                     self._reading.add(uid)
                     threading.Thread(target=self._read, args=(pod, log), daemon=True).start()
 
-    def lines_within(self, seconds: float) -> Iterator[LogLine]:
-        """Yield buffered lines, and those that arrive within `seconds`, within the budget of one tick."""
-        deadline, shown = time.monotonic() + seconds, 0
-        while True:
+    def lines_within(self, seconds: float, *, is_limited: bool = True) -> Iterator[LogLine]:
+        """Yield buffered lines, and those that arrive within `seconds`, within the budget of one tick if it is limited."""
+        deadline, shown, tick = time.monotonic() + seconds, 0, self._budget.tick if is_limited else None
+        while not self.is_exhausted:
             left = deadline - time.monotonic()
-            if self._budget.tick is not None and shown >= self._budget.tick and left > 0:
+            if tick is not None and shown >= tick and left > 0:
                 time.sleep(left)
                 return
             try:
@@ -162,8 +166,6 @@ class LogFollower:
                 continue
             shown += size_of(line)
             yield from self._count(line)
-            if self.is_exhausted:
-                return
 
     def buffered_lines(self) -> Iterator[LogLine]:
         """Yield buffered lines without waiting, within the budget of one tick."""
@@ -177,12 +179,61 @@ class LogFollower:
                 shown += size_of(line)
                 yield from self._count(line)
 
+    def rest(self) -> Iterator[LogLine]:
+        """Yield the remaining lines of a job that has ended, up to the total budget; then how many are left out, and the last ones."""
+        began = quiet_since = time.monotonic()
+        while not self.is_exhausted:
+            is_done, now = not self.is_reading, time.monotonic()
+            if now > quiet_since + GRACE_SECONDS:
+                return
+            if now > began + MOST_SECONDS:
+                break
+            for line in self.lines_within(0 if is_done else container_log.POLL_SECONDS, is_limited=False):
+                quiet_since = time.monotonic()
+                yield line
+            if is_done and not self.is_exhausted:
+                return
+        self.closed.set()
+        yield from self._last_lines()
+
     def _count(self, line: LogLine) -> Iterator[LogLine]:
-        self._shown += size_of(line)
-        yield line
-        if self.is_exhausted:
-            self.closed.set()
-            yield LogLine("", f"({self._shown} bytes shown, the limit is reached; the last lines follow when the job ends)")
+        size = size_of(line)
+        if self._budget.total is None or self._shown + size <= self._budget.total:
+            self._shown += size
+            yield line
+            return
+        self.is_exhausted = True
+        self.closed.set()
+        self._skipped.add(line)
+        yield LogLine("", f"({self._shown} bytes shown, the limit is reached; the last lines follow when the job ends)")
+
+    def _last_lines(self) -> Iterator[LogLine]:
+        """Yield how many lines were left out, and the last ones; only these if the rest cannot be read in time."""
+        deadline = time.monotonic() + GRACE_SECONDS
+        self._skip_queued()
+        try:
+            pods = self._selector.of(pods_of(self._cluster, self._trainjob, self._selector.step))
+            for pod in filter(has_started, pods):
+                for stamp, text in log_of(self._cluster, pod, self._selector, self._queued.get(uid_of(pod), "")).read():
+                    self._skipped.add(LogLine(source_of(pod), text, stamp))
+                    if time.monotonic() > deadline:
+                        yield TOO_MANY
+                        yield from last_lines(self._cluster, self._trainjob, self._selector, self._budget)
+                        return
+        except ApiError as error:
+            yield LogLine("", f"(the last lines cannot be read: {error.message})")
+        yield from self._skipped.lines()
+
+    def _skip_queued(self) -> None:
+        """Take what was queued. Readers that still wait for space queue one more line, and end."""
+        deadline = time.monotonic() + container_log.POLL_SECONDS
+        while (left := deadline - time.monotonic()) > 0:
+            try:
+                line = self._pending.get(timeout=left) if self.is_reading else self._pending.get_nowait()
+            except queue.Empty:
+                return
+            if line is not None:
+                self._skipped.add(line)
 
     def _read(self, pod: Obj, log: ContainerLog) -> None:
         source = source_of(pod)
@@ -190,6 +241,7 @@ class LogFollower:
             for stamp, text in log.follow():
                 if not self._put(LogLine(source, text, stamp)):
                     return
+                self._queued[uid_of(pod)] = stamp or self._queued.get(uid_of(pod), "")
         finally:
             with self._readers_lock:
                 self._reading.discard(uid_of(pod))
@@ -212,49 +264,35 @@ class LogFollower:
 class _FollowUntilFinished(LogFollower):
     """Follows the logs until the job, which it polls, has ended."""
 
-    def __init__(self, cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: Budget):
-        super().__init__(cluster, selector, budget)
-        self._trainjob = trainjob
-        self._ended: float | None = None
-
     def lines(self) -> Iterator[LogLine]:
-        lost = 0
-        while True:
+        lost, has_ended = 0, False
+        while not has_ended:
             try:
-                self._update()
+                has_ended = self._update()
                 lost = 0
             except ApiError:  # open connections keep streaming; fail only if the API server stays unreachable
                 lost += 1
                 if lost > container_log.MAX_LOST_CONNECTIONS:
                     raise
-            done = self._is_done()
-            if self.is_exhausted:
-                if self._ended is not None:
-                    return
+            if self.is_exhausted and not has_ended:
                 time.sleep(container_log.POLL_SECONDS)
-                continue
-            yield from self.lines_within(0 if done else container_log.POLL_SECONDS)
-            if done:
-                return
+            elif not has_ended:
+                yield from self.lines_within(container_log.POLL_SECONDS)
+        yield from self.rest()
 
-    def _update(self) -> None:
-        """Check whether the job has ended, then start reading pods that have started; in this order, so that no pod is missed."""
-        finished = self._ended is not None or _is_over(self._cluster, self._trainjob)
+    def _update(self) -> bool:
+        """Return whether the job has ended, and start reading pods that have started; in this order, so that no pod is missed."""
+        has_ended = _is_over(self._cluster, self._trainjob)
         pods = [] if self.is_exhausted else pods_of(self._cluster, self._trainjob, self._selector.step)
-        self.start_readers(pods, is_last=finished and self._ended is None)
-        if finished and self._ended is None:  # set only after its pods were listed: a job may end before the first poll
-            self._ended = time.monotonic()
-
-    def _is_done(self) -> bool:
-        if self._ended is None:
-            return False
-        return time.monotonic() - self._ended > GRACE_SECONDS or not self.is_reading
+        self.start_readers(pods, is_last=has_ended)
+        return has_ended
 
 
 def last_lines(cluster: Cluster, trainjob: Obj, selector: LogSelector, budget: Budget) -> Iterator[LogLine]:
-    """Yield the last lines of a log that was truncated."""
+    """Yield the last lines of a log that was truncated, shortened."""
     try:
-        yield from read_logs(cluster, trainjob, LogSelector(selector.step, selector.rank, tail=budget.tail_lines))
+        for line in read_logs(cluster, trainjob, LogSelector(selector.step, selector.rank, tail=budget.tail_lines)):
+            yield line._replace(text=shortened(final_state(line.text)))
     except ApiError as error:
         yield LogLine("", f"(the last lines cannot be read: {error.message})")
 

@@ -56,11 +56,17 @@ class LogCursor:
         self._floor: int | None = None
         self._latest: int | None = None
         self._accepted = True
+        self._repeated = False
 
     @property
     def has_position(self) -> bool:
         """Whether a line with a timestamp has been accepted."""
         return self._latest is not None
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether the connection has begun behind the position: it has repeated no line, although the last one was requested."""
+        return (self._latest is not None or self._shown is not None) and not self._repeated
 
     def since(self) -> str:
         """Return the `sinceTime` for the next connection; empty for the whole log."""
@@ -70,7 +76,7 @@ class LogCursor:
 
     def start_connection(self) -> None:
         """Prepare for a connection opened with `since`: accepted lines from that time on will be repeated."""
-        self._repeats = Counter()
+        self._repeats, self._repeated = Counter(), False
         for stamps in self._recent.values():
             self._repeats.update(stamps)
         self._floor = None if self._latest is None else (self._latest - _SLACK) * _SECOND
@@ -79,6 +85,7 @@ class LogCursor:
         """Record the next line of the connection; returns whether it is new. A line without a timestamp continues the previous one."""
         if stamp is not None:
             self._accepted = self._is_new(stamp)
+            self._repeated = self._repeated or not self._accepted
             if self._accepted:
                 self._remember(stamp)
         return self._accepted

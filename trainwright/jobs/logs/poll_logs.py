@@ -5,17 +5,23 @@ A poll costs one list of the job's pods and one request for each log; lines beyo
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, NotFound
 from trainwright.api.objects import Obj, uid_of
+from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.container_log import ContainerLog
-from trainwright.jobs.logs.follow_logs import has_started, last_lines, log_of, size_of, source_of
+from trainwright.jobs.logs.follow_logs import GRACE_SECONDS, TOO_MANY, has_started, last_lines, log_of, size_of, source_of
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.logs.stream_logs import LogStreamOptions
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.pods import pods_of
+
+_TRIES, _BACKOFF = 5, Backoff(1.0, 5.0)
+"""For the rest of the log of a finished job, which no later poll would read."""
 
 
 class PolledLogs:
@@ -28,7 +34,8 @@ class PolledLogs:
         self._logs: dict[str, ContainerLog] = {}
         self._last: dict[str, str] = {}
         self._shown = 0
-        self._is_truncated = self._is_over = False
+        self._skipped = SkippedLines(options.budget.tail_lines)
+        self._is_over = False
         self._denied, self._said = Denials(), ""
 
     @property
@@ -43,41 +50,71 @@ class PolledLogs:
         """
         return [] if self._is_over or "log" in self._denied else list(self._poll())
 
-    def drain(self) -> list[LogLine]:
-        """Return the new lines of a finished job and, if they exceed the budget, its last lines."""
-        lines = [] if self._is_over else list(self._poll())
-        if self._is_over or self._is_truncated:
-            lines.append(LogLine("", "(the log is truncated; its last lines follow)"))
-            lines.extend(last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget))
+    def drain(self) -> Iterator[list[LogLine]]:
+        """Yield the new lines of a finished job in portions of a tick, up to the total.
+
+        Then follow how many lines are left out, and the last ones.
+        """
+        tick, portion, size = self._options.budget.tick, list[LogLine](), 0
+        skipping_since, end = 0.0, list[LogLine]()
+        for line in self._remaining():
+            if self._is_over or not self._fits(size_of(line)):
+                self._is_over, skipping_since = True, skipping_since or time.monotonic()
+                self._skipped.add(line)
+                if time.monotonic() > skipping_since + GRACE_SECONDS:
+                    end = [TOO_MANY, *last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget)]
+                    break
+                continue
+            portion.append(line)
+            size, self._shown = size + size_of(line), self._shown + size_of(line)
+            if tick is not None and size >= tick:
+                yield portion
+                portion, size = [], 0
         self._is_over = True
-        return lines
+        yield [*portion, *(end or self._skipped.lines())]
+
+    def _remaining(self) -> Iterator[LogLine]:
+        """Yield the new lines of a finished job, also over lost connections."""
+        for number in range(1, _TRIES + 1):
+            try:
+                yield from self._new()
+            except Forbidden as error:
+                yield from self._refused(error)
+            except ApiError as error:
+                if number < _TRIES:
+                    time.sleep(_BACKOFF.pause(number))
+                    continue
+                yield LogLine("", f"(the rest of the log cannot be shown: {error.message})")
+            return
 
     def _poll(self) -> Iterator[LogLine]:
-        self._is_truncated, shown = False, 0
+        shown = 0
         try:
             for line in self._new():
-                shown += size_of(line)
-                yield line
-                if self._exceeds_budget(shown):
-                    self._is_truncated = True
+                if not self._fits(size_of(line)):
+                    self._is_over = True
+                    self._skipped.add(line)
                     break
+                shown, self._shown = shown + size_of(line), self._shown + size_of(line)
+                yield line
+                if self._options.budget.tick is not None and shown >= self._options.budget.tick:
+                    return
         except Forbidden as error:
             self._denied.note("log")
-            if error.message != self._said:
-                self._said = error.message
-                yield LogLine("", f"(the log cannot be shown: {error.message})")
-            return
+            yield from self._refused(error)
         except ApiError:  # retried at the next poll
             pass
-        self._shown += shown
-        if self._options.budget.total is not None and self._shown >= self._options.budget.total:
-            self._is_over = True
+        if self._is_over:
             yield LogLine("", f"({self._shown} bytes shown, the limit is reached; the last lines follow when the job ends)")
 
-    def _exceeds_budget(self, shown: int) -> bool:
-        budget = self._options.budget
-        is_total_exceeded = budget.total is not None and self._shown + shown >= budget.total
-        return is_total_exceeded or (budget.tick is not None and shown >= budget.tick)
+    def _refused(self, error: Forbidden) -> Iterator[LogLine]:
+        if error.message != self._said:
+            self._said = error.message
+            yield LogLine("", f"(the log cannot be shown: {error.message})")
+
+    def _fits(self, size: int) -> bool:
+        total = self._options.budget.total
+        return total is None or self._shown + size <= total
 
     def _new(self) -> Iterator[LogLine]:
         selector = self._options.selector

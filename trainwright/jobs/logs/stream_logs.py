@@ -6,7 +6,6 @@ Costs one connection for each log, and a list of the job's pods whenever its sta
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +14,7 @@ from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.logs import container_log
-from trainwright.jobs.logs.follow_logs import GRACE_SECONDS, Budget, LogFollower, LogSelector, last_lines
+from trainwright.jobs.logs.follow_logs import Budget, LogFollower, LogSelector
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.state.denials import ASKED_AGAIN_SECONDS
 from trainwright.jobs.state.pods import pods_of
@@ -48,9 +46,8 @@ class LiveLogs:
 
     def __init__(self, cluster: Cluster, trainjob: Obj, options: LogStreamOptions | None):
         self.selector = options.selector if options else None
-        self._options = options
         self._cluster, self._trainjob = cluster, trainjob
-        self._follower = LogFollower(cluster, options.selector, options.budget) if options else None
+        self._follower = LogFollower(cluster, trainjob, options.selector, options.budget) if options else None
         self._changed = threading.Event()
         self._steps: object = None
         self._forbidden_message = self._reported = ""
@@ -86,22 +83,16 @@ class LiveLogs:
                 yield LogLine("", f"(the log cannot be shown: {self._reported})")
 
     def remaining_lines(self) -> Iterator[LogLine]:
-        """Yield the remaining lines of a finished job."""
+        """Yield the remaining lines of a finished job, up to the total budget."""
         follower = self._follower
-        if follower is None or self._options is None:
+        if follower is None:
             return
         try:
             self._find_pods(follower, RetryingCluster(self._cluster), is_last=True)
         except ApiError as error:
             yield LogLine("", f"(the rest of the log cannot be shown: {error.message})")
+        yield from follower.rest()
         yield from self.lines()
-        until = time.monotonic() + GRACE_SECONDS
-        done = False
-        while not (done or follower.is_exhausted):
-            done = not follower.is_reading or time.monotonic() > until
-            yield from follower.lines_within(0 if done else container_log.POLL_SECONDS)
-        if follower.is_exhausted:
-            yield from last_lines(self._cluster, self._trainjob, self._options.selector, self._options.budget)
 
     def _find_pods_loop(self, follower: LogFollower) -> None:
         while not follower.closed.is_set():
