@@ -79,6 +79,8 @@ class TriggerLog:
 
         if self._observer is None:
             return {}
+        if self._poller is not None:
+            self._observer.history.add_shown(self._poller.recent.lines())
         found: dict[str, Any] = self._observer.history.as_dict(max_pods=4, excerpt=narrow_tail)
         return found
 

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from factories import pod, train_request
 from hypothesis import given
 from hypothesis import strategies as st
+from support.virtual_time import VirtualClock
 
 from trainwright.api.errors import Forbidden
 from trainwright.jobs import Identity, OutOfMemory, Preempted, StepFailed, submit_or_adopt
-from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, failures_of, split_by_attempt
+from trainwright.jobs.diagnosis import report
+from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, ended_owners, failures_of, ordered, split_by_attempt
+from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.logs.launcher_noise import narrow_tail
 from trainwright.jobs.state.pod_history import MAX_GONE_PODS, PodHistory, deletion_requested
@@ -108,6 +113,137 @@ def test_the_cause_comes_first(
     named = [one["metadata"]["name"] for one in pods if by_job and int(one["metadata"]["uid"][0]) in by_job]
     events = None if by_job is None else [{"reason": "SuccessfulDelete", "message": f"Deleted pod: {name}"} for name in named]
     assert ranked(pods, deletions_in(events, NOON.format(failing_since))) == expected
+
+
+def owned(pod: dict[str, Any], job: str = "job-1") -> dict[str, Any]:
+    pod["metadata"]["ownerReferences"] = [{"kind": "Job", "name": "j", "uid": job, "controller": True}]
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("deleted", "events", "failing_since", "owners", "said"),
+    [
+        # its event has not come yet, and that of its peer has
+        (4, ["peer"], 4, [], "was deleted at 2026-01-01T12:00:04Z, not by its Job"),
+        (4, ["j-node-0-0-000xx"], 4, [], "was stopped by its Job"),
+        # a Job deletes its pods a moment before it says that it fails
+        (3, ["j-node-0-0-000xx"], 4, [], "was stopped by its Job"),
+        (5, ["peer"], 4, [], "was stopped by its Job"),
+        (2, ["peer"], 4, [], "was deleted at 2026-01-01T12:00:02Z, not by its Job"),
+        # the Job is gone: Trainer has deleted the JobSet at its deadline, or it has been restarted
+        (2, [], None, ["job-1"], "was stopped by its Job"),
+        # nothing is known
+        (4, None, 5, [], "was deleted at 2026-01-01T12:00:04Z"),
+        (4, [], None, [], "was deleted at 2026-01-01T12:00:04Z"),
+    ],
+)
+def test_who_deleted_a_pod_is_decided_from_event_owner_and_time(
+    deleted: int, events: list[str] | None, failing_since: int | None, owners: list[str], said: str
+) -> None:
+    history = PodHistory()
+    history.observe([owned(node_pod(0, state(None), deleted=deleted))])
+    told = None if events is None else [{"reason": "SuccessfulDelete", "message": f"Deleted pod: {name}"} for name in events]
+    since = "" if failing_since is None else NOON.format(failing_since)
+    (failure,) = failures_of(history.pods(), deletions_in(told, since, owners))
+    assert failure.describe() == said
+
+
+def test_owners_that_have_ended_are_gone_being_deleted_or_suspended() -> None:
+    history = PodHistory()
+    history.observe([owned(node_pod(index, state(None)), f"job-{index}") for index in range(4)])
+    jobs: list[dict[str, Any]] = [
+        {"metadata": {"uid": "job-0"}, "spec": {}},
+        {"metadata": {"uid": "job-1", "deletionTimestamp": NOON.format(1)}, "spec": {}},
+        {"metadata": {"uid": "job-2"}, "spec": {"suspend": True}},
+    ]
+    assert ended_owners(history.pods(), jobs) == {"job-1", "job-2", "job-3"}
+    assert ended_owners(history.pods(), None) == frozenset()
+
+
+def event(kind: str, name: str, reason: str, message: str, at: str = "2100-01-01T00:00:00Z", number: int = 0) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"e{number}", "namespace": "default"},
+        "involvedObject": {"kind": kind, "name": name, "namespace": "default"},
+        "type": "Normal",
+        "reason": reason,
+        "message": message,
+        "lastTimestamp": at,
+    }
+
+
+def test_a_report_waits_for_the_event_of_a_deletion(cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    trainjob = submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
+    trainjob = set_status(trainjob, "Failed")
+    name = trainjob["metadata"]["name"]
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{name}-node-0", "uid": "job-1", "namespace": "default"},
+        "status": {
+            "conditions": [{"type": "FailureTarget", "status": "True", "reason": "r", "lastTransitionTime": NOON.format(5)}]
+        },
+    }
+    history = PodHistory()
+    history.observe([owned(node_pod(0, state(None), deleted=4))])
+    clock = VirtualClock(epoch=datetime.fromisoformat(NOON.format(10)).timestamp())
+    monkeypatch.setattr(report, "jobs_of", lambda *_: [job])
+    steps = {"status": {"jobsStatus": [{"name": "node"}]}}
+    told = event("Job", f"{name}-node-0", "SuccessfulDelete", "Deleted pod: j-node-0-0-000xx")
+    read = cluster.list
+
+    def late(kind: Any, *arguments: Any, **options: Any) -> Any:
+        if kind.plural == "events" and clock.now > 1.5:
+            return SimpleNamespace(items=[told])
+        return read(kind, *arguments, **options)
+
+    monkeypatch.setattr(cluster, "list", late)
+    with clock.installed():
+        assert "(step node) was stopped by its Job" in str(failure_of(cluster, trainjob | steps, history))
+        assert 1.5 < clock.now < 3
+        monkeypatch.setattr(cluster, "list", read)
+        assert "was deleted at 2026-01-01T12:00:04Z, not by its Job" in str(failure_of(cluster, trainjob | steps, history))
+        clock.jump(600.0)
+        failure_of(cluster, trainjob, history)
+        assert clock.now == 600.0, "of an old deletion no event is waited for"
+
+
+def test_a_probe_that_killed_is_the_cause() -> None:
+    pods = [node_pod(0, state(None), last=state(143, 30), restarts=1), node_pod(1, state(143, 40))]
+    history = PodHistory()
+    history.observe(pods)
+    name = pods[0]["metadata"]["name"]
+    told = [
+        event("Pod", name, "Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 500", NOON.format(9)),
+        event("Pod", name, "Killing", "Container node failed liveness probe, will be restarted", NOON.format(9)),
+    ]
+    first, second = ordered(with_failed_probes(failures_of(history.pods(), Deletions()), told), Deletions())
+    assert first.describe() == (
+        "exited 143 (stopped by its node: its liveness probe failed: HTTP probe failed with statuscode: 500)"
+    )
+    assert second.is_consequence
+
+
+def test_a_probe_long_before_is_not_the_cause() -> None:
+    history = PodHistory()
+    history.observe([node_pod(0, state(1, 59))])
+    killing = event("Pod", "j-node-0-0-000xx", "Killing", "Container node failed liveness probe", "2026-01-01T11:00:00Z")
+    (failure,) = with_failed_probes(failures_of(history.pods(), Deletions()), [killing])
+    assert failure.describe() == "exited 1"
+
+
+def test_lines_that_were_shown_stand_in_the_report_of_a_pod_whose_log_is_gone(cluster: Any, set_status: Any) -> None:
+    trainjob = submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
+    trainjob = set_status(trainjob, "Failed")
+    history = PodHistory()
+    history.observe([node_pod(0, state(137, 9), deleted=3, disrupted=3)])
+    history.add_shown({"0-0-0": ["step 1", "step 2"], "unknown": ["x"]})
+    history.observe([])
+    lines = str(failure_of(cluster, trainjob, history)).splitlines()
+    assert lines[2:4] == ["    step 1", "    step 2"]
+    sent = json.loads(json.dumps(history.as_dict(max_pods=4, excerpt=narrow_tail)))
+    assert "    step 2" in str(failure_of(cluster, trainjob, PodHistory.from_dict(sent))).splitlines()
 
 
 def test_what_was_observed_before_a_pod_was_deleted_is_reported() -> None:

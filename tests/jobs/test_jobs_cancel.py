@@ -9,7 +9,7 @@ import pytest
 from factories import train_request, trainjob
 from support.waiting import eventually
 
-from trainwright.api.errors import Conflict, Forbidden
+from trainwright.api.errors import Conflict, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -106,8 +106,30 @@ def test_a_suspended_job_of_a_workflow_says_when_it_is_deleted_and_how_to_keep_i
     assert "finetune-x1y2z" not in cancel_owned_job(cluster, job, CancelPolicy.delete)
 
 
-def test_kept_is_not_even_looked_at(job: Job) -> None:
-    assert cancel_owned_job(object(), job, CancelPolicy.keep) == "it keeps running"  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("spec", "conditions", "said"),
+    [
+        ({"suspend": False}, (), "it keeps running"),
+        ({"suspend": True}, (), "it stays suspended"),
+        ({"suspend": False}, ("Complete",), "it had already ended"),
+    ],
+)
+def test_a_kept_job_is_described_as_it_is(
+    cluster: EmbeddedCluster, job: Job, set_status: Any, spec: dict[str, Any], conditions: tuple[str, ...], said: str
+) -> None:
+    cluster.patch(TRAINJOB, name_of(job), {"spec": spec}, "default")
+    set_status(job, *conditions)
+    assert cancel_owned_job(cluster, job, CancelPolicy.keep) == said
+
+
+def test_a_kept_job_that_cannot_be_read_is_described_as_last_seen(job: Job) -> None:
+    class Away:
+        def get(self, *_: Any) -> Any:
+            raise ServiceUnavailable("down")
+
+    assert cancel_owned_job(Away(), job, CancelPolicy.keep) == "it keeps running"  # type: ignore[arg-type]
+    suspended = {**job, "spec": {**job["spec"], "suspend": True}}
+    assert cancel_owned_job(Away(), suspended, CancelPolicy.keep) == "it stays suspended"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("how", STOPPING)

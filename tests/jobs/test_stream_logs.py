@@ -309,6 +309,29 @@ def test_a_poll_asks_again_for_what_was_forbidden(cluster: EmbeddedCluster, job:
         assert [line.text for line in polled.poll()] == ["a"]
 
 
+def test_the_report_has_the_lines_that_were_shown_of_a_pod_whose_log_is_gone(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
+) -> None:
+    """As of an evicted pod, which stays: its kubelet sends words of its own in place of the log."""
+    log = Log("step 1", "step 2")
+    log.until.clear()
+    source: Any = WithLogs(cluster, log)
+    pod = add_pod(job, 0, phase="Running")
+    set_status(job, jobsStatus=READY)
+    waiting = Waiting(source, job)
+    eventually(lambda: waiting.printed == ["step 1", "step 2"])
+    source.logs = lambda *_, **__: iter([b"unable to retrieve container logs for containerd://0\n"])
+    ended = {"exitCode": 137, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}
+    entry = {"name": "node", "image": "", "imageID": "", "ready": False, "restartCount": 0, "state": {"terminated": ended}}
+    status = {"phase": "Failed", "reason": "Evicted", "message": "disk pressure", "containerStatuses": [entry]}
+    cluster.patch(POD, pod["metadata"]["name"], {"status": status}, "default", subresource="status")
+    set_status(job, "Failed", jobsStatus=READY)
+    log.until.set()
+    lines = str(waiting.end()).splitlines()
+    assert "exited 137 (evicted, Evicted): disk pressure" in lines[1]
+    assert lines[2:4] == ["    step 1", "    step 2"]
+
+
 def test_looks_outlast_a_cluster_that_is_away_and_say_what_is_forbidden(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
     add_pod(job, 0, phase="Running")
     away = PolledLogs(WithLogs(cluster, ServiceUnavailable("down")), job, LogStreamOptions())  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from recording_archives import recordings_of
 from support.virtual_time import VirtualClock
 
 from trainwright.api.errors import Forbidden, NotFound
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.kinds import EVENT, TRAINJOB
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.protocol import Listing
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
@@ -154,6 +154,33 @@ def test_events_of_the_tree_where_there_is_no_pod(cluster: Any, job: dict[str, A
     reason = found(cluster, job)
     assert reason is not None
     assert reason.cannot_recover
+
+
+def test_an_object_that_exists_already_passes_and_is_a_reason_only_if_it_stays(
+    cluster: Any, job: dict[str, Any], set_status: Any
+) -> None:
+    name = job["metadata"]["name"]
+    job = set_status(job, jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}])
+    told = f'jobs.batch "{name}-node-0" already exists'
+    add_event(cluster, "JobSet", name, "JobCreationFailed", told, second=2)
+    assert found(cluster, job) is None
+    times = {"firstTimestamp": "2100-01-01T00:00:02Z", "lastTimestamp": "2100-01-01T00:01:02Z"}
+    cluster.patch(EVENT, f"{name}.jobcreationfailed2", times, "default")
+    reason = found(cluster, job)
+    assert reason is not None
+    assert told in reason.text
+
+
+def test_the_probe_that_kills_a_container_again_and_again_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
+    killed = {"terminated": {"exitCode": 143, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
+    entry = container(waiting("CrashLoopBackOff"), last=killed) | {"image": "", "imageID": "", "ready": False, "restartCount": 1}
+    name = add_pod(job, phase="Running", containerStatuses=[entry])["metadata"]["name"]
+    add_event(cluster, "Pod", name, "Unhealthy", "Liveness probe failed: timeout", second=1)
+    killing = f"Container {entry['name']} failed liveness probe, will be restarted"
+    add_event(cluster, "Pod", name, "Killing", killing, warning=False, second=2)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.text.endswith("exited 143 (its liveness probe failed: timeout)")
 
 
 def test_events_of_claims_that_the_pods_mount(cluster: Any, job: dict[str, Any], set_status: Any) -> None:

@@ -255,7 +255,7 @@ def test_deadlines_are_those_of_the_operator(connected: EmbeddedCluster, handle:
     connected.patch(TRAINJOB, handle["trainjob"], {"spec": {"suspend": True}}, "default")
     task = sensor(handle, queue_timeout_seconds="1")
     event = event_of(deferral(task).trigger)
-    with pytest.raises(QueueTimeout, match=r"was Suspended for more than 1 s.*it keeps running"):
+    with pytest.raises(QueueTimeout, match=r"was Suspended for more than 1 s.*it stays suspended"):
         task.execute_complete(context(), event)
     plain = sensor(handle["trainjob"], queue_timeout_seconds="1")
     with pytest.raises(QueueTimeout):

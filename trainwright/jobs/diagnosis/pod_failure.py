@@ -13,7 +13,7 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.logs.launcher_noise import last_word
 from trainwright.jobs.logs.log_patterns import GPU_MEMORY, LogPattern, patterns_in
 from trainwright.jobs.logs.log_text import shortened
-from trainwright.jobs.state.pod_history import SeenPod, deletion_requested
+from trainwright.jobs.state.pod_history import SeenPod, deletion_requested, owner_of
 from trainwright.jobs.state.pods import container_states, index_of, step_of
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 from trainwright.text.one_line import one_line
@@ -68,6 +68,12 @@ class PodFailure:
     """RFC 3339 time of the disruption."""
     deletion_requested: str = ""
     """RFC 3339 time at which the deletion of the pod was requested; empty for a pod that is not being deleted."""
+    owner: str = ""
+    """UID of its Job."""
+    deleted_by_others: bool = False
+    """Whether it is known that no controller requested the deletion."""
+    failed_probe: str = ""
+    """Which probe made the kubelet stop the container, and why it failed, such as `liveness probe failed: timeout`."""
     is_consequence: bool = False
     """Whether controllers ended the pod because the job was failing already."""
     is_gone: bool = False
@@ -142,6 +148,8 @@ class PodFailure:
         what = f"exited {self.exit_code}"
         if self.reason == "OOMKilled":
             return f"{what} (out of memory{f', limit {self.memory_limit}' if self.memory_limit else ''})"
+        if self.failed_probe:
+            return f"{what} (stopped by its node: {self.failed_probe})"
         if self.disruption:
             what += f" ({self._disruption_description()})"
         elif self.is_consequence:
@@ -157,7 +165,9 @@ class PodFailure:
     def _deletion_description(self) -> str:
         if self.is_consequence:
             return "was stopped by its Job"
-        return f"was deleted at {self.deletion_requested}, not by its Job" if self.deletion_requested else "vanished"
+        if not self.deletion_requested:
+            return "vanished"
+        return f"was deleted at {self.deletion_requested}{', not by its Job' if self.deleted_by_others else ''}"
 
     def _disruption_description(self) -> str:
         if self.preempted or self.evicted:
@@ -277,6 +287,7 @@ def _container_failure(pod: Obj, disruption: Disruption, run: _FailedRun) -> Pod
         disruption=disruption.reason,
         disrupted=disruption.since,
         deletion_requested=deletion_requested(pod),
+        owner=owner_of(pod),
         restarts=sum(int(entry.get("restartCount") or 0) for entry in container_states(pod)),
         is_previous_run=run.is_previous,
         runs_again=run.runs_again,

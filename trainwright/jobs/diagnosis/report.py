@@ -16,8 +16,9 @@ from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.diagnosis.causes import deletions_in, failures_of, ordered, split_by_attempt
+from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, ended_owners, failures_of, ordered, split_by_attempt
 from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods, with_told_disruptions
+from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder, WaitingReason, claims_of
 from trainwright.jobs.logs.failure_log_tail import last_printed
@@ -25,9 +26,9 @@ from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
 from trainwright.jobs.logs.log_patterns import LogPattern, patterns_in
 from trainwright.jobs.state.attempts import preemptions_before
 from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob, failing_jobs, jobs_of
-from trainwright.jobs.state.kubernetes_events import events_of, reason_and_message, steps_of
+from trainwright.jobs.state.kubernetes_events import events_of, is_passing, reason_and_message, steps_of
 from trainwright.jobs.state.pod_history import PodHistory, SeenPod
-from trainwright.jobs.state.pods import pods_of, step_of
+from trainwright.jobs.state.pods import container_of_step, pods_of, step_of
 from trainwright.jobs.state.restarts import Restarts, restarts_of
 from trainwright.jobs.state.started_pods import StartedPods
 from trainwright.jobs.state.usage import NO_USAGE, Usage, usage_of
@@ -38,6 +39,10 @@ _MAX_PODS = 4
 _RETRY_SECONDS = 15
 """Reads for the report are retried, since the cause decides whether the job is retried."""
 _MAX_EVENTS = 5
+_GRACE_SECONDS, _POLL_SECONDS = 3.0, 0.5
+"""For events of deletions, which may come after the pod is gone."""
+_RECENT_SECONDS = 120
+"""Of an older deletion no event is to come."""
 
 
 @dataclass(frozen=True)
@@ -174,13 +179,14 @@ class _Report:
             message=str(failed.get("message", "")),
             preemptions=preemptions_before(self._trainjob),
         )
-        report = replace(self._with_jobset(report), jobs=tuple(self._jobs()))
+        jobs = self._jobs()
+        report = replace(self._with_jobset(report), jobs=tuple(failing_jobs(jobs or [])))
         listed = self._pods()
         if listed is None and not self._history.pods():
             return replace(report, unread=tuple(self._unread))
         pods = listed or []
         events = self._events(pods)
-        report = self._with_failures(report, pods, events)
+        report = self._with_failures(report, pods, jobs, events)
         if not report.pods and listed is not None:
             report = replace(report, waiting=self._waiting(pods))
         warnings = [reason_and_message(event) for event in events or [] if self._is_warning(event)]
@@ -210,15 +216,15 @@ class _Report:
 
     def _is_warning(self, event: Obj) -> bool:
         """Whether an event is a warning that still holds. Trainer fails to change the JobSet of a job that is being suspended."""
-        is_past = bool(self._steps) and event.get("reason") == "TrainJobResourcesCreationFailed"
+        is_past = is_passing(event) or (bool(self._steps) and event.get("reason") == "TrainJobResourcesCreationFailed")
         return event.get("type") == "Warning" and not is_past
 
-    def _jobs(self) -> list[FailingJob]:
+    def _jobs(self) -> list[Obj] | None:
         try:
-            return failing_jobs(jobs_of(self._cluster, self._trainjob))
+            return jobs_of(self._cluster, self._trainjob)
         except ApiError as error:
             self._unread.append(f"the Jobs cannot be listed: {error.message}")
-            return []
+            return None
 
     def _pods(self) -> list[Obj] | None:
         try:
@@ -236,15 +242,23 @@ class _Report:
             self._unread.append(f"the events cannot be listed: {error.message}")
             return None
 
-    def _with_failures(self, report: FailureReport, pods: list[Obj], events: list[Obj] | None) -> FailureReport:
+    def _with_failures(
+        self, report: FailureReport, pods: list[Obj], jobs: list[Obj] | None, events: list[Obj] | None
+    ) -> FailureReport:
         """Find the pods that failed, also those that are gone, and read the last lines of the first ones."""
         seen = self._history.pods()
         current, replaced = split_by_attempt(seen)
-        deletions = deletions_in(events, report.jobs[0].since if report.jobs else "")
+        since = report.jobs[0].since if report.jobs else self._deadline_since()
+        owners = ended_owners(seen, jobs)
+        deletions, events = self._deletions(failures_of(current, Deletions()), pods, events, since, owners)
         told = [*(events or []), *(job.as_event() for job in report.jobs)]
         gone = disrupted_pods(self._trainjob, told, [pod.pod for pod in seen])
-        failures = ordered([*with_told_disruptions(failures_of(current, deletions), told), *gone], deletions)
-        earlier = failures_of(replaced, deletions)
+        found = with_failed_probes(with_told_disruptions(failures_of(current, deletions), told), told)
+        failures = ordered([*found, *gone], deletions)
+        before = with_failed_probes(with_told_disruptions(failures_of(replaced, deletions), told), told)
+        earlier = ordered(
+            before, replace(deletions, failing_since="", ended_owners=owners if _has_cause(before) else frozenset())
+        )
         if not failures:
             failures, earlier = earlier, []
         by_name = {name_of(pod): pod for pod in pods}
@@ -254,6 +268,25 @@ class _Report:
         ]
         own = tuple(failure for failure in earlier if not failure.is_consequence)
         return replace(report, pods=(*read, *failures[_MAX_PODS:]), earlier=own)
+
+    def _deadline_since(self) -> str:
+        """Return when Trainer has ended the job at its deadline, and has deleted its JobSet; else empty."""
+        failed = condition(self._trainjob, "Failed") or {}
+        return str(failed.get("lastTransitionTime") or "") if failed.get("reason") == DEADLINE_EXCEEDED else ""
+
+    def _deletions(
+        self, failures: list[PodFailure], pods: list[Obj], events: list[Obj] | None, since: str, owners: frozenset[str]
+    ) -> tuple[Deletions, list[Obj] | None]:
+        """Return what is known of deletions, and the events; waits a moment for events that would decide."""
+        deletions = deletions_in(events, since, owners)
+        until = time.monotonic() + _GRACE_SECONDS
+        while time.monotonic() < until and any(deletions.is_unclear(failure) and _is_recent(failure) for failure in failures):
+            if events is None or not since:
+                break
+            time.sleep(_POLL_SECONDS)
+            events = self._events(pods)
+            deletions = deletions_in(events, since, owners)
+        return deletions, events
 
     def _with_log(self, failure: PodFailure, pod: Obj | None, seen: SeenPod | None) -> PodFailure:
         others = tuple(self._with_log(other, pod, seen) for other in failure.other_containers[:_MAX_PODS])
@@ -325,12 +358,22 @@ def _now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
+def _has_cause(failures: list[PodFailure]) -> bool:
+    return any(failure.disruption or failure.failed_probe or failure.is_own_failure for failure in failures)
+
+
+def _is_recent(failure: PodFailure) -> bool:
+    return time.time() - datetime.fromisoformat(failure.deletion_requested).timestamp() < _RECENT_SECONDS
+
+
 def _failure_line(failure: PodFailure) -> str:
     container = f", container {failure.container}" if failure.container else ""
     return f"pod {failure.name} (step {failure.step}{container}) {failure.describe()}"
 
 
 def _observed_lines(failure: PodFailure, seen: SeenPod) -> list[str]:
-    if failure.container:
-        return list(seen.lines_of(failure.container, failure.finished))
-    return next((list(lines) for lines in seen.lines.values() if lines), [])
+    if failure.container and (lines := seen.lines_of(failure.container, failure.finished)):
+        return list(lines)
+    if failure.container and failure.container != container_of_step(seen.pod):
+        return []
+    return list(seen.shown) or next((list(lines) for lines in seen.lines.values() if lines and not failure.container), [])

@@ -22,12 +22,14 @@ from trainwright.api.kinds import EVENT, JOBSET
 from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.pod_failure import describe_exit, waiting_of
+from trainwright.jobs.diagnosis.failed_probes import failed_probe_of
+from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, describe_exit, waiting_of
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.kubernetes_events import (
     belongs_to,
     event_time,
     involved_object,
+    is_passing,
     queue_message,
     reason_and_message,
     since_creation,
@@ -60,7 +62,9 @@ class WaitingReason:
     since: str = ""
     """RFC 3339 time since when a node is lost."""
     pod: str = ""
-    """The pod that waits for its image."""
+    """The pod that waits for its image, or whose container was stopped."""
+    container: str = ""
+    """The container that was stopped, and is to be restarted."""
 
     @property
     def key(self) -> str:
@@ -98,7 +102,9 @@ class ReasonFinder:
     def _of_pods(self, trainjob: Obj, pods: list[Obj], concerned: list[Obj]) -> WaitingReason | None:
         """Find the reason of the pods that are concerned, or of those that could not be created."""
         if (reason := pods_reason(pods, concerned)) is not None:
-            return self._with_pull_secret(reason) if reason.part == "image" else reason
+            if reason.part == "image":
+                return self._with_pull_secret(reason)
+            return self._with_failed_probe(reason) if reason.container else reason
         return self._pod_events(trainjob, concerned) or self._events(trainjob, concerned)
 
     def _with_pull_secret(self, reason: WaitingReason) -> WaitingReason:
@@ -106,6 +112,12 @@ class ReasonFinder:
         events = self._list_events(f"involvedObject.name={reason.pod}")
         missing = next((event for event in events if event.get("reason") == "FailedToRetrieveImagePullSecret"), None)
         return replace(reason, text=f"{reason.text} ({reason_and_message(missing)})") if missing is not None else reason
+
+    def _with_failed_probe(self, reason: WaitingReason) -> WaitingReason:
+        """Add the probe that made the kubelet stop the container: its exit code does not say it."""
+        events = sorted(self._list_events(f"involvedObject.name={reason.pod}"), key=event_time)
+        probe = failed_probe_of(reason.pod, reason.container, events)
+        return replace(reason, text=f"{reason.text} ({probe})") if probe else reason
 
     def _queue(self, trainjob: Obj) -> WaitingReason | None:
         if names.QUEUE_LABEL not in labels_of(trainjob):
@@ -147,6 +159,7 @@ class ReasonFinder:
             for event in since_creation(trainjob, found)
             if (belongs_to(event, trainjob, steps) or involved_object(event) in self._claims)
             and not (_kind(event) == "Pod" and involved_object(event) not in current)
+            and not is_passing(event)
             and not (has_jobset and event.get("reason") == "TrainJobResourcesCreationFailed")  # passes by itself
         ]
         if relevant:
@@ -217,7 +230,9 @@ def _pod_reason(pod: Obj) -> WaitingReason | None:
             number, message = int(entry.get("restartCount") or 0) + 1, one_line(ended.get("message"))
             text = f"container {entry['name']} {describe_exit(ended)}{f': {message}' if message else ''}"
             runs = f"{number} runs" if number > 1 else "its first run"
-            return WaitingReason(f"pod {name_of(pod)} waits to be restarted (CrashLoopBackOff) after {runs}: {text}", "container")
+            stopped = str(entry["name"]) if ended.get("exitCode") in STOPPED_CODES else ""
+            reason = f"pod {name_of(pod)} waits to be restarted (CrashLoopBackOff) after {runs}: {text}"
+            return WaitingReason(reason, "container", pod=name_of(pod), container=stopped)
     if (waiting := waiting_of(pod)) is None:
         return None
     is_final = waiting.reason in _FINAL_IMAGE_REASONS

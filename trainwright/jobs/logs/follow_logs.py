@@ -19,9 +19,10 @@ from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.log_text import final_state, shortened
+from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.state.denials import Denials
-from trainwright.jobs.state.pods import index_of, pods_of, step_of
+from trainwright.jobs.state.pods import container_of_step, index_of, pods_of, step_of
 
 GRACE_SECONDS = 10.0
 """Seconds without a line after the end of the job after which the end of its pods' logs is not waited for."""
@@ -120,6 +121,7 @@ class LogFollower:
         self._readers_lock = threading.Lock()
         self._queued: dict[str, str] = {}
         """The time of the last line that was queued of each pod, by its UID."""
+        self.recent = RecentLines()
         self._shown = 0
         self.is_exhausted = False
         """Whether the next line would exceed the total budget."""
@@ -242,6 +244,7 @@ class LogFollower:
                 if not self._put(LogLine(source, text, stamp)):
                     return
                 self._queued[uid_of(pod)] = stamp or self._queued.get(uid_of(pod), "")
+                self.recent.add(uid_of(pod), text)
         finally:
             with self._readers_lock:
                 self._reading.discard(uid_of(pod))
@@ -301,9 +304,7 @@ def log_of(
     cluster: Cluster, pod: Obj, selector: LogSelector, after: str = "", closed: threading.Event | None = None
 ) -> ContainerLog:
     """Return the log of the container that runs the step, from behind the line of the time `after` on."""
-    containers = [str(container["name"]) for container in pod["spec"]["containers"]]
-    container = step_of(pod) if step_of(pod) in containers else containers[0]
-    return ContainerLog(cluster, pod, container, selector.since, selector.tail, closed or threading.Event(), after)
+    return ContainerLog(cluster, pod, container_of_step(pod), selector.since, selector.tail, closed or threading.Event(), after)
 
 
 def size_of(line: LogLine) -> int:

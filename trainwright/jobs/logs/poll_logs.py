@@ -15,6 +15,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.follow_logs import GRACE_SECONDS, TOO_MANY, has_started, last_lines, log_of, size_of, source_of
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.logs.stream_logs import LogStreamOptions
 from trainwright.jobs.state.denials import Denials
@@ -33,6 +34,7 @@ class PolledLogs:
         """The time up to which every line of a pod has been returned, by its UID."""
         self._logs: dict[str, ContainerLog] = {}
         self._last: dict[str, str] = {}
+        self.recent = RecentLines()
         self._shown = 0
         self._skipped = SkippedLines(options.budget.tail_lines)
         self._is_over = False
@@ -130,6 +132,7 @@ class PolledLogs:
                     if (last := self._last.get(uid_of(pod), stamp)) != stamp:  # a poll may end amid the lines of one moment
                         self.shown_until[uid_of(pod)] = last
                     self._last[uid_of(pod)] = stamp or last
+                    self.recent.add(uid_of(pod), text)
                     yield LogLine(source_of(pod), text, stamp)
                 if uid_of(pod) in self._last:
                     self.shown_until[uid_of(pod)] = self._last[uid_of(pod)]

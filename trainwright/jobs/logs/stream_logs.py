@@ -67,6 +67,11 @@ class LiveLogs:
         """Container restarts seen while reading logs; a fast restart is not visible in the job's status."""
         return self._follower.restarts if self._follower is not None else 0
 
+    @property
+    def recent_lines(self) -> dict[str, list[str]]:
+        """The last lines of each pod, by its UID."""
+        return self._follower.recent.lines() if self._follower is not None else {}
+
     def observe_status(self, trainjob: Obj) -> None:
         """Look for new pods if the status of the job's steps has changed."""
         steps = (trainjob.get("status") or {}).get("jobsStatus")

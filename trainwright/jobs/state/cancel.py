@@ -41,6 +41,8 @@ class CancelOutcome(enum.StrEnum):
     suspended = "it is suspended, and resumes when it is submitted again or when spec.suspend is set to false"
     deleted = "it is deleted"
     kept = "it keeps running"
+    stays_suspended = "it stays suspended"
+    stays_queued = "it stays in its queue"
     ended = "it had already ended"
     gone = "it no longer exists"
     foreign = "it was not created by Trainwright and is left unchanged"
@@ -127,11 +129,26 @@ def cancel_job(cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout
     reported in the result.
     """
     if policy is CancelPolicy.keep:
-        return CancelResult(CancelOutcome.kept)
+        return CancelResult(_kept(cluster, trainjob))
     result = CancelResult(_delete(cluster, trainjob)) if policy is CancelPolicy.delete else _suspend(cluster, trainjob)
     if result.outcome not in (CancelOutcome.deleted, CancelOutcome.suspended) or timeout_seconds is None:
         return result
     return _wait_for_pods(cluster, trainjob, result, timeout_seconds)
+
+
+def _kept(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
+    """Return what a job that is not to be changed does; its last known state counts if it cannot be read."""
+    try:
+        current = _current(cluster, trainjob)
+    except ApiError:
+        current = trainjob
+    if current is None:
+        return CancelOutcome.gone
+    if phase_of(current).is_final:
+        return CancelOutcome.ended
+    if not current["spec"].get("suspend"):
+        return CancelOutcome.kept
+    return CancelOutcome.stays_queued if is_queued(current) else CancelOutcome.stays_suspended
 
 
 def cancel_by_suspending(cluster: Cluster, trainjob: Obj) -> str:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 
 from trainwright.api import names
 from trainwright.api.conditions import condition
 from trainwright.api.kinds import EVENT
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.times import seconds_between
 from trainwright.cluster.protocol import Cluster
 from trainwright.text.one_line import one_line
+
+_CONTROLLED = ("TrainJob", "JobSet", "Job")
+_PASSING_SECONDS = 30.0
 
 
 def events_of(cluster: Cluster, trainjob: Obj, steps: Iterable[str], claims: Iterable[str] = ()) -> list[Obj]:
@@ -59,6 +64,20 @@ def reason_and_message(event: Obj) -> str:
 
 def event_time(event: Obj) -> str:
     return str(event.get("lastTimestamp") or event.get("eventTime") or "")
+
+
+def first_time(event: Obj) -> str:
+    """Return when an event was first seen, if it was counted more than once."""
+    return str(event.get("firstTimestamp") or event.get("eventTime") or event.get("lastTimestamp") or "")
+
+
+def is_passing(event: Obj) -> bool:
+    """Whether a controller only met an object of its own that it did not know of yet, which passes by itself. Pure."""
+    about = str((event.get("involvedObject") or {}).get("kind") or "")
+    if about not in _CONTROLLED or not str(event.get("message") or "").rstrip().endswith("already exists"):
+        return False
+    first, last = first_time(event), event_time(event)
+    return not (first and last) or seconds_between(first, datetime.fromisoformat(last)) < _PASSING_SECONDS
 
 
 def _workload(trainjob: Obj) -> re.Pattern[str]:

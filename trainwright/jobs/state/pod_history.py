@@ -7,7 +7,7 @@ Eviction API, a preemption. What was observed while the job ran is then all that
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.integers import parse_count
-from trainwright.api.objects import Obj, copy_of, labels_of, name_of, uid_of
+from trainwright.api.objects import Obj, controller_of, copy_of, labels_of, name_of, uid_of
 from trainwright.jobs.state.pod_hours import PodHours, hours_of
 from trainwright.jobs.state.pods import Place, container_states, place_of
 
@@ -49,6 +49,8 @@ class SeenPod:
     """The `terminated` states of all failed runs of its containers, oldest first."""
     lines: dict[RunKey, tuple[str, ...]] = field(default_factory=dict)
     """The last log lines that were read of each run; the key of a run that had not ended has no time."""
+    shown: tuple[str, ...] = ()
+    """The last lines of its log that were shown while it ran."""
 
     @property
     def name(self) -> str:
@@ -108,6 +110,12 @@ class PodHistory:
             self._pods[uid].is_gone = True
         self._forget()
 
+    def add_shown(self, shown: Mapping[str, Iterable[str]]) -> None:
+        """Record the last lines that were shown of pods, by their UIDs: a log is lost with its pod."""
+        for uid, lines in shown.items():
+            if uid in self._pods:
+                self._pods[uid].shown = tuple(lines)
+
     def pods(self) -> list[SeenPod]:
         """Return all remembered pods, sorted by step, index and age."""
         return sorted(self._pods.values(), key=lambda seen: (seen.place, seen.created, seen.name))
@@ -132,6 +140,7 @@ class PodHistory:
         for entry in value.get("pods") or []:
             lines = {RunKey(container, finished): tuple(text) for container, finished, text in entry["lines"]}
             seen = SeenPod(entry["pod"], is_gone=True, deletion_requested=entry["deletionRequested"], lines=lines)
+            seen.shown = tuple(entry.get("shown") or ())
             seen.failed_runs = {RunKey(container, state["finishedAt"]): state for container, state in entry["failedRuns"]}
             history._pods[uid_of(seen.pod)] = seen
         return history
@@ -151,6 +160,8 @@ def reduced(pod: Obj) -> Obj:
         key: metadata[key] for key in ("name", "namespace", "uid", "creationTimestamp", "deletionTimestamp") if key in metadata
     }
     kept["labels"] = {key: value for key, value in labels_of(pod).items() if key in _LABELS}
+    if owners := [entry for entry in metadata.get("ownerReferences") or [] if entry.get("controller")]:
+        kept["ownerReferences"] = owners
     containers = [{"name": c["name"], "resources": c.get("resources") or {}} for c in spec.get("containers") or []]
     states = {
         kind: [{key: entry[key] for key in _CONTAINER_FIELDS if key in entry} for entry in status.get(kind) or []]
@@ -164,6 +175,11 @@ def reduced(pod: Obj) -> Obj:
     return copy_of(
         {"metadata": kept, "spec": {"nodeName": spec.get("nodeName", ""), "containers": containers}, "status": reduced_status}
     )
+
+
+def owner_of(pod: Obj) -> str:
+    """Return the UID of the Job that controls a pod; empty if none does."""
+    return str((controller_of(pod) or {}).get("uid") or "")
 
 
 def deletion_requested(pod: Obj) -> str:
@@ -190,4 +206,5 @@ def _as_dict(seen: SeenPod, excerpt: Callable[[Sequence[str]], Sequence[str]]) -
         "deletionRequested": seen.deletion_requested,
         "failedRuns": [[key.container, {**state, "finishedAt": key.finished}] for key, state in seen.failed_runs.items()],
         "lines": [[key.container, key.finished, list(excerpt(lines))] for key, lines in seen.lines.items()],
+        "shown": [] if any(seen.lines.values()) else list(excerpt(seen.shown)),
     }

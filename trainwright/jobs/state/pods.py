@@ -51,6 +51,12 @@ def place_of(pod: Obj) -> Place:
     return Place(step_of(pod), job_index_of(pod), index_of(pod))
 
 
+def container_of_step(pod: Obj) -> str:
+    """Return the container that runs the step, and whose log is that of the pod."""
+    containers = [str(container["name"]) for container in pod["spec"]["containers"]]
+    return step_of(pod) if step_of(pod) in containers else next(iter(containers), "")
+
+
 def container_states(pod: Obj) -> Iterator[Obj]:
     """Yield the states of the init containers, then those of the containers."""
     status = pod.get("status") or {}

@@ -145,7 +145,8 @@ class EventPublisher:
 
     @property
     def history(self) -> PodHistory:
-        """What was observed of the job's pods."""
+        """What was observed of the job's pods, with the last lines of their logs that were followed."""
+        self._observer.history.add_shown(self._logs.recent_lines)
         return self._observer.history
 
     @property
