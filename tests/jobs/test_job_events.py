@@ -117,9 +117,9 @@ def test_a_reason_stays_until_the_job_runs_or_leaves_its_queue() -> None:
 def test_reason_of_a_missing_pod_stays_while_the_others_report_progress() -> None:
     tracker = EventTracker()
     tracker.observe_status(job_with(1))
-    assert tracker.observe_pods(Observation(reason="no quota", is_partial=True)) == (StatusMessage("no quota"),)
+    assert tracker.observe_pods(Observation(reason="no quota", is_impaired=True)) == (StatusMessage("no quota"),)
     assert tracker.observe_status(job_with(1, percent=7)) == (Progressed(7, 9),)
-    assert tracker.observe_pods(Observation(reason="no quota", is_partial=True)) == ()
+    assert tracker.observe_pods(Observation(reason="no quota", is_impaired=True)) == ()
     assert tracker.observe_pods(Observation(reason="")) == (StatusMessage(""),)
     assert tracker.observe_status(job_with(1, percent=8)) == (Progressed(8, 9),)
 

@@ -6,10 +6,15 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from support.virtual_time import VirtualClock
 
+from trainwright.api.kinds import POD
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.diagnosis.errors import CannotStart
+from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.diagnosis.failure_class import deadline_of
-from trainwright.jobs.wait.job_observer import JobObserver, Observation
+from trainwright.jobs.wait.job_events import EventTracker
+from trainwright.jobs.wait.job_observer import STALLED_SECONDS, JobObserver, Observation, WaitSettings
 
 READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
 RUNNING = {"name": "node", "ready": True, "restartCount": 0, "image": "", "imageID": "", "state": {"running": {}}}
@@ -101,3 +106,55 @@ def test_a_run_is_not_taken_for_the_one_that_has_begun_meanwhile(
     ]
     (failure,) = seen_by(JobObserver(source, job), job).failures
     assert failure.endswith("exited 1: ValueError: why")
+
+
+def observe_until(observer: JobObserver, job: dict[str, Any], clock: VirtualClock, seconds: float) -> None:
+    while clock.now < seconds:
+        observer.observe(job)
+        clock.sleep(max(observer.seconds_left(), 0.1))
+
+
+def test_a_missing_secret_is_waited_for_for_a_minute(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    job = set_status(job, jobsStatus=[{**READY[0], "ready": 0}])
+    waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": 'secret "nope" not found'}}
+    add_pod(job, 0, phase="Pending", containerStatuses=[{**RUNNING, "ready": False, "state": waiting}])
+    clock = VirtualClock()
+    with clock.installed():
+        observe_until(JobObserver(cluster, job, WaitSettings(fail_if_stuck=False)), job, clock, 300)
+        clock.jump(0.0)
+        with pytest.raises(CannotStart) as raised:
+            observe_until(JobObserver(cluster, job), job, clock, 300)
+        assert STALLED_SECONDS + 60 <= clock.now < STALLED_SECONDS + 66
+    assert str(raised.value).endswith(
+        'is waiting: CreateContainerConfigError: secret "nope" not found; create what is missing, or correct its name, '
+        "and submit the job again"
+    )
+    assert exit_code_of(raised.value) == ExitCode.start_timeout
+
+
+def test_a_node_that_does_not_answer_is_said_at_once_although_the_job_runs(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    """One Job of two is ready: the TrainJob stays Running."""
+    job = set_status(job, jobsStatus=READY)
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    add_pod(job, 0, phase="Running", containerStatuses=[RUNNING], conditions=[ready])
+    other = add_pod(job, 1, phase="Running", containerStatuses=[RUNNING], conditions=[ready])
+    observer, tracker = JobObserver(cluster, job), EventTracker()
+    tracker.observe_status(job)
+    clock = VirtualClock()
+    with clock.installed():
+        assert seen_by(observer, job).reason == ""
+        silent = {"status": {"conditions": [{**ready, "status": "False"}]}}
+        cluster.patch(POD, other["metadata"]["name"], silent, "default", subresource="status")
+        clock.jump(clock.now + observer.seconds_left())
+        observation = seen_by(observer, job)
+        assert clock.now <= 10
+        assert "has not answered since 2026-01-01T00:00:00Z" in str(observation.reason)
+        assert tracker.observe_pods(observation)
+        assert not tracker.observe_status(set_status(job, jobsStatus=[{**READY[0], "active": 2}])), "it is said once"
+        cluster.patch(POD, other["metadata"]["name"], {"status": {"conditions": [ready]}}, "default", subresource="status")
+        clock.jump(clock.now + observer.seconds_left())
+        assert seen_by(observer, job).reason == ""

@@ -15,7 +15,7 @@ from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import EVENT, TRAINJOB
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.protocol import Listing
-from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
+from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason, pods_reason
 from trainwright.jobs.state.pods import pods_of
 
 OLD = "2020-01-01T00:00:00Z"
@@ -46,7 +46,7 @@ NO_COMMAND = ended(128, "StartError", 'exec: "/no": stat /no: no such file or di
         ([pod_on_node(container(waiting("ImagePullBackOff")))], "ImagePullBackOff: m", "image", False),
         ([pod_on_node(container(waiting("InvalidImageName")))], "InvalidImageName: m", "image", True),
         ([pod_on_node(container(waiting("ErrImageNeverPull")))], "ErrImageNeverPull", "image", True),
-        ([pod_on_node(container(waiting("CreateContainerConfigError")))], "CreateContainerConfigError: m", "container", False),
+        ([pod_on_node(container(waiting("CreateContainerConfigError")))], "CreateContainerConfigError: m", "config", True),
         (
             [pod_on_node(container(waiting("CrashLoopBackOff"), last=ended(7), restarts=2), phase="Running")],
             "after 3 runs: container node exited 7",
@@ -93,6 +93,54 @@ def test_a_pod_that_starts_ends_or_has_ended_says_nothing(pods: list[dict[str, A
     assert pods_reason(pods) is None
 
 
+def on_silent_node(*tolerations: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    """A running pod as the node controller leaves it when its node has not answered for a while."""
+    status = {
+        "conditions": [{"type": "Ready", "status": "False", "lastTransitionTime": OLD}],
+        "containerStatuses": [{**container({"running": {}}), "ready": True}],
+    }
+    return pod("silent", nodeName="n1", phase="Running", metadata=metadata, status=status, tolerations=list(tolerations))
+
+
+UNREACHABLE = {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"}
+
+
+@pytest.mark.parametrize(
+    ("tolerations", "end"),
+    [
+        ([{**UNREACHABLE, "tolerationSeconds": 300}], "is deleted 300 s after that"),
+        ([UNREACHABLE], "stays there until the node comes back or is deleted"),
+        ([{"operator": "Exists"}], "stays there until the node comes back or is deleted"),
+    ],
+)
+def test_a_node_that_does_not_answer_is_named_before_its_pods_are_deleted(tolerations: list[dict[str, Any]], end: str) -> None:
+    reason = node_reason([pod_on_node(container({"running": {}}), phase="Running"), on_silent_node(*tolerations)])
+    assert reason is not None
+    assert reason.part == "unreachable"
+    assert (
+        reason.text
+        == f"pod silent is on node n1, which is not ready and has not answered since {OLD}; unless it does, the pod {end}"
+    )
+
+
+def test_a_pod_that_is_not_ready_by_itself_is_on_no_lost_node() -> None:
+    unready = on_silent_node()
+    unready["status"]["containerStatuses"][0]["ready"] = False
+    gated = on_silent_node()
+    gated["status"]["conditions"][0]["reason"] = "ReadinessGatesNotReady"
+    assert node_reason([unready, gated, on_silent_node(deletionTimestamp="2100-01-01T00:00:00Z")]) is None
+
+
+def test_a_lost_pod_that_was_replaced_holds_nothing_up() -> None:
+    lost = pod_on_node(container({"running": {}}), phase="Running", uid="a", creationTimestamp=OLD, deletionTimestamp=OLD)
+    assert node_reason([lost]) is not None
+    successor = pod_on_node(container(waiting("ErrImagePull")), uid="b", creationTimestamp="2026-01-01T00:00:00Z")
+    assert node_reason([lost, successor]) is None
+    reason = pods_reason([lost, successor])
+    assert reason is not None
+    assert reason.part == "image", "what its successor waits for"
+
+
 def test_the_key_of_a_reason_is_without_what_changes() -> None:
     first, second = (
         WaitingReason(f'Job j: FailedCreate: pods "j-node-0-0-{name}" is forbidden: used {number}', "event").key
@@ -135,6 +183,7 @@ def test_events_of_a_pod_that_is_being_created(cluster: Any, job: dict[str, Any]
     reason = found(cluster, job)
     assert reason is not None
     assert reason.text == f'pod {name} is waiting: FailedMount: secret "s" not found'
+    assert (reason.part, reason.cannot_recover, reason.confirmed_after) == ("config", True, 60)
 
 
 def test_events_of_the_tree_where_there_is_no_pod(cluster: Any, job: dict[str, Any], set_status: Any) -> None:

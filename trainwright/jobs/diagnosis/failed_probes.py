@@ -68,4 +68,5 @@ def _probe(pod_name: str, kind: str, events: list[Obj]) -> str:
         and (match := _FAILED.match(str(event.get("message") or ""))) is not None
         and match["kind"].lower() == kind
     ]
-    return f"its {kind} probe failed{f': {texts[-1]}' if texts else ''}"
+    why = next(filter(None, reversed(texts)), "")
+    return f"its {kind} probe failed{f': {why}' if why else ''}"

@@ -19,7 +19,7 @@ from trainwright.api.conditions import condition, is_finished, is_true
 from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import EVENT, JOBSET
-from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.objects import Obj, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.failed_probes import failed_probe_of
@@ -35,16 +35,23 @@ from trainwright.jobs.state.kubernetes_events import (
     since_creation,
     steps_of,
 )
-from trainwright.jobs.state.pods import container_states
+from trainwright.jobs.state.pods import container_states, place_of
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.workloads import queue_reason, workload_of
 from trainwright.text.one_line import one_line
 
 T = TypeVar("T")
 _FINAL_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
+_LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 NOTHING_SEEN = "no pod is waiting and there is no warning event"
 _COMMAND_NOT_FOUND = re.compile(r"executable file not found|no such file or directory|permission denied")
 _REFUSED = re.compile(r" is invalid: |\bForbidden: |Invalid value")
+_MISSING = re.compile(r'\b(secret|configmap) "[^"]+" not found|references non-existent (secret|config) key', re.IGNORECASE)
+"""In the message of a volume that cannot be mounted."""
+CONFIRMED_SECONDS = 4.0
+"""Seconds for which a state that cannot recover must have been observed: more than one look."""
+MISSING_SECONDS = 60.0
+"""As long, a Secret or a ConfigMap may be missing: whoever creates it may do so after the job."""
 _MAX_PODS = 3
 """Pods whose events are read: the others of a large job most likely wait for the same."""
 _LATE_DELETION_SECONDS = 10
@@ -53,12 +60,15 @@ _LATE_DELETION_SECONDS = 10
 
 @dataclass(frozen=True)
 class WaitingReason:
-    """Why a job waits; `part` is `queue`, `scheduling`, `image`, `container`, `node`, `event` or `cluster`."""
+    """Why a job waits; `part` is `queue`, `scheduling`, `image`, `container`, `config` (a Secret or ConfigMap), `node` (lost, and its
+    pods do not end), `unreachable` (a node that does not answer), `job`, `event` or `cluster`."""
 
     text: str
     part: str
     cannot_recover: bool = False
-    """Whether waiting longer cannot help: the job has to be changed."""
+    """Whether waiting longer cannot help: the job, or what it refers to, has to be changed."""
+    confirmed_after: float = CONFIRMED_SECONDS
+    """Seconds for which it must have lasted to count as one that cannot recover."""
     since: str = ""
     """RFC 3339 time since when a node is lost."""
     pod: str = ""
@@ -140,7 +150,10 @@ class ReasonFinder:
             if events and (event := _latest_relevant(events, is_running=_is_running(pod))) is not None:
                 count = f" ({event['count']} times)" if int(event.get("count") or 0) > 1 else ""
                 what = "is not ready" if _is_running(pod) else "is waiting"
-                return WaitingReason(f"pod {name_of(pod)} {what}: {reason_and_message(event)}{count}", "event")
+                text = f"pod {name_of(pod)} {what}: {reason_and_message(event)}{count}"
+                if event.get("reason") == "FailedMount" and _MISSING.search(str(event.get("message"))):
+                    return WaitingReason(text, "config", cannot_recover=True, confirmed_after=MISSING_SECONDS)
+                return WaitingReason(text, "event")
             if any(
                 "running" in (entry.get("state") or {}) for entry in (pod.get("status") or {}).get("initContainerStatuses") or []
             ):
@@ -209,22 +222,76 @@ def pods_reason(pods: list[Obj], concerned: list[Obj] | None = None) -> WaitingR
 
     All pods are concerned by default.
     """
-    waiting = [pod for pod in pods if not _is_over(pod)]
-    reasons = [(pod, reason) for pod in waiting if (reason := _pod_reason(pod)) is not None]
-    found = [reason for pod, reason in reasons if reason.part == "node" or concerned is None or pod in concerned]
+    waiting = [pod for pod in pods if not (_is_over(pod) or _is_replaced(pod, pods))]
+    reasons = [(pod, reason) for pod in waiting if (reason := _node_reason(pod) or _pod_reason(pod)) is not None]
+    found = [reason for pod, reason in reasons if reason.part in _OF_NODES or concerned is None or pod in concerned]
     if found and all(map(_lacks_command, waiting)):
         return WaitingReason(found[0].text, "container", cannot_recover=True)
-    return min(found, key=lambda reason: reason.part != "node", default=None)
+    return min(found, key=lambda reason: _OF_NODES.get(reason.part, len(_OF_NODES)), default=None)
+
+
+_OF_NODES = {"node": 0, "unreachable": 1}
+
+
+def node_reason(pods: list[Obj]) -> WaitingReason | None:
+    """Return that the node of a pod is lost or does not answer; None if all answer. Pods that were replaced do not count. Pure."""
+    reasons = (_node_reason(pod) for pod in pods if not (_is_over(pod) or _is_replaced(pod, pods)))
+    return min(filter(None, reasons), key=lambda reason: _OF_NODES[reason.part], default=None)
+
+
+def _node_reason(pod: Obj) -> WaitingReason | None:
+    node = (pod.get("spec") or {}).get("nodeName") or "?"
+    if (since := lost_since(pod)) is not None:
+        text = (
+            f"pod {name_of(pod)} cannot be stopped: its node {node} has been lost since {since}; "
+            "the job fails, or replaces it, only when the node comes back or is deleted"
+        )
+        return WaitingReason(text, "node", since=since)
+    if (since := _unreachable_since(pod)) is not None:
+        seconds = _toleration_seconds(pod)
+        end = "stays there until the node comes back or is deleted" if seconds is None else f"is deleted {seconds} s after that"
+        silent = f"pod {name_of(pod)} is on node {node}, which is not ready and has not answered since {since}"
+        text = f"{silent}; unless it does, the pod {end}"
+        return WaitingReason(text, "unreachable", since=since)
+    return None
+
+
+def _unreachable_since(pod: Obj) -> str | None:
+    """Return since when the node of a running pod has not answered: it was set not ready, although its containers are."""
+    ready, states = condition(pod, "Ready") or {}, (pod.get("status") or {}).get("containerStatuses") or []
+    is_silent = ready.get("status") == "False" and not ready.get("reason") and all(entry.get("ready") for entry in states)
+    if not (is_silent and states and _is_running(pod)) or pod["metadata"].get("deletionTimestamp"):
+        return None
+    return str(ready.get("lastTransitionTime") or "?")
+
+
+def _toleration_seconds(pod: Obj) -> int | None:
+    """Return for how many seconds a pod stays on a node that does not answer; None for ever."""
+    tolerations = (pod.get("spec") or {}).get("tolerations") or []
+    of_lost = [
+        entry
+        for entry in tolerations
+        if entry.get("key") in (None, "", *_LOST_TAINTS) and entry.get("effect") in (None, "", "NoExecute")
+    ]
+    seconds = [entry.get("tolerationSeconds") for entry in of_lost]
+    return max((int(each) for each in seconds if each is not None), default=0) if None not in seconds else None
+
+
+def _is_replaced(pod: Obj, pods: list[Obj]) -> bool:
+    """Whether a pod that is being deleted has a successor: with back-off left its Job does not wait for its end."""
+    if not pod["metadata"].get("deletionTimestamp"):
+        return False
+    born = str(pod["metadata"].get("creationTimestamp") or "")
+    return any(
+        place_of(other) == place_of(pod)
+        and uid_of(other) != uid_of(pod)
+        and str(other["metadata"].get("creationTimestamp") or "") >= born
+        for other in pods
+        if not other["metadata"].get("deletionTimestamp")
+    )
 
 
 def _pod_reason(pod: Obj) -> WaitingReason | None:
-    if (since := lost_since(pod)) is not None:
-        node = (pod.get("spec") or {}).get("nodeName") or "?"
-        text = (
-            f"pod {name_of(pod)} cannot be stopped: its node {node} has been lost since {since}; "
-            "the job fails only when the node comes back or is deleted"
-        )
-        return WaitingReason(text, "node", since=since)
     for entry in container_states(pod):
         if (ended := _ended_before_restart(entry)) is not None:
             number, message = int(entry.get("restartCount") or 0) + 1, one_line(ended.get("message"))
@@ -235,6 +302,9 @@ def _pod_reason(pod: Obj) -> WaitingReason | None:
             return WaitingReason(reason, "container", pod=name_of(pod), container=stopped)
     if (waiting := waiting_of(pod)) is None:
         return None
+    if waiting.reason == "CreateContainerConfigError":
+        text = f"pod {name_of(pod)} is waiting: {waiting}"
+        return WaitingReason(text, "config", cannot_recover=True, confirmed_after=MISSING_SECONDS)
     is_final = waiting.reason in _FINAL_IMAGE_REASONS
     return WaitingReason(f"pod {name_of(pod)} is waiting: {waiting}", waiting.part, is_final, pod=name_of(pod))
 

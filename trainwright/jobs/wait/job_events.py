@@ -129,7 +129,7 @@ class EventTracker:
     __slots__ = (
         "_first_report",
         "_has_trainer_status",
-        "_is_partial",
+        "_is_impaired",
         "_is_running",
         "_largest_total",
         "_reason",
@@ -144,7 +144,7 @@ class EventTracker:
         self.divergence = DivergenceDetector()
         """What the reports so far say about a divergence."""
         self._first_report: str | None = None
-        self._has_trainer_status = self._is_running = self._is_partial = False
+        self._has_trainer_status = self._is_running = self._is_impaired = False
         self._reason = self._started_from = ""
         self._restarts = RestartCounts()
         self._largest_total = 0
@@ -169,7 +169,7 @@ class EventTracker:
             current = _keep_log_progress(current, known)
         if self._is_running and current.phase is Phase.Starting:
             self._largest_total = 0
-        waits_on = self._is_running and self._is_partial
+        waits_on = self._is_running and self._is_impaired
         self._is_running = current.phase is Phase.Running
         was_queued = known is not None and known.phase in (Phase.Queued, Phase.Suspended)
         is_over = current.phase.is_final or (was_queued and current.phase is Phase.Starting)
@@ -194,7 +194,7 @@ class EventTracker:
             current = replace(current, phase=Phase.Restarting)
         elif observation.is_stopping and current.phase is Phase.Starting:  # it ran before it was waited for
             current = replace(current, phase=Phase.Running)
-        self._is_partial = observation.is_partial
+        self._is_impaired = observation.is_impaired
         if observation.reason is not None:
             if current.note in ("", self._reason):
                 current = replace(current, note=observation.reason)

@@ -19,7 +19,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_start
 from trainwright.jobs.diagnosis.pod_failure import PodFailure, pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
-from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, pods_reason
+from trainwright.jobs.diagnosis.waiting_reason import CONFIRMED_SECONDS, ReasonFinder, WaitingReason, node_reason
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
@@ -30,8 +30,6 @@ from trainwright.jobs.state.started_pods import GangStart, StartedPods
 
 STALLED_SECONDS = 9.0
 """Seconds without progress after which the reason is looked for, so that it is shown within ten."""
-_CONFIRMED_SECONDS = 4.0
-"""Seconds for which a state that cannot recover must have been observed: more than one look."""
 _FIRST_REPEAT_SECONDS = 300.0
 """After this time the same reason is shown again, then after twice as long, and so on."""
 _MAX_FAILURES = 20
@@ -76,8 +74,8 @@ class Observation:
     restarts: RestartCounts | None = None
     reason: str | None = None
     """Why the job waits; empty if it no longer does."""
-    is_partial: bool = False
-    """Whether the training runs, but a pod of it has never started."""
+    is_impaired: bool = False
+    """Whether the training runs, but a pod of it has never started, or its node is lost."""
     started_from: str = ""
     """What the training starts from, as far as its pods say it."""
 
@@ -177,13 +175,13 @@ class JobObserver:
         self._read_start(phase, pods)
         is_partial = phase is Phase.Running and self._start is not None and not self._start.is_complete
         if phase is Phase.Running and not is_partial:
-            self._reason = None
-            return replace(found, reason="")
+            self._set_reason(node_reason(pods))
+            return replace(found, reason=self._reason_text(), is_impaired=self._reason is not None)
         self._set_reason(self._find_reason(trainjob, phase, pods))
         reason = self._reason_text()
         if is_partial and reason and self._start is not None:
             reason = f"{self._start.describe()}; {reason}"
-        return replace(found, reason=reason, is_partial=is_partial)
+        return replace(found, reason=reason, is_impaired=is_partial)
 
     def _read_start(self, phase: Phase, pods: list[Obj]) -> None:
         """Find out which pods have started. A job that is queued or suspended has none, and its deadline is another one."""
@@ -235,10 +233,12 @@ class JobObserver:
         """Find why the job waits; at once if it was running before, else only after some time."""
         if self._has_run and phase is Phase.Starting and not _has_active(trainjob):
             failing = failing_jobs(jobs_of(self._cluster, trainjob))
-            if failing and (reason := pods_reason(pods)) is not None and reason.part == "node":
+            if failing and (reason := node_reason(pods)) is not None and reason.part == "node":
                 return reason
             if failing:
                 return WaitingReason(f"its pods are being stopped, because a Job fails: {failing[0]}", "job")
+        if self._has_run and (reason := node_reason(pods)) is not None:
+            return reason
         was_stopped = self._has_run and phase in (Phase.Queued, Phase.Suspended)
         if not was_stopped and time.monotonic() < self._changed + STALLED_SECONDS:
             return self._reason if self._reason is not None and self._reason.part not in ("job", "queue") else None
@@ -252,7 +252,7 @@ class JobObserver:
         elif reason is None:
             self._reason = None
         elif self._reason is not None:  # keep the first wording, so that it is not shown again
-            self._reason = replace(self._reason, cannot_recover=reason.cannot_recover, since=reason.since)
+            self._reason = replace(reason, text=self._reason.text)
         if now - self._reason_since >= 2 * self._reason_repeat:
             self._reason_repeat *= 2
 
@@ -271,8 +271,8 @@ class JobObserver:
         limit = self._settings.lost_node_seconds
         if self._reason.part == "node" and limit is not None and lasted >= limit:
             raise NodeLost(f"{name} does not end: {self._reason.text}")
-        if self._settings.fail_if_stuck and self._reason.cannot_recover and lasted >= _CONFIRMED_SECONDS:
-            raise cannot_start(f"{name} can never start: {self._reason.text}", self._reason.part)
+        if self._settings.fail_if_stuck and self._reason.cannot_recover and lasted >= self._reason.confirmed_after:
+            raise cannot_start(_hopeless(name, self._reason), self._reason.part)
 
     def _check_restarts(self, trainjob: Obj) -> None:
         """Raise TooManyRestarts if pods have failed too often, or can never run, and the job does not fail by itself within a moment.
@@ -293,13 +293,20 @@ class JobObserver:
             return
         now = time.monotonic()
         self._failed_too_often_since = self._failed_too_often_since or now
-        self._due = min(self._due, self._failed_too_often_since + _CONFIRMED_SECONDS)
-        if now >= self._failed_too_often_since + _CONFIRMED_SECONDS:
+        self._due = min(self._due, self._failed_too_often_since + CONFIRMED_SECONDS)
+        if now >= self._failed_too_often_since + CONFIRMED_SECONDS:
             first = hopeless or next(iter(self._failed.values()))
             limit = f"restarts allows {allowed}" if allowed else "nothing is started again within a job unless `restarts` says so"
             raise TooManyRestarts(
                 f"pod {first.name} {first.describe()}; {'to start it again cannot help' if hopeless else limit}"
             )
+
+
+def _hopeless(name: str, reason: WaitingReason) -> str:
+    if reason.part == "config":
+        advice = "create what is missing, or correct its name, and submit the job again"
+        return f"{name} has not started for {reason.confirmed_after:.0f} s: {reason.text}; {advice}"
+    return f"{name} can never start: {reason.text}"
 
 
 def _status_of(trainjob: Obj) -> object:
