@@ -15,7 +15,7 @@ from checkpoint_files import checkpoint_files, stored_files, stored_path
 
 from trainwright.checkpoints import ExportOptions, ExportResult, Manifest, Metric, NoCheckpoint, export_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
-from trainwright.storage.errors import BadUri, StorageError
+from trainwright.storage.errors import BadUri, LockLost, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri
 
@@ -474,3 +474,30 @@ def test_checkpoint_of_a_diverged_training_is_refused(
     with pytest.raises(DivergedCheckpoint, match=r"checkpoint-5 is of a training that has diverged: \w+ is nan since step 5"):
         export(output, target)
     assert not target.exists()
+
+
+def test_an_export_that_lost_its_lock_says_so(
+    output: Path, target: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While this process was frozen, another one has taken the lock, and has removed what this one had stored."""
+    write_checkpoint(5)
+    sync = FileStore.sync
+
+    def freeze(store: FileStore, keys: list[str]) -> None:
+        sync(store, keys)
+        for key in keys:
+            store.delete(key)
+        for lock in target.glob(".*.lock"):
+            lock.unlink()
+
+    monkeypatch.setattr(FileStore, "sync", freeze)
+    with pytest.raises(LockLost, match=r"was removed while the lock was held; try again"):
+        export(output, target)
+    monkeypatch.setattr(FileStore, "sync", sync)
+    assert not export(output, target).existed
+
+
+def test_an_error_under_a_lock_that_is_held_stays_what_it_is(target: Path) -> None:
+    store = FileStore(StorageUri.from_path(target))
+    with pytest.raises(NotFound, match=r"nothing does not exist"), store.lock("a"):
+        store.read("nothing")

@@ -16,7 +16,7 @@ from trainwright.storage.durable import sync_files, sync_folder
 from trainwright.storage.errors import AlreadyExists, NotFound, StorageError
 from trainwright.storage.locks import file_lock
 from trainwright.storage.plain_files import files_below, open_plain, read_plain
-from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile
+from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile, lost_lock_first
 from trainwright.storage.transfer import chunks_of, copy_file, copy_new_file, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
 
@@ -156,7 +156,7 @@ class FileStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             stack = contextlib.ExitStack()
             held = stack.enter_context(file_lock(path, timeout=_LOCK_SECONDS))
-        with stack:
+        with stack, lost_lock_first(held):
             yield held
 
     def _existing(self, key: str) -> Path:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from trainwright.storage.digests import ProgressCallback, no_progress
+from trainwright.storage.errors import LockLost, StorageError
 from trainwright.storage.uri import StorageUri
 
+log = logging.getLogger(__name__)
 MAX_SMALL_FILE = 256 * 1024 * 1024
 """A larger file is not read into memory. The manifest of a million files is smaller."""
 
@@ -40,6 +43,23 @@ class Lock(Protocol):
     def require(self) -> None:
         """Raise LockLost if the lock is not held any more."""
         ...
+
+
+@contextmanager
+def lost_lock_first(lock: Lock) -> Iterator[None]:
+    """Raise LockLost in place of an error of the block if the lock was lost: its next holder removes what the block has stored."""
+    try:
+        yield
+    except LockLost:
+        raise
+    except StorageError as error:
+        try:
+            lock.require()
+        except LockLost as lost:
+            raise lost from error
+        except StorageError as unknown:
+            log.debug("event=lock_not_checked error=%s", unknown)
+        raise error
 
 
 class Store(Protocol):

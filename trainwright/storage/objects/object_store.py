@@ -25,7 +25,7 @@ from trainwright.storage.objects.errors import obstore_errors
 from trainwright.storage.objects.lease import LEASE_SECONDS, hold_lease
 from trainwright.storage.objects.upload_parts import CountedOnce, read_parts
 from trainwright.storage.plain_files import open_plain
-from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile
+from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile, lost_lock_first
 from trainwright.storage.transfer import disk_errors, open_new
 from trainwright.storage.uri import StorageUri
 
@@ -232,7 +232,8 @@ class ObjectStore:
                     "run only one export at a time uri=%s",
                     self.uri.join(key),
                 )
-            yield lease
+            with lost_lock_first(lease):
+                yield lease
 
     def read_with_version(self, key: str) -> tuple[bytes, str]:
         """Return a small file and its version. Raises NotFound, StorageError."""
