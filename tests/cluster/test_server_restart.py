@@ -44,6 +44,22 @@ def test_a_403_after_a_lost_connection_is_retried_as_a_503(stub: Any, cluster: K
         cluster.list(POD, "team")  # permitted a moment before
 
 
+def test_a_refusal_after_an_error_of_the_same_call_is_retried() -> None:
+    answers = iter([ServiceUnavailable("down"), DENIED, None])
+
+    def call() -> str:
+        if (error := next(answers)) is not None:
+            raise error
+        return "done"
+
+    clock = VirtualClock()
+    with clock.installed():
+        assert RetryingCluster(object()).with_retries(call) == "done"  # type: ignore[arg-type]
+        answers = iter([DENIED, None])
+        with pytest.raises(AccessDenied):
+            RetryingCluster(object()).with_retries(call)  # type: ignore[arg-type]
+
+
 def test_every_client_of_the_process_knows_of_the_restart(stub: Any, cluster: KubernetesCluster) -> None:
     stub.fail(503, "ServiceUnavailable", "no backend")
     with pytest.raises(ServiceUnavailable):
@@ -100,5 +116,8 @@ def test_a_server_is_not_waited_for_for_ever() -> None:
         state.note_lost()
         clock.jump(100.0 + server_restart.PASSING_SECONDS - 1)
         assert outcome(state, is_refusing=False) is NotYetAuthorized
-        clock.jump(100.0 + server_restart.PASSING_SECONDS)
+        state.note_authorized()
+        assert outcome(state, is_refusing=False) is AccessDenied
+        state.note_lost()
+        clock.jump(clock.now + server_restart.PASSING_SECONDS)
         assert outcome(state, is_refusing=False) is AccessDenied

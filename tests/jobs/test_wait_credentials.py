@@ -190,6 +190,9 @@ STRAY, GONE, DOWN = Unauthorized("who are you?"), Forbidden("not you any more"),
         (([], GONE, GONE), 50, None),
         (([], GONE, GONE, GONE, GONE), 50, Forbidden),
         ((GONE,), 1, Forbidden),  # never was allowed
+        ((GONE,), 0.5, None),  # asked again
+        ((DOWN, GONE, GONE), 20, None),  # restarted
+        ((DOWN, GONE, GONE, GONE), 20, Forbidden),
         (([], DOWN, DOWN, DOWN), 1000, ServiceUnavailable),
     ],
 )

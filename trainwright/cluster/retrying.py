@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, Unpack
 
-from trainwright.api.errors import AlreadyExists, ApiError, NotFound
+from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound, ServiceUnavailable
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.backoff import Backoff
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions
+from trainwright.cluster.permissions import is_admission_rejection
 from trainwright.cluster.protocol import Cluster, Listing
 
 RETRY_SECONDS = 60.0
@@ -95,15 +96,19 @@ class RetryingCluster(DelegatingCluster):
         return iter(self.with_retries(lambda: builtins.list(self._cluster.logs(name, namespace, **options))))
 
     def with_retries(self, call: Callable[[], T]) -> T:
-        """Return the result of `call`, which must be idempotent."""
-        failures = 0
+        """Return the result of `call`, which must be idempotent. A refusal after another error may be that of a restarted server."""
+        failures, was_away = 0, False
         while True:
             try:
                 return call()
             except ApiError as error:
                 failures += 1
+                was_away = was_away or error.code >= ServiceUnavailable.code
                 wait_seconds = min(error.retry_after or _BACKOFF.pause(failures), self._seconds_left)
-                if not error.retryable or wait_seconds <= 0 or self._stop.is_set():
+                may_pass = error.retryable or (
+                    failures > 1 and isinstance(error, Forbidden) and not is_admission_rejection(error)
+                )
+                if not may_pass or wait_seconds <= 0 or self._stop.is_set():
                     raise
                 log.warning("event=request_retried error=%s retry_seconds=%.1f", error.message, wait_seconds)
             started = time.monotonic()

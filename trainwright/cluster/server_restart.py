@@ -19,8 +19,6 @@ PASSING_SECONDS = 60.0
 STARTING_SECONDS = 8.0
 """Seconds for which a server that refuses everything is taken for one that starts, without a failed connection."""
 _POLL_SECONDS = 0.5
-_KNOWN_SECONDS = 30.0
-"""Seconds for which a server that answers `/version` is not asked again."""
 GATEWAY_ERRORS = frozenset({502, 503, 504})
 """Answers of a load balancer in front of a server that does not run."""
 log = logging.getLogger(__name__)
@@ -36,16 +34,18 @@ class ServerState:
     """What this process has seen of one API server, in all its connections."""
 
     def __init__(self) -> None:
-        self._lost_at = self._ready_at = float("-inf")
+        self._lost_at = float("-inf")
+        self._is_ready = False
+        """Whether it is known to decide on permissions."""
         self._refusing_since: float | None = None
 
     def note_lost(self) -> None:
         """Note a connection that failed."""
-        self._lost_at, self._ready_at, self._refusing_since = time.monotonic(), float("-inf"), None
+        self._lost_at, self._is_ready, self._refusing_since = time.monotonic(), False, None
 
     def note_authorized(self) -> None:
         """Note a request that was permitted."""
-        self._lost_at, self._refusing_since = float("-inf"), None
+        self._lost_at, self._is_ready = float("-inf"), True
 
     def check(self, error: Forbidden, is_refusing: Callable[[], bool]) -> None:
         """Return if the refused request is to be sent again. Raises NotYetAuthorized if its caller may retry later, else `error`.
@@ -63,15 +63,12 @@ class ServerState:
 
     def _is_starting(self, is_refusing: Callable[[], bool]) -> bool:
         now = time.monotonic()
-        if now - self._ready_at < _KNOWN_SECONDS:
-            return False
-        if self._refusing_since is not None and now - self._refusing_since >= STARTING_SECONDS:
-            return False
-        if not is_refusing():
-            self._ready_at = now
-            return False
-        self._refusing_since = now if self._refusing_since is None else self._refusing_since
-        return True
+        if not self._is_ready and is_refusing():
+            self._refusing_since = now if self._refusing_since is None else self._refusing_since
+            self._is_ready = now - self._refusing_since >= STARTING_SECONDS
+        else:
+            self._is_ready = True
+        return not self._is_ready
 
 
 def state_of_server(host: str) -> ServerState:

@@ -88,10 +88,12 @@ class ContainerLog:
             except BadRequest:  # the container has not started
                 if ended:
                     break
-            except Forbidden as error:
-                yield from self._fail(f"(this log cannot be read: {error.message})")
-                return
             except ApiError as error:
+                if (
+                    isinstance(error, Forbidden) and not lost
+                ):  # else the API server was restarted, and refuses everybody for a moment
+                    yield from self._fail(f"(this log cannot be read: {error.message})")
+                    return
                 lost += 1
                 if lost > MAX_LOST_CONNECTIONS:
                     yield from self._fail(f"(the connection to this log was lost: {error.message})")

@@ -17,12 +17,15 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
+from trainwright.cluster.server_restart import PASSING_SECONDS
 from trainwright.cluster.shared_watch import SharedWatches, Subscription
 
 CLUSTER_LOST_SECONDS = 1800
 """Seconds of an unreachable API server after which the wait fails."""
 ACCESS_LOST_SECONDS = 180
 """Seconds of rejected credentials, or of a withdrawn permission, after which the wait fails."""
+REFUSED_SECONDS = 0.9
+"""Seconds of a refused first list after which the wait fails: an API server that has just been started refuses everybody."""
 _shared = SharedWatches()
 _waiting: Counter[tuple[int, str]] = Counter()
 _lock = threading.Lock()
@@ -147,8 +150,9 @@ class JobWatch:
 def check_reachable(reflector: Reflector, trainjob: Obj) -> None:
     """Raise the watch's ApiError if waiting on for the job is pointless.
 
-    That is: no permission, credentials that are rejected or a permission that is gone for ACCESS_LOST_SECONDS (a renewed token is
-    used as soon as there is one), or an API server that is unreachable for CLUSTER_LOST_SECONDS.
+    That is: no permission, unless the server was unreachable a moment before; credentials that are rejected or a permission that is
+    gone for ACCESS_LOST_SECONDS (a renewed token is used as soon as there is one), or an API server that is unreachable for
+    CLUSTER_LOST_SECONDS.
     """
     failure, denied_since, now = reflector.failure, reflector.denied_since, time.monotonic()
     if failure is None:
@@ -156,7 +160,9 @@ def check_reachable(reflector: Reflector, trainjob: Obj) -> None:
     since, error = failure
     if denied_since is not None and now - denied_since > ACCESS_LOST_SECONDS:
         raise _access_lost(error, trainjob, now - denied_since)
-    if (isinstance(error, Forbidden) and not reflector.synced.is_set()) or now - since > CLUSTER_LOST_SECONDS:
+    is_refused = isinstance(error, Forbidden) and denied_since is not None and not reflector.synced.is_set()
+    allowed = REFUSED_SECONDS if denied_since == since else PASSING_SECONDS
+    if (is_refused and now - (denied_since or now) >= allowed) or now - since > CLUSTER_LOST_SECONDS:
         raise error
 
 
