@@ -227,7 +227,8 @@ class TrainJobTrigger(BaseTrigger):
                 if late := waited.expired_deadline():
                     return {"outcome": "deadline", "message": str(late), "what": late.what, "observed": log.observed}
                 if self.until is not None and time.time() >= self.until:
-                    return {"outcome": "deadline", "message": f"TrainJob {self.namespace}/{self.name} took too long"}
+                    message = f"TrainJob {self.namespace}/{self.name} took too long"
+                    return {"outcome": "deadline", "message": message, "observed": log.observed}
                 if progress is not None:
                     await lease.keep(follower.cluster, waited.trainjob)
                 interval = min(self._check_interval(waited.seconds_left()), log.next_poll(), lease.seconds_left())

@@ -20,7 +20,7 @@ from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, ended_own
 from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.logs.launcher_noise import narrow_tail
-from trainwright.jobs.state.pod_history import MAX_GONE_PODS, PodHistory, deletion_requested
+from trainwright.jobs.state.pod_history import MAX_GONE_PODS, PodHistory, RunKey, deletion_requested
 
 NOON = "2026-01-01T12:00:{:02}Z"
 
@@ -306,6 +306,23 @@ def test_property_a_history_survives_its_transfer_and_stays_small(looks: list[li
     for seen in history.pods():
         assert not seen.is_gone or seen.is_of_interest
     assert len(json.dumps(sent)) < 16_000
+
+
+def test_a_history_hands_over_the_lines_of_the_program_and_not_those_of_its_launcher() -> None:
+    history = PodHistory()
+    history.observe([node_pod(0, state(1, 3))])
+    noise = [f"E1122 14:44:01.1 7 torch/distributed/elastic/multiprocessing/api.py:874] failed {number}" for number in range(40)]
+    history.pods()[0].lines[RunKey("node", NOON.format(3))] = (
+        *[f"step {n}" for n in range(30)],
+        "x" * 1000,
+        "ValueError: b",
+        *noise,
+    )
+    (sent,) = history.as_dict(max_pods=4, excerpt=narrow_tail)["pods"]
+    (_, _, lines) = sent["lines"][0]
+    assert lines[:-2] == [f"step {number}" for number in range(12, 30)]
+    assert lines[-1] == "ValueError: b"
+    assert len(lines[-2]) == 300
 
 
 def test_a_job_of_many_pods_is_remembered_in_part() -> None:

@@ -24,6 +24,7 @@ from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder
 from trainwright.jobs.logs.failure_log_tail import last_printed
 from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
 from trainwright.jobs.logs.log_patterns import LogPattern, patterns_in
+from trainwright.jobs.logs.log_text import shortened
 from trainwright.jobs.state.attempts import preemptions_before
 from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob, failing_jobs, jobs_of
 from trainwright.jobs.state.kubernetes_events import events_of, is_passing, reason_and_message, steps_of
@@ -39,6 +40,8 @@ _MAX_PODS = 4
 _RETRY_SECONDS = 15
 """Reads for the report are retried, since the cause decides whether the job is retried."""
 _MAX_EVENTS = 5
+_WIDTH = 2000
+"""Characters of a line: a termination message may have 4096."""
 _GRACE_SECONDS, _POLL_SECONDS = 3.0, 0.5
 """For events of deletions, which may come after the pod is gone."""
 _RECENT_SECONDS = 120
@@ -99,7 +102,7 @@ class FailureReport:
         return bool(log_patterns) and all(pattern.is_transient for pattern in log_patterns)
 
     def __str__(self) -> str:
-        return plain("\n".join(self._lines()))
+        return plain("\n".join(shortened(line, _WIDTH) for line in self._lines()))
 
     def as_dict(self) -> Obj:
         """Return the report as a JSON object."""
