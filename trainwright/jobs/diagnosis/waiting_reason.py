@@ -48,10 +48,8 @@ _COMMAND_NOT_FOUND = re.compile(r"executable file not found|no such file or dire
 _REFUSED = re.compile(r" is invalid: |\bForbidden: |Invalid value")
 _MISSING = re.compile(r'\b(secret|configmap) "[^"]+" not found|references non-existent (secret|config) key', re.IGNORECASE)
 """In the message of a volume that cannot be mounted."""
-CONFIRMED_SECONDS = 4.0
-"""Seconds for which a state that cannot recover must have been observed: more than one look."""
 MISSING_SECONDS = 60.0
-"""As long, a Secret or a ConfigMap may be missing: whoever creates it may do so after the job."""
+"""Seconds for which a Secret or a ConfigMap may be missing: whoever creates it may do so after the job."""
 _MAX_PODS = 3
 """Pods whose events are read: the others of a large job most likely wait for the same."""
 _LATE_DELETION_SECONDS = 10
@@ -67,8 +65,8 @@ class WaitingReason:
     part: str
     cannot_recover: bool = False
     """Whether waiting longer cannot help: the job, or what it refers to, has to be changed."""
-    confirmed_after: float = CONFIRMED_SECONDS
-    """Seconds for which it must have lasted to count as one that cannot recover."""
+    confirmed_after: float = 0.0
+    """Seconds for which it must have lasted at least to count as one that cannot recover."""
     since: str = ""
     """RFC 3339 time since when a node is lost."""
     pod: str = ""

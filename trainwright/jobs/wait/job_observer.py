@@ -19,7 +19,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_start
 from trainwright.jobs.diagnosis.pod_failure import PodFailure, pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
-from trainwright.jobs.diagnosis.waiting_reason import CONFIRMED_SECONDS, ReasonFinder, WaitingReason, node_reason
+from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
@@ -30,6 +30,8 @@ from trainwright.jobs.state.started_pods import GangStart, StartedPods
 
 STALLED_SECONDS = 9.0
 """Seconds without progress after which the reason is looked for, so that it is shown within ten."""
+_CONFIRMED_SECONDS = 4.0
+"""Seconds for which a state that cannot recover must have been observed: more than one look."""
 _FIRST_REPEAT_SECONDS = 300.0
 """After this time the same reason is shown again, then after twice as long, and so on."""
 _MAX_FAILURES = 20
@@ -271,7 +273,11 @@ class JobObserver:
         limit = self._settings.lost_node_seconds
         if self._reason.part == "node" and limit is not None and lasted >= limit:
             raise NodeLost(f"{name} does not end: {self._reason.text}")
-        if self._settings.fail_if_stuck and self._reason.cannot_recover and lasted >= self._reason.confirmed_after:
+        if (
+            self._settings.fail_if_stuck
+            and self._reason.cannot_recover
+            and lasted >= max(_CONFIRMED_SECONDS, self._reason.confirmed_after)
+        ):
             raise cannot_start(_hopeless(name, self._reason), self._reason.part)
 
     def _check_restarts(self, trainjob: Obj) -> None:
@@ -293,8 +299,8 @@ class JobObserver:
             return
         now = time.monotonic()
         self._failed_too_often_since = self._failed_too_often_since or now
-        self._due = min(self._due, self._failed_too_often_since + CONFIRMED_SECONDS)
-        if now >= self._failed_too_often_since + CONFIRMED_SECONDS:
+        self._due = min(self._due, self._failed_too_often_since + _CONFIRMED_SECONDS)
+        if now >= self._failed_too_often_since + _CONFIRMED_SECONDS:
             first = hopeless or next(iter(self._failed.values()))
             limit = f"restarts allows {allowed}" if allowed else "nothing is started again within a job unless `restarts` says so"
             raise TooManyRestarts(
