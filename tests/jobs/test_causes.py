@@ -132,6 +132,9 @@ def owned(pod: dict[str, Any], job: str = "job-1") -> dict[str, Any]:
         (2, ["peer"], 4, [], "was deleted at 2026-01-01T12:00:02Z, not by its Job"),
         # the Job is gone: Trainer has deleted the JobSet at its deadline, or it has been restarted
         (2, [], None, ["job-1"], "was stopped by its Job"),
+        # events have expired
+        (4, [], 4, [], "was stopped by its Job"),
+        (3, [], 4, [], "was deleted at 2026-01-01T12:00:03Z"),
         # nothing is known
         (4, None, 5, [], "was deleted at 2026-01-01T12:00:04Z"),
         (4, [], None, [], "was deleted at 2026-01-01T12:00:04Z"),
@@ -146,6 +149,13 @@ def test_who_deleted_a_pod_is_decided_from_event_owner_and_time(
     since = "" if failing_since is None else NOON.format(failing_since)
     (failure,) = failures_of(history.pods(), deletions_in(told, since, owners))
     assert failure.describe() == said
+
+
+def test_a_container_that_failed_in_the_second_of_its_deletion_failed_by_itself() -> None:
+    history = PodHistory()
+    history.observe([node_pod(0, state(1, 4), deleted=4)])
+    (failure,) = failures_of(history.pods(), deletions_in([], NOON.format(4)))
+    assert failure.describe() == "exited 1"
 
 
 def test_owners_that_have_ended_are_gone_being_deleted_or_suspended() -> None:
@@ -191,6 +201,7 @@ def test_a_report_waits_for_the_event_of_a_deletion(cluster: Any, set_status: An
     monkeypatch.setattr(report, "jobs_of", lambda *_: [job])
     steps = {"status": {"jobsStatus": [{"name": "node"}]}}
     told = event("Job", f"{name}-node-0", "SuccessfulDelete", "Deleted pod: j-node-0-0-000xx")
+    cluster.create(event("Job", f"{name}-node-0", "BackoffLimitExceeded", "Job has reached its limit", number=1))
     read = cluster.list
 
     def late(kind: Any, *arguments: Any, **options: Any) -> Any:

@@ -68,6 +68,21 @@ def test_the_failure_of_a_rank_carries_its_error(
     assert seen_by(observer, job).failures == (f"pod {pod['metadata']['name']} {said}",)
 
 
+def test_a_container_that_a_probe_killed_says_so(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    job = set_status(job, jobsStatus=READY)
+    name = add_pod(job, 0, phase="Running", containerStatuses=[crashing(137)])["metadata"]["name"]
+    about = {"kind": "Pod", "name": name, "namespace": "default"}
+    told = {"Unhealthy": "Liveness probe failed: timeout", "Killing": "Container node failed liveness probe, will be restarted"}
+    for number, (reason, message) in enumerate(told.items()):
+        metadata = {"name": f"e{number}", "namespace": "default"}
+        event = {"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": about, "type": "Warning"}
+        cluster.create({**event, "reason": reason, "message": message, "lastTimestamp": f"2026-01-01T00:00:0{number}Z"})
+    (failure,) = seen_by(JobObserver(WithLogs(cluster, "step 1\n"), job), job).failures
+    assert failure == f"pod {name} exited 137 (stopped by its node: its liveness probe failed: timeout)"
+
+
 def test_a_deadline_names_the_rank_that_fails_and_shows_its_log(
     cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
 ) -> None:

@@ -33,6 +33,8 @@ class Deletions:
     """When the first Job, or the TrainJob at its deadline, began to fail, as an RFC 3339 time."""
     ended_owners: frozenset[str] = frozenset()
     """UIDs of Jobs that are gone, being deleted or suspended: their pods are deleted because of that, without an event."""
+    has_events: bool = False
+    """Whether the job still has events: after an hour they expire."""
 
     def by_controller(self, failure: PodFailure) -> bool:
         """Whether a controller requested the deletion of this pod, as far as is known."""
@@ -40,9 +42,7 @@ class Deletions:
 
     def by_others(self, failure: PodFailure) -> bool:
         """Whether somebody else did: no event of its Job names the pod, although others could be read."""
-        return self._verdict(failure) is False or (
-            self.is_unclear(failure) and bool(self.failing_since) and self.pods is not None
-        )
+        return self._verdict(failure) is False or (self.is_unclear(failure) and bool(self.failing_since) and self.has_events)
 
     def is_unclear(self, failure: PodFailure) -> bool:
         """Whether an event that may still come would decide."""
@@ -56,7 +56,7 @@ class Deletions:
         if not self.failing_since:
             return None
         late = (datetime.fromisoformat(failure.deletion_requested) - datetime.fromisoformat(self.failing_since)).total_seconds()
-        if late > 0 or (late == 0 and not self.pods):
+        if late > 0 or (late == 0 and not self.has_events):
             return True
         return None if late >= -1 else False
 
@@ -65,8 +65,9 @@ def deletions_in(events: Iterable[Obj] | None, failing_since: str, ended_owners:
     """Return the deletions that events of Jobs report (reason SuccessfulDelete)."""
     if events is None:
         return Deletions(None, failing_since, frozenset(ended_owners))
-    told = (_DELETED_POD.match(str(e.get("message") or "")) for e in events if e.get("reason") == "SuccessfulDelete")
-    return Deletions(frozenset(match[1] for match in told if match), failing_since, frozenset(ended_owners))
+    seen = list(events)
+    told = (_DELETED_POD.match(str(e.get("message") or "")) for e in seen if e.get("reason") == "SuccessfulDelete")
+    return Deletions(frozenset(match[1] for match in told if match), failing_since, frozenset(ended_owners), bool(seen))
 
 
 def ended_owners(pods: Iterable[SeenPod], jobs: Iterable[Obj] | None) -> frozenset[str]:

@@ -154,7 +154,7 @@ class PodFailure:
             what += f" ({self._disruption_description()})"
         elif self.is_consequence:
             return f"{what} (stopped by its Job)"
-        elif self.deletion_requested and self.began == self.deletion_requested:
+        elif self.deletion_requested and self.began == self.deletion_requested and not self.is_own_failure:
             what += f" ({self._deletion_description()})"
         elif self.log_patterns:
             what += f" ({'; '.join(pattern.description for pattern in self.log_patterns)})"

@@ -137,6 +137,7 @@ class FailureReport:
             yield f"... and {len(self.pods) - _MAX_PODS} more pods"
         yield from (f"before a restart: {_failure_line(pod)}" for pod in self.earlier[-_MAX_PODS:])
         seen = self.waiting.text if self.waiting and not self.pods else ""
+        seen = "" if self.exceeded_deadline and seen == NOTHING_SEEN else seen
         if seen:
             yield f"last seen: {seen}"
         yield from (f"event: {event}" for event in self.events if event not in seen)

@@ -123,9 +123,13 @@ class ReasonFinder:
 
     def _with_failed_probe(self, reason: WaitingReason) -> WaitingReason:
         """Add the probe that made the kubelet stop the container: its exit code does not say it."""
-        events = sorted(self._list_events(f"involvedObject.name={reason.pod}"), key=event_time)
-        probe = failed_probe_of(reason.pod, reason.container, events)
+        probe = self.failed_probe(reason.pod, reason.container)
         return replace(reason, text=f"{reason.text} ({probe})") if probe else reason
+
+    def failed_probe(self, pod_name: str, container: str) -> str:
+        """Return the probe that made the kubelet stop a container last; empty if none did, or events cannot be read."""
+        events = sorted(self._list_events(f"involvedObject.name={pod_name}"), key=event_time)
+        return failed_probe_of(pod_name, container, events)
 
     def _queue(self, trainjob: Obj) -> WaitingReason | None:
         if names.QUEUE_LABEL not in labels_of(trainjob):

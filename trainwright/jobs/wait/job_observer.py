@@ -17,7 +17,7 @@ from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_start
-from trainwright.jobs.diagnosis.pod_failure import PodFailure, pod_failure
+from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, PodFailure, pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason
 from trainwright.jobs.state.denials import Denials
@@ -228,8 +228,17 @@ class JobObserver:
             if key not in self._shown and len(self._shown) < _MAX_FAILURES:
                 self._shown.add(key)
                 said = failure.with_last_word(seen.lines_of(failure.container, failure.finished))
+                if failure.is_own_failure and failure.exit_code in STOPPED_CODES and not failure.out_of_memory:
+                    said = replace(said, failed_probe=self._failed_probe(failure))
                 texts.append(f"pod {failure.name} {said.describe()}")
         return tuple(texts)
+
+    def _failed_probe(self, failure: PodFailure) -> str:
+        try:
+            return self._reasons.failed_probe(failure.name, failure.container)
+        except ApiError as error:
+            log.debug("event=probe_not_read pod=%s error=%s", failure.name, error.message)
+            return ""
 
     def _find_reason(self, trainjob: Obj, phase: Phase, pods: list[Obj]) -> WaitingReason | None:
         """Find why the job waits; at once if it was running before, else only after some time."""
