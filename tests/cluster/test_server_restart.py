@@ -11,7 +11,8 @@ from support.virtual_time import VirtualClock
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
-from trainwright.cluster import connect, server_restart
+from trainwright.backoff import Backoff
+from trainwright.cluster import connect, retrying, server_restart
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.permissions import AccessDenied, Permission, QuotaExceeded
 from trainwright.cluster.retrying import RetryingCluster
@@ -23,6 +24,7 @@ DENIED = AccessDenied("pods is forbidden", Permission("list", "pods"))
 @pytest.fixture
 def cluster(stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> KubernetesCluster:
     monkeypatch.setattr(server_restart, "_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(retrying, "_BACKOFF", Backoff(0.01, 0.01))
     return connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team")))
 
 

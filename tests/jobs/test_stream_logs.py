@@ -118,7 +118,7 @@ def test_a_job_that_prints_faster_than_it_is_shown_loses_no_line(
     cluster: EmbeddedCluster, job: Job, add_pod: Any, set_status: Any
 ) -> None:
     """Of a short job all lines are shown at its end: the rate is bounded only while it runs."""
-    lines = [f"line {number} " + "x" * 1000 for number in range(1500)]
+    lines = [f"line {number} " + "x" * 1000 for number in range(500)]
     pod = add_pod(job, 0, phase="Running")
     log = Log(*lines)
     log.until.clear()

@@ -284,9 +284,8 @@ class _Report:
         """Return what is known of deletions, and the events; waits a moment for events that would decide."""
         deletions = deletions_in(events, since, owners)
         until = time.monotonic() + _GRACE_SECONDS
-        while time.monotonic() < until and any(deletions.is_unclear(failure) and _is_recent(failure) for failure in failures):
-            if events is None or not since:
-                break
+        open_questions = [failure for failure in failures if not failure.is_own_failure and _is_recent(failure)] if since else []
+        while events is not None and time.monotonic() < until and any(map(deletions.is_unclear, open_questions)):
             time.sleep(_POLL_SECONDS)
             events = self._events(pods)
             deletions = deletions_in(events, since, owners)
@@ -367,6 +366,9 @@ def _has_cause(failures: list[PodFailure]) -> bool:
 
 
 def _is_recent(failure: PodFailure) -> bool:
+    """Whether its deletion was requested so lately that an event about it may still come."""
+    if not failure.deletion_requested:
+        return False
     return time.time() - datetime.fromisoformat(failure.deletion_requested).timestamp() < _RECENT_SECONDS
 
 

@@ -158,6 +158,8 @@ class LogFollower:
             if tick is not None and shown >= tick and left > 0:
                 time.sleep(left)
                 return
+            if not is_limited and seconds and left <= 0:  # lines may come for ever
+                return
             try:
                 line = self._pending.get(timeout=left) if left > 0 else self._pending.get_nowait()
             except queue.Empty:
