@@ -166,7 +166,7 @@ def running_scene(folder: Path, dags: str, known: tuple[str, ...], minor: Airflo
         metadata = {"name": CLAIM, "namespace": "default"}
         plane.cluster.create({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": claim})
         (folder / "outage").mkdir()
-        with Outage(folder / "outage", plane._home.kubeconfig, 1, None) as outage:
+        with Outage(folder / "outage", plane._home.kubeconfig, 1, None, is_restart=True) as outage:
             connections = {
                 f"AIRFLOW_CONN_{name}": orjson.dumps(
                     {"conn_type": "trainwright", "extra": {"kubeconfig": str(path), "trainjob_url": TRAINJOB_URL}}
