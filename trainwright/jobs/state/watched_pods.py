@@ -28,7 +28,7 @@ _METADATA = (
     *("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "labels"),
     *("deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"),
 )
-_SPEC = ("nodeName", "schedulingGates", "terminationGracePeriodSeconds", "restartPolicy")
+_SPEC = ("nodeName", "tolerations", "schedulingGates", "terminationGracePeriodSeconds", "restartPolicy")
 _CONTAINER = ("name", "image", "resources", "restartPolicy")
 
 
