@@ -173,3 +173,24 @@ def test_a_node_that_does_not_answer_is_said_at_once_although_the_job_runs(
         cluster.patch(POD, other["metadata"]["name"], {"status": {"conditions": [ready]}}, "default", subresource="status")
         clock.jump(clock.now + observer.seconds_left())
         assert seen_by(observer, job).reason == ""
+
+
+def test_a_jobset_that_cannot_be_read_is_not_asked_for_at_each_look(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    get = cluster.get
+
+    def noted(kind: Any, *more: Any) -> Any:
+        asked.append(kind.kind)
+        return get(kind, *more)
+
+    monkeypatch.setattr(cluster, "get", noted)
+    monkeypatch.setattr("trainwright.jobs.state.started_pods.StartedPods.read", lambda *_: None)
+    job = set_status(job, jobsStatus=READY)
+    add_pod(job, 0, phase="Running", containerStatuses=[RUNNING])
+    observer = JobObserver(cluster, job, WaitSettings(interval=lambda _phase: 0.0))
+    asked.clear()
+    for _ in range(5):
+        seen_by(observer, job)
+    assert asked == ["JobSet"]

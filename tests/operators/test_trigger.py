@@ -681,7 +681,7 @@ def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedClust
     trigger = deferred(operator(log_poll_interval=0.6)).trigger
 
     async def looks() -> list[float]:
-        told = TriggerLog(trigger, SimpleNamespace(cluster=connected))
+        told = TriggerLog(trigger, SimpleNamespace(cluster=connected, watch="watch"))
         try:
             await told.observe(the_job(connected))
             await asyncio.sleep(0.65)

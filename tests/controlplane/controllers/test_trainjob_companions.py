@@ -59,6 +59,15 @@ def test_a_job_with_the_secret_of_another_controller_needs_no_right_to_create_on
         limited._apply(other, secret)
 
 
+def test_a_job_with_claims_of_its_own_that_was_created_suspended_is_resumed(nodeless: ControlPlane) -> None:
+    """JobSet adds a `retentionPolicy` to `volumeClaimPolicies`, which is immutable: Trainer 2.3 applies its own list again, and fails."""
+    create(nodeless, "torchtune-llama3.2-1b", suspend=True)
+    jobset = eventually(lambda: found(nodeless, JOBSET))
+    assert jobset["spec"]["volumeClaimPolicies"][0]["retentionPolicy"]
+    nodeless.cluster.patch(TRAINJOB, "demo", {"spec": {"suspend": False}}, "default")
+    assert eventually(lambda: not (found(nodeless, JOBSET) or {})["spec"]["suspend"])
+
+
 def test_a_runtime_that_changes_does_not_reach_a_job_that_was_built(nodeless: ControlPlane) -> None:
     create(nodeless, "torch-distributed", suspend=True)
     assert eventually(lambda: found(nodeless, JOBSET) is not None)

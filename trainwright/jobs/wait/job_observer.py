@@ -212,8 +212,10 @@ class JobObserver:
         known = self._restarts.jobset.used if self._restarts.jobset else 0
         is_unknown = self._is_blind and self._has_run and phase_of(trainjob) is Phase.Starting
         jobset = self._restarts.jobset
-        if jobset is None or attempt > known or is_unknown:
+        if (jobset is None and "restarts" not in self._denied) or attempt > known or is_unknown:
             jobset = read_restarts(self._cluster, trainjob)
+            if jobset is None:
+                self._denied.note("restarts")
         self._restarts = RestartCounts(jobset, container_restarts(pods))
         return self._restarts
 
