@@ -74,6 +74,41 @@ def follow(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., tuple[Refl
 Follow = Callable[[Scripted], tuple[Reflector, list[tuple[str, str]]]]
 
 
+def test_an_error_of_a_handler_concerns_one_change(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[str] = []
+
+    def handler(_event: str, obj: dict[str, Any]) -> None:
+        told.append(obj["metadata"]["name"])
+        if obj["metadata"]["name"] == "odd":
+            raise TypeError("hostAliases[0] is None")
+
+    events = [WatchEvent("ADDED", pod_at("odd", 2)), WatchEvent("ADDED", pod_at("next", 3))]
+    cluster = Scripted([Listing([pod_at("odd", 1), pod_at("first", 1)], "1")], [events])
+    reflector = Reflector(cluster, POD, handler=handler)  # type: ignore[arg-type]
+    thread = reflector.start()
+    eventually(lambda: told == ["odd", "first", "odd", "next"])
+    assert set(reflector.known) == {("ns", "odd"), ("ns", "first"), ("ns", "next")}
+    assert "object=ns/odd change=ADDED" in caplog.text
+    reflector.stop.set()
+    cluster.over.set()
+    thread.join(10)
+
+
+def test_an_error_below_the_cluster_is_a_failure_that_passes(follow: Follow, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Scripted([Listing([pod_at("first", 1)], "1")], [])
+    listed, errors = cluster.list, [OSError(28, "No space left on device")]
+
+    def full(*arguments: Any, **more: Any) -> Listing:
+        if errors:
+            raise errors.pop()
+        return listed(*arguments, **more)
+
+    monkeypatch.setattr(cluster, "list", full)
+    reflector, told = follow(cluster)
+    eventually(lambda: told == [("ADDED", "first")])
+    assert reflector.failure is None
+
+
 def test_a_closed_watch_is_resumed_from_the_last_version_also_of_a_bookmark(follow: Follow) -> None:
     bookmark = WatchEvent("BOOKMARK", {"metadata": {"resourceVersion": "9"}})
     cluster = Scripted([Listing([pod_at("a", 1)], "3")], [[WatchEvent("ADDED", pod_at("b", 5))], [], [bookmark], []])

@@ -11,14 +11,17 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from trainwright.api.errors import ApiError, Expired, Forbidden, Unauthorized
+from trainwright.api.errors import ApiError, Expired, Forbidden, ServiceUnavailable, Unauthorized
 from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Listing, WatchEvent
 
 Handler = Callable[[str, Obj], None]
-"""`(ADDED | MODIFIED | DELETED, object)`. Called in the reflector's thread; must not change the object."""
+"""`(ADDED | MODIFIED | DELETED, object)`. Called in the reflector's thread; must not change the object.
+
+An error of a handler is logged and concerns this change alone: the watch goes on.
+"""
 
 CONNECTION_SECONDS = 300
 MIN_CONNECTION_SECONDS = 1.0
@@ -94,12 +97,19 @@ class Reflector:
                 log.debug("event=watch_expired kind=%s", self._kind.kind)
                 self._pause()
             except ApiError as error:
-                now = time.monotonic()
-                self.failure = (self.failure[0] if self.failure else now, error)
-                self.denied_since = (self.denied_since or now) if isinstance(error, Forbidden | Unauthorized) else None
                 log.warning("event=watch_failed kind=%s error=%s", self._kind.kind, error.message)
-                self._failures = max(self._failures, 1)
-                self._pause(error.retry_after)
+                self._fail(error)
+            except Exception as error:  # of what is below the cluster, such as a full disk: the watch must not end with it
+                log.exception("event=watch_broken kind=%s", self._kind.kind)
+                self._fail(ServiceUnavailable(f"{type(error).__name__}: {error}"))
+
+    def _fail(self, error: ApiError) -> None:
+        """Note the error, and wait."""
+        now = time.monotonic()
+        self.failure = (self.failure[0] if self.failure else now, error)
+        self.denied_since = (self.denied_since or now) if isinstance(error, Forbidden | Unauthorized) else None
+        self._failures = max(self._failures, 1)
+        self._pause(error.retry_after)
 
     def _pause(self, seconds: float | None = None) -> None:
         """Wait for the server's Retry-After, else for the backoff, which grows until a request succeeds."""
@@ -154,12 +164,12 @@ class Reflector:
         """Replace `known` with a new list; missing objects are reported as deleted."""
         fresh = {(namespace_of(item), name_of(item)): item for item in items}
         for key in [key for key in self.known if key not in fresh]:
-            self._handler("DELETED", self.known.pop(key))
+            self._notify("DELETED", self.known.pop(key))
         for key, item in fresh.items():
             old = self.known.get(key)
             if old is None or old["metadata"].get("resourceVersion") != item["metadata"].get("resourceVersion"):
                 self.known[key] = self._transform(item)
-                self._handler("ADDED" if old is None else "MODIFIED", item)
+                self._notify("ADDED" if old is None else "MODIFIED", item)
 
     def _handle_event(self, event: str, obj: Obj) -> None:
         key = (namespace_of(obj), name_of(obj))
@@ -167,4 +177,11 @@ class Reflector:
             self.known.pop(key, None)
         else:
             self.known[key] = self._transform(obj)
-        self._handler(event, obj)
+        self._notify(event, obj)
+
+    def _notify(self, event: str, obj: Obj) -> None:
+        try:
+            self._handler(event, obj)
+        except Exception:  # one object must not end the watch for all others
+            where = f"{namespace_of(obj)}/{name_of(obj)}"
+            log.exception("event=change_not_handled kind=%s object=%s change=%s", self._kind.kind, where, event)

@@ -60,7 +60,7 @@ def test_a_job_with_the_secret_of_another_controller_needs_no_right_to_create_on
 
 
 def test_a_job_with_claims_of_its_own_that_was_created_suspended_is_resumed(nodeless: ControlPlane) -> None:
-    """JobSet adds a `retentionPolicy` to `volumeClaimPolicies`, which is immutable: Trainer 2.3 applies its own list again, and fails."""
+    """JobSet adds a `retentionPolicy` to `volumeClaimPolicies`, which is immutable: Trainer 2.3 applies its list again and fails."""
     create(nodeless, "torchtune-llama3.2-1b", suspend=True)
     jobset = eventually(lambda: found(nodeless, JOBSET))
     assert jobset["spec"]["volumeClaimPolicies"][0]["retentionPolicy"]

@@ -12,6 +12,7 @@ from trainwright.api.objects import Obj
 from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.api.rules.downward import file_problems, variable_problems
 from trainwright.api.rules.metadata import container_name_fault
+from trainwright.api.rules.pod_settings import pod_settings_problems
 from trainwright.api.rules.problems import not_negative, one_of, required
 from trainwright.api.rules.volume_files import key_problems
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
@@ -37,6 +38,7 @@ _CHANGEABLE = (
     "previously negative)"
 )
 _LONGEST_DEADLINE = 2**31 - 1
+_NO_ENV_SOURCE = "must specify one of: `configMapRef` or `secretRef`"
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
 
 
@@ -61,6 +63,7 @@ def pod_spec_problems(spec: Obj, path: str) -> Iterator[Problem]:
     for index, toleration in enumerate(spec.get("tolerations") or []):
         if toleration.get("operator"):
             yield from one_of(toleration["operator"], f"{path}.tolerations[{index}].operator", ("Equal", "Exists"))
+    yield from pod_settings_problems(spec, path)
 
 
 def pod_name_warnings(case: AdmissionRequest) -> Iterator[str]:
@@ -130,7 +133,9 @@ def _ports(ports: list[Obj], path: str) -> Iterator[Problem]:
     for index, port in enumerate(ports):
         for name in ("containerPort", "hostPort"):
             number = port.get(name)
-            if number is not None and not 1 <= number <= 65535:
+            if name == "containerPort" and not number:
+                yield required(f"{path}[{index}].{name}")
+            elif number is not None and not 1 <= number <= 65535:
                 yield Problem(f"{path}[{index}].{name}", f"Invalid value: {number}: must be between 1 and 65535, inclusive")
         yield from one_of(port.get("protocol", "TCP"), f"{path}[{index}].protocol", ("SCTP", "TCP", "UDP"))
 
@@ -152,6 +157,9 @@ def _variables(container: Obj, path: str) -> Iterator[Problem]:
         else:
             yield from variable_problems(source, f"{where}.valueFrom")
     for index, entry in enumerate(container.get("envFrom") or []):
+        if len(entry.keys() & {"configMapRef", "secretRef"}) != 1:
+            why = "may not have more than one field specified at a time" if len(entry) > 1 else _NO_ENV_SOURCE
+            yield Problem(f"{path}.envFrom[{index}]", f'Invalid value: "": {why}')
         for kind in ("configMapRef", "secretRef"):
             if kind in entry and not entry[kind].get("name"):
                 yield required(f"{path}.envFrom[{index}].{kind}.name")

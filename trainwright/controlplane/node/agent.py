@@ -25,6 +25,7 @@ from trainwright.controlplane.node.isolation.shared_folders import shared_folder
 from trainwright.controlplane.node.isolation.support import isolation_support
 from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
 from trainwright.controlplane.node.network.pod_network import PodNetwork
+from trainwright.controlplane.node.pod_changes import PodChanges
 from trainwright.controlplane.node.pod_worker import PodWorker, has_ended, remove_folder
 from trainwright.controlplane.node.registration import NODE_NAME, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
@@ -88,12 +89,14 @@ class NodeAgent:
         )
         self.sessions = NodeSessions(self._services)
         selector = f"spec.nodeName={NODE_NAME}"
-        self._reflector = Reflector(cluster, POD, handler=self._pod_changed, field_selector=selector, stop=self._stop)
+        self._pod_changes = PodChanges(self._pod_changed, self._events.record, self._stop)
+        self._reflector = Reflector(cluster, POD, handler=self._pod_changes.handle, field_selector=selector, stop=self._stop)
         self._service_reflector = Reflector(cluster, SERVICE, handler=self._service_changed, stop=self._stop)
 
     def start(self) -> None:
         """Register the node, clean up after deleted pods, and start watching pods."""
         self._events.start()
+        self._pod_changes.start()
         register(self._cluster, self._pods_folder, self._services.isolation)
         self._remove_orphaned_pods()
         self._service_reflector.start()
@@ -143,6 +146,12 @@ class NodeAgent:
     def _clean_up(self, pod: Obj, worker: PodWorker | None) -> None:
         if worker is not None:
             worker.join(5)
+        try:
+            self._remove_pod(pod)
+        except Exception as error:  # files and processes of the pod are left
+            self._pod_changes.fail("DELETED", pod, error)
+
+    def _remove_pod(self, pod: Obj) -> None:
         uid = uid_of(pod)
         for event in killings(pod, self._pods_folder / uid):
             self._events.record(pod, event)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 
@@ -13,6 +14,7 @@ from trainwright.controlplane.node.lifecycle.events import SOURCE, PodEvent
 
 _CAPACITY = 10_000
 """Events that wait to be written; more are written by those who record them."""
+log = logging.getLogger(__name__)
 
 
 class EventRecorder:
@@ -44,7 +46,10 @@ class EventRecorder:
 
     def _run(self) -> None:
         while (entry := self._queue.get()) is not None:
-            self._write(*entry)
+            try:
+                self._write(*entry)
+            except Exception:  # one event that cannot be written must not be the last one
+                log.exception("event=pod_event_not_written reason=%s", entry[1].reason)
 
     def _write(self, pod: Obj, event: PodEvent) -> None:
         about = {"apiVersion": POD.api_version, "kind": POD.kind, "metadata": pod["metadata"]}

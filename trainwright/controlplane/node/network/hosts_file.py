@@ -1,5 +1,7 @@
 """The text of a pod's /etc/hosts: what a kubelet writes, and the names that a cluster's DNS would answer. Pure.
 
+Names and addresses are those of other pods too: whatever is no host name or no address is left out, although admission refuses it.
+
 Source of the first part: `managedHostsFileContent` in pkg/kubelet/kubelet_pods.go of Kubernetes.
 """
 
@@ -8,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from trainwright.api.objects import Obj, namespace_of
+from trainwright.api.rules.metadata import is_subdomain
+from trainwright.api.rules.pod_settings import is_address
 from trainwright.controlplane.node.network.host_names import CLUSTER_DOMAIN, pod_domain, short_host_name
 
 PodName = tuple[str, str, str, str]
@@ -53,17 +57,27 @@ def hosts_file(
 
 def _own_line(pod: Obj, address: str) -> str:
     name, domain = short_host_name(pod), pod_domain(pod)
+    if not is_subdomain(f"{name}.{domain}" if domain else name):
+        return ""
     return f"{address}\t{name}.{domain}\t{name}\n" if domain else f"{address}\t{name}\n"
 
 
 def _aliases(aliases: Iterable[Obj]) -> str:
-    lines = [f"{alias['ip']}\t" + "\t".join(alias.get("hostnames") or []) + "\n" for alias in aliases]
+    lines = [
+        "\t".join([alias["ip"], *filter(is_subdomain, alias.get("hostnames") or [])]) + "\n"
+        for alias in aliases
+        if alias and is_address(str(alias.get("ip") or ""))
+    ]
     return _ALIASES_HEADER + "".join(lines) if lines else ""
 
 
 def _names(namespace: str, pods: Iterable[PodName], services: Iterable[ServiceName]) -> str:
     """Return a line for each pod and Service, with the names by which a pod of the namespace may look it up."""
-    lines = [_line(address, f"{host}.{subdomain}", of, namespace) for of, host, subdomain, address in pods if host and subdomain]
+    lines = [
+        _line(address, f"{host}.{subdomain}", of, namespace)
+        for of, host, subdomain, address in pods
+        if host and subdomain and is_subdomain(f"{host}.{subdomain}")
+    ]
     lines += [_line(address, name, of, namespace) for of, name, address in services]
     return _DNS_HEADER + "".join(dict.fromkeys(lines)) if lines else ""
 
