@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import base64
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from factories import train_request
 
-from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.errors import Forbidden, Invalid, NotFound
 from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -103,6 +104,54 @@ def test_it_stays_with_a_job_that_may_be_resumed(cluster: EmbeddedCluster) -> No
     with pytest.raises(Cancelled), credentials_until_end(cluster, IDENTITY, "default", CREDENTIALS):
         raise Cancelled("SIGTERM")
     assert values(cluster) == CREDENTIALS.values
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "refused", "interrupted"])
+def test_a_submission_that_makes_no_job_leaves_no_secret(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    stop, create = threading.Event(), cluster.create
+    errors = {"refused": Invalid("the webhook does not like it"), "interrupted": KeyboardInterrupt()}
+
+    def refuse(obj: Any, *args: Any, **more: Any) -> Any:
+        if obj["kind"] == "TrainJob" and ending in errors:
+            raise errors[ending]
+        return create(obj, *args, **more)
+
+    monkeypatch.setattr(cluster, "create", refuse)
+    if ending == "cancelled":
+        stop.set()
+    with pytest.raises((Cancelled, Invalid, KeyboardInterrupt)):
+        submit_or_adopt(cluster, train_request(), IDENTITY, "default", stop=stop, credentials=CREDENTIALS)
+    assert cluster.list(SECRET, "default").items == []
+
+
+def test_a_job_whose_create_response_was_lost_keeps_its_secret(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    create, get = cluster.create, cluster.get
+
+    def create_and_lose(obj: Any, *args: Any, **more: Any) -> Any:
+        created = create(obj, *args, **more)
+        if obj["kind"] == "TrainJob":
+            raise KeyboardInterrupt
+        return created
+
+    monkeypatch.setattr(cluster, "create", create_and_lose)
+    with pytest.raises(KeyboardInterrupt):
+        submitted(cluster, train_request())
+    assert values(cluster) == CREDENTIALS.values
+    assert len(cluster.list(TRAINJOB, "default").items) == 1
+    assert get(SECRET, secret_name(IDENTITY), "default")
+
+
+def test_a_secret_of_others_is_not_overwritten(cluster: EmbeddedCluster) -> None:
+    own = base64.b64encode(b"of others").decode()
+    metadata = {"name": secret_name(IDENTITY), "namespace": "default"}
+    cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"AWS_SECRET_ACCESS_KEY": own}})
+    with pytest.raises(Invalid, match="exists and is not Trainwright's"):
+        submitted(cluster, train_request())
+    assert values(cluster) == {"AWS_SECRET_ACCESS_KEY": "of others"}
+    assert owners(cluster) == []
+    assert cluster.list(TRAINJOB, "default").items == []
 
 
 def test_without_the_right_no_job_is_made_and_the_error_says_what_to_grant(

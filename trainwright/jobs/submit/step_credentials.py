@@ -11,11 +11,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 from trainwright.api import names
-from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
+from trainwright.api.errors import AlreadyExists, ApiError, Conflict, Forbidden, Invalid, NotFound
 from trainwright.api.kinds import SECRET
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.credentials.secret_variables import HUB_KEY
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted, TrainJobFailed
@@ -57,8 +58,11 @@ def secret_name(identity: Identity) -> str:
     return f"{identity.name()}{_SUFFIX}"
 
 
-def ensure_credentials(cluster: Cluster, identity: Identity, namespace: str, credentials: StepCredentials) -> None:
-    """Create the Secret of a job that is about to be created or resumed, or renew its values. Raises ApiError."""
+def ensure_credentials(cluster: Cluster, identity: Identity, namespace: str, credentials: StepCredentials) -> str:
+    """Create the Secret of a job that is about to be created or resumed, or renew its values.
+
+    Returns the UID of a Secret that was created, "" for one that was there. Raises ApiError; Invalid if one of this name is not ours.
+    """
     data = {name: base64.b64encode(value.encode()).decode() for name, value in credentials.values.items()}
     labels = {
         names.MANAGED_BY_LABEL: "trainwright",
@@ -68,9 +72,11 @@ def ensure_credentials(cluster: Cluster, identity: Identity, namespace: str, cre
     metadata = {"name": secret_name(identity), "namespace": namespace, "labels": labels}
     try:
         try:
-            cluster.create({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data})
+            secret = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata, "data": data}
+            return uid_of(cluster.create(secret))
         except AlreadyExists:
-            cluster.patch(SECRET, secret_name(identity), {"data": data}, namespace)
+            _change_own(cluster, identity, namespace, "/data", data)
+            return ""
     except Forbidden as error:
         raise Forbidden(f"the Secret with the credentials cannot be written: {error.message}; {_ADVICE}") from error
 
@@ -78,12 +84,38 @@ def ensure_credentials(cluster: Cluster, identity: Identity, namespace: str, cre
 def set_credentials_owner(cluster: Cluster, identity: Identity, trainjob: Obj, credentials: StepCredentials) -> None:
     """Make the job the owner of its step's Secret; writes it again if it was deleted with an earlier job. Raises ApiError."""
     namespace = str(trainjob["metadata"]["namespace"])
-    patch = {"metadata": {"ownerReferences": [trainjob_reference(trainjob)]}}
+    owners = [trainjob_reference(trainjob)]
     try:
-        cluster.patch(SECRET, secret_name(identity), patch, namespace)
+        _change_own(cluster, identity, namespace, "/metadata/ownerReferences", owners)
     except NotFound:
         ensure_credentials(cluster, identity, namespace, credentials)
-        cluster.patch(SECRET, secret_name(identity), patch, namespace)
+        _change_own(cluster, identity, namespace, "/metadata/ownerReferences", owners)
+
+
+def _change_own(cluster: Cluster, identity: Identity, namespace: str, path: str, value: Any) -> None:
+    """Set a field of the Secret if it has our label; the API server compares, since Secrets are not read. Raises Invalid if not."""
+    label = names.MANAGED_BY_LABEL.replace("~", "~0").replace("/", "~1")
+    patch = [
+        {"op": "test", "path": f"/metadata/labels/{label}", "value": "trainwright"},
+        {"op": "add", "path": path, "value": value},
+    ]
+    try:
+        cluster.patch(SECRET, secret_name(identity), patch, namespace, patch_type="json")
+    except Invalid as error:
+        raise Invalid(
+            f"the Secret {namespace}/{secret_name(identity)} exists and is not Trainwright's, so its values are kept: "
+            "delete it, or use another run id"
+        ) from error
+
+
+def discard_credentials(cluster: Cluster, identity: Identity, namespace: str, uid: str) -> None:
+    """Delete the very Secret that was created for a job which then was not."""
+    try:
+        cluster.delete(SECRET, secret_name(identity), namespace, uid=uid)
+    except (NotFound, Conflict):
+        return
+    except ApiError as error:
+        log.warning("event=credentials_not_deleted name=%s error=%s", secret_name(identity), error.message)
 
 
 def delete_credentials(cluster: Cluster, identity: Identity, namespace: str) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 from trainwright.api.conditions import is_finished, is_true
-from trainwright.api.errors import AlreadyExists, Invalid, Problem, Undecodable
+from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem, Undecodable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.cluster.protocol import Cluster
@@ -54,7 +55,12 @@ from trainwright.jobs.submit.job_lookup import submission_start
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, plan_submission, resumes_from_previous
 from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
-from trainwright.jobs.submit.step_credentials import StepCredentials, ensure_credentials, set_credentials_owner
+from trainwright.jobs.submit.step_credentials import (
+    StepCredentials,
+    discard_credentials,
+    ensure_credentials,
+    set_credentials_owner,
+)
 from trainwright.jobs.submit.workflow_owner import tie_to_workflow
 from trainwright.jobs.submit.workspace_claim import ensure_claim, set_claim_owner
 from trainwright.submission.jobs_client import JobsClient
@@ -122,7 +128,8 @@ def submit_or_adopt(
     for warning in resolved.warnings:
         log.warning("event=runtime_warning name=%s warning=%s", choice.name, warning)
     submission = _Submission(resolved, identity, namespace, latest_checkpoint, stop, on_warning, choice, credentials)
-    submitted = submission.run(client)
+    with submission.no_secret_is_left(retrying):
+        submitted = submission.run(client)
     retrying = RetryingCluster(submitted.cluster or client, stop=stop)
     if request.workspace_volume is not None:
         set_claim_owner(retrying, request.workspace_volume, identity, submitted.trainjob)
@@ -149,6 +156,8 @@ class _Submission:
     on_warning: OnWarning | None
     choice: RuntimeChoice
     credentials: StepCredentials | None
+    new_secrets: dict[str, str] = field(default_factory=dict)
+    """UIDs of Secrets that this submission has created, and that no job owns yet; with the name of the job that each is for."""
 
     @property
     def request(self) -> TrainRequest:
@@ -196,15 +205,36 @@ class _Submission:
                 continue
             if not is_finished(existing):  # a client killed right after creating the job has not checked
                 resolve_holder_conflict(cluster, existing, self.identity)
-                self._ensure_credentials(cluster)
+                self._ensure_credentials(cluster, name)
             resumed = resume_if_suspended_by_us(cluster, self._noted(cluster, existing), self.stop)
             adopted = release_lease(cluster, resumed)
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
 
-    def _ensure_credentials(self, cluster: Cluster) -> None:
-        if self.credentials:
-            ensure_credentials(cluster, self.identity, self.namespace, self.credentials)
+    def _ensure_credentials(self, cluster: Cluster, name: str) -> None:
+        if self.credentials and (uid := ensure_credentials(cluster, self.identity, self.namespace, self.credentials)):
+            self.new_secrets[uid] = name
+
+    @contextmanager
+    def no_secret_is_left(self, cluster: Cluster) -> Iterator[None]:
+        """Delete the Secret that the block has created if it ends without a job: nothing else would ever delete it."""
+        try:
+            yield
+        except BaseException:
+            for uid, name in self.new_secrets.items():
+                if self._is_absent(cluster, name):
+                    discard_credentials(cluster, self.identity, self.namespace, uid)
+            raise
+
+    def _is_absent(self, cluster: Cluster, name: str) -> bool:
+        """Whether there is no job of this name; False if that is not known: a job whose create response was lost needs its Secret."""
+        try:
+            cluster.get(TRAINJOB, name, self.namespace)
+        except NotFound:
+            return True
+        except ApiError as error:
+            log.warning("event=secret_kept name=%s error=%s", name, error.message)
+        return False
 
     def _is_of_earlier_execution(self, existing: Obj) -> bool:
         """Whether the job was submitted before the step was cleared, or by another run of the same id whose job is not taken."""
@@ -286,7 +316,7 @@ class _Submission:
             ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, self.resolved.nodes)
         if self.resolved.code is not None:
             ensure_code(cluster, plan.trainjob, self.resolved.code)
-        self._ensure_credentials(cluster)
+        self._ensure_credentials(cluster, plan.name)
         if self.stop is not None and self.stop.is_set():
             raise Cancelled(f"the submission of TrainJob {plan.name} was cancelled; no job was created")
         on_warning = self.on_warning or _log_warning(plan.name)
