@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components edges interfaces image-locks images-test coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components edges interfaces image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | edges | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | edges | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -36,6 +36,16 @@ test-fast: .venv/.ready-dev
 # End to end, faults, kills: 18 minutes.
 test-slow: .venv/.ready-dev
 	$(PY) tests/tiers.py slow $(ARGS)
+
+# Scenes of a user of a cluster, on the embedded one or on that of KUBECONFIG: docs/acceptance.md. ARGS="-k ..." selects.
+# KUBECONFIG counts only on this command line: the one of the environment is not taken for a cluster to play on.
+ACCEPTANCE_KUBECONFIG := $(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))
+acceptance: .venv/.ready-dev
+	@mkdir -p build
+	TRAINWRIGHT_ACCEPTANCE_KUBECONFIG='$(ACCEPTANCE_KUBECONFIG)' \
+	TRAINWRIGHT_ACCEPTANCE_AIRFLOW='$(or $(AIRFLOW),$(if $(ACCEPTANCE_KUBECONFIG),,yes))' \
+	$(foreach name,IMAGE KFP_HOST STORAGE_CLASS ACCESS_MODE RESTART LOSE_NODE FIND_NODE,TRAINWRIGHT_ACCEPTANCE_$(name)='$($(name))') \
+	  $(PY) -m pytest tests/acceptance -n $(or $(WORKERS),2) --junitxml build/acceptance.xml $(ARGS)
 
 # Every recorded scenario of the real controllers, as a table by area: about 3 minutes. ARGS: prefixes of areas or names.
 goldens: .venv/.ready-dev

@@ -19,6 +19,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 TIERS = {"fast": "not medium and not slow", "medium": "medium and not slow", "slow": "slow"}
 """What each tier selects, as an expression of pytest's -m."""
+ELSEWHERE = "not kind and (quick or not acceptance)"
+"""Tests of no tier that `make acceptance` runs, and those on a cluster in docker, are left out."""
 WORKERS_PER_CORE = {"fast": 1, "medium": 2, "slow": 2}
 PASSED, FAILED, NONE_SELECTED = 0, 1, 5
 """Exit codes of pytest. All others mean that it did not get to the end: interrupted, misused, broken."""
@@ -35,10 +37,10 @@ def main(arguments: Sequence[str]) -> int:
     selected = " or ".join(f"({TIERS[name]})" for name in tiers)
     modules = [] if names_paths(more) else modules_with_tests_alone()
     parallel = ["-n", str(workers(tiers)), "--dist", "loadfile", "--no-loadscope-reorder"]  # conftest.py has the order
-    codes = [_pytest(*parallel, "-m", f"({selected}) and not alone and not kind", *coverage, *more)]
+    codes = [_pytest(*parallel, "-m", f"({selected}) and not alone and {ELSEWHERE}", *coverage, *more)]
     if codes[0] in (PASSED, FAILED, NONE_SELECTED) and tiers != ["fast"]:
         appended = ["--cov-append"] if coverage else []
-        codes.append(_pytest("-m", f"({selected}) and alone and not kind", *coverage, *appended, *more, *modules))
+        codes.append(_pytest("-m", f"({selected}) and alone and {ELSEWHERE}", *coverage, *appended, *more, *modules))
     if coverage:
         subprocess.run([sys.executable, "-m", "coverage", "report", "--skip-covered"], cwd=ROOT, check=False)
     return exit_code(codes)

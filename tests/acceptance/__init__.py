@@ -1,0 +1,1 @@
+"""Scenes that a user of a cluster lives through, written once and played on any API server: docs/acceptance.md."""
