@@ -6,6 +6,7 @@ binding in Trainer's namespace, which `trainwright rbac` asks for.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
@@ -39,6 +40,7 @@ TRAINER_NAMESPACE = "kubeflow-system"
 TRAINWRIGHT = (sys.executable, "-P", "-m", "trainwright.cli")
 RUNTIMES = ("torch-distributed", "trl-sft", "causal-lm-evaluation")
 """Bundled runtimes that every namespace gets as its own, with the images of the suite."""
+_READS = "print('rows:', *open('/workspace/dataset/train.jsonl').read().splitlines())"
 _ABSENT = "images:\n- {image: 'registry.invalid/*', absent: true}\n- {image: 'docker.io/local/none*', absent: true}\n"
 
 
@@ -223,6 +225,8 @@ class ClusterUnderTest:
             text = json.dumps(bundled_runtime(name, self.options.image or DEFAULT_IMAGE))
             runtime = json.loads(re.sub(r'"pytorch/pytorch:[^"]*"', json.dumps(self.image("trainer")), text))
             yield {**runtime, "kind": "TrainingRuntime", "metadata": {**runtime["metadata"], "namespace": namespace}}
+            if name == "trl-sft":
+                yield reading_runtime(runtime, self.image("launcher"), namespace)
 
     def _claim(self, namespace: str) -> Obj:
         spec = {"accessModes": [self.options.access_mode], "resources": {"requests": {"storage": "2Gi"}}}
@@ -283,6 +287,19 @@ class EmbeddedClusterUnderTest(ClusterUnderTest):
 
     def _up(self) -> None:
         self._trainwright("up", "--home", str(self.folder / "home"), *self._words)
+
+
+def reading_runtime(trl: Obj, image: str, namespace: str) -> Obj:
+    """Return a runtime `reads` whose dataset initializer is that of another, and whose node prints the rows."""
+    jobs = {job["name"]: job for job in copy.deepcopy(trl["spec"]["template"]["spec"]["replicatedJobs"])}
+    node = jobs["node"]
+    node["dependsOn"] = [{"name": "dataset-initializer", "status": "Complete"}]
+    pod = node["template"]["spec"]["template"]["spec"]
+    pod.pop("initContainers")
+    pod["containers"][0] |= {"image": image, "command": ["python3", "-c"], "args": [_READS]}
+    spec = {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [jobs["dataset-initializer"], node]}}}
+    metadata = {"name": "reads", "namespace": namespace, "labels": {"trainer.kubeflow.org/framework": "plain"}}
+    return {"apiVersion": trl["apiVersion"], "kind": "TrainingRuntime", "metadata": metadata, "spec": spec}
 
 
 def given_cluster(run: str, folder: Path, options: Options) -> ClusterUnderTest:

@@ -116,6 +116,60 @@ class Stage:
             )
             raise AssertionError(f"no file {path} in the claim; there are:\n{there[:3000]}") from None
 
+    def lay(self, path: str, text: str) -> None:
+        """Write a file into the claim."""
+        program = "import pathlib, sys\nat = pathlib.Path('/claim', sys.argv[1])\nat.parent.mkdir(parents=True, exist_ok=True)\nat.write_text(sys.argv[2])"
+        self.in_claim(program, path, text)
+
+    def in_pod(self, *words: str, seconds: float = 300, **env: str) -> Told:
+        """Run the command line in a pod of the trainer image that mounts the claim at /claim."""
+        keeper = self.admin.keeper(self.namespace)
+        variables = [f"{name}={value}" for name, value in env.items()]
+        texts = [self.text(word) for word in words]
+        command = [
+            "kubectl",
+            "--kubeconfig",
+            str(self.admin.admin),
+            "exec",
+            keeper,
+            "-n",
+            self.namespace,
+            "--",
+            "env",
+            *variables,
+        ]
+        return self.start([*command, "python3", "-m", "trainwright.cli", *texts], ["trainwright", *texts]).wait(seconds)
+
+    def serve(self, name: str, port: int, command: list[str], **env: str) -> str:
+        """Run a server in a pod of the trainer image that mounts the claim at /claim; returns its host name for other pods.
+
+        The pod is ready when something listens at the port.
+        """
+        program = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 1)"
+        probe = {"exec": {"command": ["python3", "-c", program, str(port)]}, "periodSeconds": 1, "failureThreshold": 60}
+        container = {
+            "name": "server",
+            "image": self.admin.image("trainer"),
+            "command": command,
+            "env": [{"name": key, "value": value} for key, value in env.items()],
+            "readinessProbe": probe,
+            "volumeMounts": [{"name": "claim", "mountPath": "/claim"}],
+        }
+        metadata = self.admin.metadata(name, self.namespace)
+        pod = {
+            "terminationGracePeriodSeconds": 1,
+            "volumes": [{"name": "claim", "persistentVolumeClaim": {"claimName": CLAIM}}],
+            "containers": [container],
+        }
+        service = {"selector": {"app": name}, "clusterIP": "None", "ports": [{"port": port}]}
+        self.apply(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "labels": {"app": name}}, "spec": pod},
+            {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": service},
+        )
+        wait = ("wait", "--for=condition=Ready", f"pod/{name}", "-n", self.namespace, "--timeout=120s")
+        self.admin.kubectl(*wait, seconds=130)
+        return f"{name}.{self.namespace}.svc"
+
     def close(self) -> None:
         """End the commands that still run."""
         for running in self._running:

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from acceptance.scene import Scene
-from acceptance.scenes import failures, trainings
+from acceptance.scenes import checkpoints, data, failures, logs, stopping, trainings
 
-GROUPS: dict[str, list[Scene]] = {"failures": failures.SCENES, "trainings": trainings.SCENES}
+GROUPS = {
+    "checkpoints": checkpoints.SCENES,
+    "data": data.SCENES,
+    "failures": failures.SCENES,
+    "logs": logs.SCENES,
+    "stopping": stopping.SCENES,
+    "trainings": trainings.SCENES,
+}
 SCENES: dict[str, Scene] = {f"{group}: {scene.name}": scene for group, scenes in GROUPS.items() for scene in scenes}
