@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,8 @@ ACCOUNT = "runner"
 CLAIM = "workspace"
 KEEPER = "keeper"
 """A pod that mounts the claim, to look into it and to lay something down."""
-TRAINER_NAMESPACE = "kubeflow-system"
+TRAINER_NAMESPACE, TRAINER_LEASE = "kubeflow-system", "trainer.kubeflow.org"
+HOLDER = "somebody-else"
 TRAINWRIGHT = (sys.executable, "-P", "-m", "trainwright.cli")
 RUNTIMES = ("torch-distributed", "trl-sft", "causal-lm-evaluation")
 """Bundled runtimes that every namespace gets as its own, with the images of the suite."""
@@ -209,6 +211,38 @@ class ClusterUnderTest:
                 lambda: self.kubectl("get", "--raw", "/readyz", check=False).returncode == 0, 120, "the API server is back"
             )
 
+    def why_no_free_place(self) -> str:
+        """Why no controller of ours can take the place of Trainer's manager here; empty if one can."""
+        holder = self._manager()
+        return f"Trainer's manager runs ({holder}): scale it to 0 to play this scene" if holder else ""
+
+    def why_no_manager(self) -> str:
+        """Why `managed_elsewhere` cannot be called; empty if it can."""
+        return "" if self._manager() else "no manager of Trainer holds its Lease"
+
+    def why_no_lease(self) -> str:
+        """Why the suite may not hold Trainer's Lease itself; empty if it may."""
+        return "Trainer's Lease on this cluster is not the suite's to hold"
+
+    @contextmanager
+    def place(self) -> Iterator[ClusterUnderTest]:
+        """A cluster without an active controller of TrainJobs."""
+        yield self
+
+    @contextmanager
+    def managed_elsewhere(self) -> Iterator[tuple[ClusterUnderTest, str]]:
+        """A cluster where a manager of Trainer is active until the block ends, and the holder of its Lease."""
+        yield self, self._manager()
+
+    def _manager(self) -> str:
+        """The holder of Trainer's Lease, if it has renewed it lately."""
+        found = self.kubectl("get", "lease", TRAINER_LEASE, "-n", TRAINER_NAMESPACE, "-o", "json", check=False)
+        if found.returncode:
+            return ""
+        spec = json.loads(found.stdout)["spec"]
+        age = datetime.now(UTC) - datetime.fromisoformat(spec.get("renewTime") or "1970-01-01T00:00:00Z")
+        return str(spec.get("holderIdentity") or "") if age < timedelta(minutes=2) else ""
+
     @property
     def labels(self) -> dict[str, str]:
         return {LABEL: self.run}
@@ -282,11 +316,47 @@ class EmbeddedClusterUnderTest(ClusterUnderTest):
             time.sleep(max(0.0, seconds - (time.monotonic() - began)))  # the outage itself
             self._up()
 
+    def why_no_free_place(self) -> str:
+        return ""
+
+    def why_no_manager(self) -> str:
+        return ""
+
+    def why_no_lease(self) -> str:
+        return ""
+
+    @contextmanager
+    def place(self) -> Iterator[ClusterUnderTest]:
+        """Another embedded cluster, with the controllers of a cluster that has JobSet."""
+        folder = self.folder / f"place-{next(self._numbers)}"
+        other = type(self).start(self.run, folder, self.options, "--controllers", "jobset,job")
+        try:
+            yield other
+        finally:
+            other.remove()
+
+    @contextmanager
+    def managed_elsewhere(self) -> Iterator[tuple[ClusterUnderTest, str]]:
+        """Another embedded cluster, where somebody holds Trainer's Lease and does nothing."""
+        with self.place() as other:
+            hold_lease(other, HOLDER)
+            yield other, HOLDER
+
     def remove(self) -> None:
         self._trainwright("down", "--home", str(self.folder / "home"))
 
     def _up(self) -> None:
         self._trainwright("up", "--home", str(self.folder / "home"), *self._words)
+
+
+def hold_lease(cluster: ClusterUnderTest, holder: str) -> None:
+    """Hold Trainer's Lease for ten minutes, or give it back with an empty `holder`. Only on a cluster made for this."""
+    assert isinstance(cluster, EmbeddedClusterUnderTest)
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 600, "acquireTime": now, "renewTime": now}
+    metadata = {"name": TRAINER_LEASE, "namespace": TRAINER_NAMESPACE}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
+    cluster.kubectl("apply", "-f", "-", text=json.dumps(lease))
 
 
 def reading_runtime(trl: Obj, image: str, namespace: str) -> Obj:

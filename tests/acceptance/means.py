@@ -12,7 +12,7 @@ from pathlib import Path
 
 from support.waiting import eventually
 
-from acceptance.clusters import RUNTIMES, TRAINER_NAMESPACE, ClusterUnderTest, Namespace
+from acceptance.clusters import RUNTIMES, ClusterUnderTest, Namespace
 from acceptance.rights import Obj
 
 CASES = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")).absolute() / "cases/cluster"
@@ -106,9 +106,28 @@ def cases(_cluster: ClusterUnderTest, _namespace: Namespace) -> str:
     return "" if CASES.is_dir() else f"the cases are not in {CASES} (TRAINWRIGHT_SHARED)"
 
 
-def trainer_lease(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
-    done = cluster.kubectl("get", "lease", "trainer.kubeflow.org", "-n", TRAINER_NAMESPACE, check=False)
-    return f"Trainer's manager holds no Lease in {TRAINER_NAMESPACE}" if done.returncode else ""
+def kueue(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
+    served = cluster.kubectl("api-resources", "--api-group=kueue.x-k8s.io", "-o", "name").stdout
+    return "" if "workloads" in served else "the cluster has no Kueue"
+
+
+def free_place(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
+    return cluster.why_no_free_place()
+
+
+def manager(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
+    return cluster.why_no_manager()
+
+
+def lease_of_ours(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
+    return cluster.why_no_lease()
+
+
+def hub(cluster: ClusterUnderTest, namespace: Namespace) -> str:
+    program = "import urllib.request; urllib.request.urlopen('https://huggingface.co/api/models?limit=1', timeout=10).read()"
+    keeper = cluster.keeper(namespace.name)
+    asked = cluster.kubectl("exec", keeper, "-n", namespace.name, "--", "python3", "-c", program, check=False)
+    return "pods do not reach the Hugging Face Hub" if asked.returncode else ""
 
 
 def _pod(namespace: Namespace, container: Obj) -> Obj:
@@ -123,7 +142,11 @@ MEANS: dict[str, Callable[[ClusterUnderTest, Namespace], str]] = {
     "a KFP host": kfp_host,
     "a node to lose": lose_node,
     "a restart": restart,
-    "Trainer's Lease": trainer_lease,
+    "Kueue": kueue,
+    "Trainer's Lease to hold": lease_of_ours,
+    "Trainer's manager": manager,
+    "Trainer's place": free_place,
+    "the Hub": hub,
     "cases": cases,
     "quotas": quotas,
     "shared runtimes": shared_runtimes,

@@ -14,6 +14,12 @@ from acceptance.told import Running, Told, environment
 from trainwright.runtimes.image import DEFAULT_IMAGE
 
 CLUSTER_WIDE = {"PriorityClass", "ClusterRole", "ClusterRoleBinding"}
+_WRITES = """
+import pathlib, sys
+at = pathlib.Path("/claim", sys.argv[1])
+at.parent.mkdir(parents=True, exist_ok=True)
+at.write_text(sys.argv[2])
+"""
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
 
 
@@ -118,8 +124,7 @@ class Stage:
 
     def lay(self, path: str, text: str) -> None:
         """Write a file into the claim."""
-        program = "import pathlib, sys\nat = pathlib.Path('/claim', sys.argv[1])\nat.parent.mkdir(parents=True, exist_ok=True)\nat.write_text(sys.argv[2])"
-        self.in_claim(program, path, text)
+        self.in_claim(_WRITES, path, text)
 
     def in_pod(self, *words: str, seconds: float = 300, **env: str) -> Told:
         """Run the command line in a pod of the trainer image that mounts the claim at /claim."""

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 from acceptance.scene import Scene
-from acceptance.scenes import checkpoints, data, failures, logs, stopping, trainings
+from acceptance.scenes import (
+    api_server,
+    checkpoints,
+    controllers,
+    data,
+    failures,
+    jobset_mode,
+    load,
+    logs,
+    missing_rights,
+    namespaces,
+    stopping,
+    trainings,
+)
 
 GROUPS = {
+    "API server": api_server.SCENES,
+    "JobSet mode": jobset_mode.SCENES,
     "checkpoints": checkpoints.SCENES,
+    "controllers": controllers.SCENES,
     "data": data.SCENES,
     "failures": failures.SCENES,
+    "load": load.SCENES,
     "logs": logs.SCENES,
+    "missing right": missing_rights.SCENES,
+    "namespaces": namespaces.SCENES,
     "stopping": stopping.SCENES,
     "trainings": trainings.SCENES,
 }

@@ -17,7 +17,11 @@ READS = ("--runtime-kind", "TrainingRuntime", "--runtime", "reads", "--workspace
 STORE = {"AWS_ACCESS_KEY_ID": "suite", "AWS_SECRET_ACCESS_KEY": "a secret of the suite", "AWS_REGION": "us-east-1"}
 BUCKET = "suite"
 # A server that needs no package; its files lie in the claim.
-SERVES = "import http.server, os, sys; os.chdir('/claim/served'); http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind='0.0.0.0')"
+SERVES = """
+import http.server, os, sys
+os.chdir("/claim/served")
+http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]), bind="0.0.0.0")
+"""
 PUTS = """
 import boto3, os, sys
 client = boto3.client("s3", endpoint_url=sys.argv[1], region_name="us-east-1")

@@ -8,6 +8,7 @@ from acceptance.stage import Stage, submit
 from acceptance.told import Told
 
 OWN = ("--runtime-kind", "TrainingRuntime", "--runtime", "torch-distributed", "--image", "{launcher}")
+RANKS = "import os; [print('line', n, 'of', os.environ['JOB_COMPLETION_INDEX']) for n in range(50)]"
 MEBIBYTE = 2**20
 
 
@@ -21,13 +22,7 @@ def at_most(count: int) -> Check:
 
 
 def _reads_afterwards(stage: Stage) -> Told:
-    told = submit(
-        *OWN,
-        "--num-nodes",
-        "2",
-        "--command",
-        "python3 -uc \"import os; [print('line', n, 'of', os.environ['JOB_COMPLETION_INDEX']) for n in range(50)]\"",
-    )(stage)
+    told = submit(*OWN, "--num-nodes", "2", "--command", f'python3 -uc "{RANKS}"')(stage)
     assert told.code == 0, told
     name = stage.job()["metadata"]["name"]
     last = stage.trainwright("logs", name, "--rank", "1", "--tail", "2")

@@ -1,0 +1,78 @@
+"""The API server is gone, restarted, or no longer knows the person."""
+
+from __future__ import annotations
+
+from servers.api_outage import OUTAGE_SECONDS, Outage
+
+from acceptance.checks import ends, job_is, says, within
+from acceptance.scene import Scene
+from acceptance.scenes.checkpoints import CODE, OWN, trains
+from acceptance.stage import Stage
+from acceptance.told import Told
+
+
+def _gone(stage: Stage) -> Told:
+    waiting = stage.begin("submit", "--run-id", "{name}", "--wait", "--logs", *trains(120, 0.3))
+    waiting.says("step 3")
+    with stage.admin.api_server_gone(20):
+        pass
+    return waiting.wait()
+
+
+def _faulty(stage: Stage) -> Told:
+    """All answers are faults for a while, and then 403 for some seconds, as of a restarted API server."""
+    with Outage(stage.folder, stage.kubeconfig, 7, None, is_restart=True) as api:
+        words = ("submit", "--run-id", "{name}", "--wait", "--logs", *trains(100, 0.3))
+        waiting = stage.begin(*words, KUBECONFIG=str(api.kubeconfig))
+        waiting.says("step 3")
+        api.begin()
+        return waiting.wait()
+
+
+def _dead_token(stage: Stage) -> str:
+    """A kubeconfig with a token that is no longer valid: its account is gone."""
+    name = f"gone-{stage.name[-4:]}"
+    kubeconfig = stage.admin.make_account(stage.namespace, name, stage.admin.printed_rights(stage.namespace, name))
+    stage.admin.kubectl("delete", "serviceaccount", name, "-n", stage.namespace)
+    return str(kubeconfig)
+
+
+def _submits_with_dead_token(stage: Stage) -> Told:
+    return stage.trainwright("submit", "--run-id", "{name}", "--wait", *OWN, "--command", "true", KUBECONFIG=_dead_token(stage))
+
+
+def _waits_until_it_is_dead(stage: Stage) -> Told:
+    name = f"ends-{stage.name[-4:]}"
+    kubeconfig = stage.admin.make_account(stage.namespace, name, stage.admin.printed_rights(stage.namespace, name))
+    words = ("submit", "--run-id", "{name}", "--wait", "--logs", *trains(2000, 0.3))
+    waiting = stage.begin(*words, KUBECONFIG=str(kubeconfig))
+    waiting.says("step 3")
+    stage.admin.kubectl("delete", "serviceaccount", name, "-n", stage.namespace)
+    told = waiting.wait(500)
+    assert stage.running_pods(), "the job must go on"
+    return told
+
+
+SCENES = [
+    Scene(
+        "gone for 20 seconds",
+        _gone,
+        (ends(0), says("step 120"), job_is("Complete")),
+        needs=("a restart",),
+        files=CODE,
+    ),
+    Scene(
+        f"faults of every kind for {OUTAGE_SECONDS:.0f} seconds, then 403",
+        _faulty,
+        (ends(0), says("step 100"), job_is("Complete")),
+        files=CODE,
+    ),
+    Scene("a token that is not valid", _submits_with_dead_token, (ends(4), says("unauthorized|credentials"), within(30))),
+    Scene(
+        "a token that ends while it waits",
+        _waits_until_it_is_dead,
+        (ends(4), says("credentials|unauthorized"), within(400)),
+        files=CODE,
+        marks=("long",),
+    ),
+]
