@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -119,6 +120,17 @@ def manager(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
     return cluster.why_no_manager()
 
 
+def tokens_that_end(cluster: ClusterUnderTest, namespace: Namespace) -> str:
+    kubeconfig = cluster.make_account(namespace.name, "asked", [])
+    ask = ["kubectl", "--kubeconfig", str(kubeconfig), "auth", "whoami"]
+    cluster.kubectl("delete", "serviceaccount", "asked", "-n", namespace.name)
+    try:
+        eventually(lambda: subprocess.run(ask, capture_output=True, timeout=60, check=False).returncode != 0, 15)
+    except AssertionError:
+        return "the API server accepts the token of an account that was deleted"
+    return ""
+
+
 def lease_of_ours(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
     return cluster.why_no_lease()
 
@@ -150,6 +162,7 @@ MEANS: dict[str, Callable[[ClusterUnderTest, Namespace], str]] = {
     "cases": cases,
     "quotas": quotas,
     "shared runtimes": shared_runtimes,
+    "tokens that end": tokens_that_end,
     "two nodes": two_nodes,
 }
 """Named in `Scene.needs`. They are asked in a namespace of this run."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import yaml
 from servers.api_outage import OUTAGE_SECONDS, Outage
 
 from acceptance.checks import ends, job_is, says, within
@@ -22,23 +23,18 @@ def _gone(stage: Stage) -> Told:
 def _faulty(stage: Stage) -> Told:
     """All answers are faults for a while, and then 403 for some seconds, as of a restarted API server."""
     with Outage(stage.folder, stage.kubeconfig, 7, None, is_restart=True) as api:
-        words = ("submit", "--run-id", "{name}", "--wait", "--logs", *trains(100, 0.3))
+        words = ("submit", "-n", "{namespace}", "--run-id", "{name}", "--wait", "--logs", *trains(100, 0.3))
         waiting = stage.begin(*words, KUBECONFIG=str(api.kubeconfig))
         waiting.says("step 3")
         api.begin()
         return waiting.wait()
 
 
-def _dead_token(stage: Stage) -> str:
-    """A kubeconfig with a token that is no longer valid: its account is gone."""
-    name = f"gone-{stage.name[-4:]}"
-    kubeconfig = stage.admin.make_account(stage.namespace, name, stage.admin.printed_rights(stage.namespace, name))
-    stage.admin.kubectl("delete", "serviceaccount", name, "-n", stage.namespace)
-    return str(kubeconfig)
-
-
-def _submits_with_dead_token(stage: Stage) -> Told:
-    return stage.trainwright("submit", "--run-id", "{name}", "--wait", *OWN, "--command", "true", KUBECONFIG=_dead_token(stage))
+def _wrong_token(stage: Stage) -> Told:
+    config = yaml.safe_load(stage.kubeconfig.read_text("utf-8"))
+    config["users"][0]["user"]["token"] += "x"
+    wrong = stage.write("wrong.kubeconfig", yaml.safe_dump(config))
+    return stage.trainwright("submit", "--run-id", "{name}", "--wait", *OWN, "--command", "true", KUBECONFIG=str(wrong))
 
 
 def _waits_until_it_is_dead(stage: Stage) -> Told:
@@ -64,15 +60,17 @@ SCENES = [
     Scene(
         f"faults of every kind for {OUTAGE_SECONDS:.0f} seconds, then 403",
         _faulty,
-        (ends(0), says("step 100"), job_is("Complete")),
+        (ends(0), job_is("Complete"), says("step 100")),
         files=CODE,
+        fault="a 403 of a restarted API server ends the log for good",
     ),
-    Scene("a token that is not valid", _submits_with_dead_token, (ends(4), says("unauthorized|credentials"), within(30))),
+    Scene("a token that is not valid", _wrong_token, (ends(4), says("unauthorized|credentials"), within(30))),
     Scene(
         "a token that ends while it waits",
         _waits_until_it_is_dead,
         (ends(4), says("credentials|unauthorized"), within(400)),
         files=CODE,
+        needs=("tokens that end",),
         marks=("long",),
     ),
 ]

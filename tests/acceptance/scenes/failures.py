@@ -233,7 +233,6 @@ CAUSES: dict[str, Cause] = {
         ("docker.io/local/none:1", "ErrImageNeverPull|never"),
         {"image": "docker.io/local/none:1", "imagePullPolicy": "Never"},
         limits=("--start-timeout", "30"),
-        marks=("quick",),
     ),
     "pull secret absent": Cause(
         13,
