@@ -38,14 +38,14 @@ test-slow: .venv/.ready-dev
 	$(PY) tests/tiers.py slow $(ARGS)
 
 # Scenes of a user of a cluster, on the embedded one or on that of KUBECONFIG: docs/acceptance.md. ARGS="-k ..." selects.
-# KUBECONFIG counts only on this command line: the one of the environment is not taken for a cluster to play on.
-ACCEPTANCE_KUBECONFIG := $(if $(filter command line,$(origin KUBECONFIG)),$(KUBECONFIG))
+# KUBECONFIG counts only on this command line: that of the environment is not taken for a cluster to play on.
+acceptance: export TRAINWRIGHT_ACCEPTANCE_KUBECONFIG = $(if $(filter command line,$(origin KUBECONFIG)),$(value KUBECONFIG))
+acceptance: export TRAINWRIGHT_ACCEPTANCE_AIRFLOW = $(or $(AIRFLOW),$(if $(TRAINWRIGHT_ACCEPTANCE_KUBECONFIG),,yes))
+$(foreach option,IMAGE KFP_HOST STORAGE_CLASS ACCESS_MODE RESTART LOSE_NODE FIND_NODE,\
+  $(eval acceptance: export TRAINWRIGHT_ACCEPTANCE_$(option) = $$(value $(option))))
 acceptance: .venv/.ready-dev
 	@mkdir -p build
-	TRAINWRIGHT_ACCEPTANCE_KUBECONFIG='$(ACCEPTANCE_KUBECONFIG)' \
-	TRAINWRIGHT_ACCEPTANCE_AIRFLOW='$(or $(AIRFLOW),$(if $(ACCEPTANCE_KUBECONFIG),,yes))' \
-	$(foreach name,IMAGE KFP_HOST STORAGE_CLASS ACCESS_MODE RESTART LOSE_NODE FIND_NODE,TRAINWRIGHT_ACCEPTANCE_$(name)='$($(name))') \
-	  $(PY) -m pytest tests/acceptance -n $(or $(WORKERS),2) --junitxml build/acceptance.xml $(ARGS)
+	$(PY) -m pytest tests/acceptance -n $(or $(WORKERS),2) --junitxml build/acceptance.xml $(ARGS)
 
 # Every recorded scenario of the real controllers, as a table by area: about 3 minutes. ARGS: prefixes of areas or names.
 goldens: .venv/.ready-dev

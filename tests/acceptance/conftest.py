@@ -16,6 +16,7 @@ from acceptance.clusters import ClusterUnderTest, EmbeddedClusterUnderTest, Name
 from acceptance.means import Means
 from acceptance.scene import Scene
 from acceptance.stage import Stage
+from acceptance.turns import turn
 from acceptance.verdicts import Verdicts
 
 RUN = "TRAINWRIGHT_ACCEPTANCE_RUN"
@@ -76,11 +77,13 @@ def stage(
     """The stage of a scene, if the cluster has the means for it."""
     if reason := means.why_not(scene.needs):
         pytest.skip(reason)
-    place = cluster.make_namespace(scene.labels) if scene.own_namespace else namespace
-    stage = Stage(scene.slug, cluster, place, tmp_path_factory.mktemp(f"scene-{next(_numbers)}"))
-    try:
-        yield stage
-    finally:
-        stage.close()
-        if scene.own_namespace:
-            cluster.remove_namespace(place.name)
+    base = tmp_path_factory.getbasetemp()
+    with turn(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base, alone=scene.alone):
+        place = cluster.make_namespace(scene.labels) if scene.own_namespace else namespace
+        stage = Stage(scene.slug, cluster, place, tmp_path_factory.mktemp(f"scene-{next(_numbers)}"))
+        try:
+            yield stage
+        finally:
+            stage.close()
+            if scene.own_namespace:
+                cluster.remove_namespace(place.name)

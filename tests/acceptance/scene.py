@@ -34,6 +34,7 @@ class Scene:
         files: Files in `{folder}`, by name.
         own_namespace: Whether it is played in a namespace of its own, because it changes what others would notice.
         labels: Labels of that namespace.
+        alone: Whether no other scene may be played on the cluster meanwhile, because it would notice.
         fault: A fault of the product, in one sentence: the scene is expected to fail until it is gone.
     """
 
@@ -46,6 +47,7 @@ class Scene:
     files: Mapping[str, str] = field(default_factory=dict)
     own_namespace: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
+    alone: bool = False
     fault: str = ""
 
     @property

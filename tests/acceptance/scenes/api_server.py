@@ -55,6 +55,7 @@ SCENES = [
         _gone,
         (ends(0), says("step 120"), job_is("Complete")),
         needs=("a restart",),
+        alone=True,
         files=CODE,
     ),
     Scene(

@@ -377,6 +377,7 @@ def _scene(name: str, cause: Cause) -> Scene:
         objects=cause.objects,
         own_namespace=bool(cause.objects or restricted),
         labels=restricted,
+        alone="a node to lose" in cause.needs,
         fault=cause.fault,
     )
 
