@@ -55,13 +55,13 @@ def _elsewhere(stage: Stage, cluster: EmbeddedClusterUnderTest) -> Stage:
     return stage if cluster is stage.admin else Stage(stage.name, cluster, cluster.make_namespace(), stage.folder / "elsewhere")
 
 
-def _submit(stage: Stage, run: str, program: str) -> Told:
-    words = ("submit", "--run-id", run, "--wait", "--logs", "--timeout", "90", *OWN, "--command", f'python3 -c "{program}"')
-    return stage.trainwright(*words)
+def _submit(stage: Stage, run: str, program: str, *limits: str) -> Told:
+    words = ("submit", "--run-id", run, "--wait", "--logs", *(limits or ("--timeout", "90")), *OWN)
+    return stage.trainwright(*words, "--command", f'python3 -c "{program}"')
 
 
 def _in_its_place(stage: Stage) -> Told:
-    """A job that succeeds, one that fails, one that the next controller finishes, and one that is suspended and resumed."""
+    """A job that succeeds, one that fails, one that was created suspended, and one that the next controller finishes."""
     with stage.admin.place() as cluster:
         stage = _elsewhere(stage, cluster)
         try:
@@ -75,6 +75,9 @@ def _plays_jobs(stage: Stage) -> Told:
     first.wait_ready()
     well = _submit(stage, "{name}-1", "print('said under our controller')")
     assert (well.code, "said under our controller" in well.out) == (0, True), well
+    fails = _submit(stage, "{name}-0", "import sys; print('bad batch', flush=True); sys.exit(7)", "--timeout", "20")
+    assert fails.code == 23, fails  # the stock runtime tries again and again
+    _resumes_one_created_suspended(stage)
     waiting = stage.begin(
         *("submit", "--run-id", "{name}-2", "--wait", "--logs", *OWN),
         *("--command", "python3 -uc \"import time; print('began'); time.sleep(8)\""),
@@ -91,6 +94,19 @@ def _plays_jobs(stage: Stage) -> Told:
     (condition,) = [one for one in stage.get("trainjob", name)["status"]["conditions"] if one["type"] == "Complete"]
     assert condition["status"] == "True"
     return told
+
+
+def _resumes_one_created_suspended(stage: Stage) -> None:
+    name = f"{stage.name}-suspended"
+    trainer = {"image": stage.admin.image("launcher"), "command": ["python3", "-c", "print('resumed')"]}
+    spec = {"suspend": True, "runtimeRef": {"kind": "TrainingRuntime", "name": "torch-distributed"}, "trainer": trainer}
+    job = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": name}, "spec": spec}
+    stage.apply(stage.manifest(job))
+    eventually(lambda: name in [one["metadata"]["name"] for one in stage.get("jobsets")["items"]], 30, "its JobSet")
+    assert stage.get("jobset", name)["spec"]["suspend"] is True
+    assert stage.kubectl("patch", "trainjob", name, "--type", "merge", "-p", '{"spec":{"suspend":false}}').code == 0
+    told = stage.trainwright("wait", name, "--timeout", "60", "--submission-mode", "trainjob")
+    assert told.code == 0, told
 
 
 def _beside(stage: Stage) -> Told:

@@ -201,10 +201,18 @@ CAUSES: dict[str, Cause] = {
     ),
     "a child out of memory": Cause(
         11,
-        ("memory", "worker died: 137"),
+        ("memory",),  # where the kernel kills the whole container, nobody can print anything
         {
             "command": [*BASH, 'python3 -c "x = bytearray(300 << 20)"; echo "worker died: $?"; exit 1'],
             "resources": {"limits": {"memory": "64Mi"}},
+        },
+    ),
+    "killed by its probe": Cause(
+        10,
+        ("liveness", "node-0-0"),
+        {
+            "command": [*BASH, 'trap "exit 7" TERM; echo up; while true; do sleep 0.2; done'],
+            "livenessProbe": {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 2},
         },
     ),
     "deadline of the Job": Cause(

@@ -68,9 +68,9 @@ SCENES = [
         fault=FAULT,
     ),
     Scene(
-        "a program that fails",
-        _submits("--command", "python3 -c \"raise ValueError('bad batch in column 7')\"", "--timeout", "100"),
-        (says("bad batch in column 7", "exited 1"), only_a_jobset()),
+        "a program that fails again and again",
+        _submits("--command", "python3 -c \"raise ValueError('bad batch in column 7')\"", "--timeout", "30"),
+        (ends(23), says("bad batch in column 7", "exited 1"), only_a_jobset()),
         fault=FAULT,
     ),
     Scene(
