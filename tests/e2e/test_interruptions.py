@@ -1,4 +1,4 @@
-"""What interrupts the main job, and how it goes on: Ctrl-C, a program that fails, kill -9 of what holds it all."""
+"""What interrupts the main job, and how it goes on: Ctrl-C and SIGTERM."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ import pytest
 from quickstart_command import command, processes_of, run, start
 from support.rounds import IS_LONG
 from support.waiting import eventually
-
-from trainwright.controlplane.home import Home
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 STEPS = 150
@@ -51,30 +49,3 @@ def test_an_interrupted_run_stops_within_ten_seconds_and_goes_on_from_its_checkp
     steps = [entry["step"] for entry in state["log_history"] if "loss" in entry]
     assert steps == sorted(set(steps))
     assert "resuming from" in node_logs(runs)
-
-
-def test_a_training_that_fails_shows_pod_code_and_log(runs: Path) -> None:
-    extra = ["--no_such_argument_of_trl", "--optim", "no_such_optimizer"]
-    status, output = run(command(runs, "--name", "broken", extra=extra), runs / "broken.log")
-    assert status == 1
-    assert "exited 1" in output
-    assert "no_such_optimizer" in output
-    eventually(lambda: not processes_of(runs), 20, "processes that are left")
-
-
-def test_kill_9_of_the_control_plane_in_the_middle_of_training(runs: Path) -> None:
-    """The training's processes go on without it; the same command finds the same TrainJob, and finishes it."""
-    arguments = command(runs, "--name", "killed", steps=STEPS)
-    home = Home(runs / ".home")
-    with open(runs / "killed.log", "w", encoding="utf-8") as output:
-        process = start(arguments, output)
-        eventually(lambda: checkpoints(runs, "killed"), 180, "a first checkpoint")
-        running = home.running()
-        assert running is not None
-        os.kill(running.pid, signal.SIGKILL)
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
-    status, text = run(arguments, runs / "after-kill.log", 400)
-    assert status == 0, text
-    result = json.loads((runs / "killed/result.json").read_text("utf-8"))
-    assert result["after"]["loss"] < result["before"]["loss"]

@@ -20,6 +20,20 @@ def _gone(stage: Stage) -> Told:
     return waiting.wait()
 
 
+def _killed_with_its_client(stage: Stage) -> Told:
+    words = ("submit", "--run-id", "{name}", "--wait", "--logs", *trains(60, 0.3))
+    waiting = stage.begin(*words)
+    waiting.says("step 3")
+    waiting.kill()
+    with stage.admin.api_server_gone(5):
+        pass
+    return stage.trainwright(*words)
+
+
+def _is_one_pod(stage: Stage, _told: Told) -> None:
+    assert len(stage.pods()) == 1, "the training was started again"
+
+
 def _faulty(stage: Stage) -> Told:
     """All answers are faults for a while, and then 403 for some seconds, as of a restarted API server."""
     with Outage(stage.folder, stage.kubeconfig, 7, None, is_restart=True) as api:
@@ -57,6 +71,15 @@ SCENES = [
         needs=("a restart",),
         alone=True,
         files=CODE,
+    ),
+    Scene(
+        "killed with its client",
+        _killed_with_its_client,
+        (ends(0), says("step 60"), job_is("Complete"), _is_one_pod),
+        needs=("a restart",),
+        alone=True,
+        files=CODE,
+        marks=("quick",),
     ),
     Scene(
         f"faults of every kind for {OUTAGE_SECONDS:.0f} seconds, then 403",

@@ -81,7 +81,7 @@ def _from_store(stage: Stage) -> Told:
 READ = (ends(0), says("rows: .*How many are 3 and 3"), job_is("Complete"))
 
 SCENES = [
-    Scene("from the claim", _from_claim, READ, marks=("quick",)),
+    Scene("from the claim", _from_claim, READ),
     Scene("from an address", _from_address, READ),
     Scene("from an object store without TLS", _from_store, READ),
     Scene(

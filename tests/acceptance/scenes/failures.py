@@ -165,7 +165,7 @@ def _volume(mount: str, **source: Any) -> dict[str, Any]:
 
 
 CAUSES: dict[str, Cause] = {
-    "ended well": Cause(0, ("succeeded",), {"command": [*BASH, "echo start; sleep 1"]}, nodes=2, marks=("quick",)),
+    "ended well": Cause(0, ("succeeded",), {"command": [*BASH, "echo start; sleep 1"]}, nodes=2),
     "exit code, Never": Cause(
         10, ("exited 7|exit code 7", "ValueError: bad batch", "node-0-1"), {"command": RANK_1_EXITS}, nodes=2, marks=("quick",)
     ),

@@ -47,6 +47,5 @@ SCENES = [
             file_has("runs/{name}-two/own", "^(two ){20}$"),
         ),
         files={"writes/train.py": WRITES},
-        marks=("quick",),
     ),
 ]

@@ -57,7 +57,6 @@ SCENES = [
         files={"code/train.py": PROGRAM, "code/helper.py": "def double(number):\n    return 2 * number\n"},
         act=submit(*OWN, "--image", "{launcher}", "--code", "{folder}/code", "--command", "python3 train.py 21"),
         check=(ends(0), says("helped to 42"), job_is("Complete")),
-        marks=("quick",),
     ),
     Scene(
         "a manifest",
