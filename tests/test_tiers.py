@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import tiers
+from _pytest.mark.expression import Expression
 
 PROGRAM = Path(tiers.__file__)
 
@@ -84,3 +85,10 @@ def test_tests_of_a_tier_run_in_several_processes() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 workers" in done.stdout
     assert [int(count) for count in re.findall(r"(\d+) passed", done.stdout)] == [11]
+
+
+@pytest.mark.parametrize(
+    ("marks", "runs"), [((), True), (("acceptance", "quick"), True), (("acceptance",), False), (("kind",), False)]
+)
+def test_scenes_that_are_not_quick_are_of_no_tier(marks: tuple[str, ...], runs: bool) -> None:
+    assert Expression.compile(tiers.ELSEWHERE).evaluate(lambda name, **_: name in marks) is runs
