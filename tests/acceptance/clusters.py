@@ -142,6 +142,7 @@ class ClusterUnderTest:
         metadata = {"name": name, "labels": {**self.labels, **(labels or {})}}
         self.kubectl("create", "-f", "-", text=json.dumps({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
         self._made.add(name)
+        eventually(lambda: self._has_account(name), 30, f"the account `default` of {name}")
         self.apply(self._claim(name), *self._runtimes(name))
         return Namespace(name, self.make_account(name, ACCOUNT, self.printed_rights(name, ACCOUNT, mode)))
 
@@ -253,6 +254,13 @@ class ClusterUnderTest:
     @cached_property
     def _namespaces(self) -> set[str]:
         return {obj["metadata"]["name"] for obj in self.get("namespaces")["items"]}
+
+    def _has_account(self, namespace: str) -> bool:
+        """Whether pods can be created: a cluster makes the account of a new namespace a moment later."""
+        spec = {"containers": [{"name": "c", "image": self.image("launcher")}]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asked", "namespace": namespace}, "spec": spec}
+        asked = self.kubectl("create", "--dry-run=server", "-f", "-", text=json.dumps(pod), check=False)
+        return "serviceaccount" not in asked.stderr.lower()
 
     def _runtimes(self, namespace: str) -> Iterator[Obj]:
         for name in RUNTIMES:

@@ -7,6 +7,7 @@ import os
 import secrets
 import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,24 +22,28 @@ from acceptance.verdicts import Verdicts
 
 RUN = "TRAINWRIGHT_ACCEPTANCE_RUN"
 """The mark of this run, the same in all its processes."""
+_OWN_RUN = pytest.StashKey[str]()
 _numbers = itertools.count()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         return
-    os.environ[RUN] = secrets.token_hex(3)
+    options = Options.of_environment()
+    if options.kubeconfig and not options.image:
+        raise pytest.UsageError("say which images the cluster can pull: IMAGE='registry.example.com/ml/{image}:TAG'")
+    os.environ[RUN] = config.stash[_OWN_RUN] = secrets.token_hex(3)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what was made is removed then as after Ctrl-C
     config.pluginmanager.register(Verdicts(), "verdicts")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Remove what this run has made on a given cluster, in all its processes."""
-    options = Options.of_environment()
-    if hasattr(config, "workerinput") or not options.kubeconfig or config.option.collectonly:
+    options, run = Options.of_environment(), config.stash.get(_OWN_RUN, "")
+    if not run or not options.kubeconfig or config.option.collectonly:
         return
-    folder = Path(config._tmp_path_factory.mktemp("removal"))  # type: ignore[attr-defined]  # pytest offers no other way here
-    given_cluster(os.environ[RUN], folder, options).remove()
+    with tempfile.TemporaryDirectory() as folder:
+        given_cluster(run, Path(folder), options).remove()
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +54,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterUnderTe
     options, folder = Options.of_environment(), tmp_path_factory.mktemp("cluster")
     run = os.environ.setdefault(RUN, secrets.token_hex(3))
     if options.kubeconfig:
-        assert options.image, "say which images the cluster can pull: IMAGE='registry.example.com/ml/{image}:TAG'"
         yield given_cluster(run, folder, options)
         return
     embedded = EmbeddedClusterUnderTest.start(run, folder, options)
