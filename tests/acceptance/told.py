@@ -44,7 +44,7 @@ class Running:
         self._out, self._err, self._label = folder / "out", folder / "err", tuple(label)
         self._began = time.monotonic()
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._process = subprocess.Popen(words, env=dict(env), stdout=out, stderr=err, stdin=subprocess.DEVNULL)
+            self._process = subprocess.Popen(words, env=dict(env), cwd=folder, stdout=out, stderr=err, stdin=subprocess.DEVNULL)
 
     @property
     def text(self) -> str:

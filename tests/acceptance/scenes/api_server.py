@@ -86,7 +86,6 @@ SCENES = [
         _faulty,
         (ends(0), job_is("Complete"), says("step 100")),
         files=CODE,
-        fault="a 403 of a restarted API server ends the log for good",
     ),
     Scene("a token that is not valid", _wrong_token, (ends(4), says("unauthorized|credentials"), within(30))),
     Scene(

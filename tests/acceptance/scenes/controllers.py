@@ -159,6 +159,5 @@ SCENES = [
         _again,
         lambda _stage, told: None,
         needs=("Trainer's Lease to hold",),
-        fault="the controller looks at Trainer's Lease only before it starts",
     ),
 ]

@@ -57,27 +57,22 @@ def only_a_jobset() -> Check:
     return check
 
 
-FAULT = "forced JobSet mode reads runtimes that its role may not read, and takes the 403 for the end"
-
 SCENES = [
     Scene(
         "a program",
         _submits("--command", "python3 -c \"print('trained without Trainer')\""),
         (ends(0), says("trained without Trainer"), only_a_jobset(), no_pods()),
         marks=("quick",),
-        fault=FAULT,
     ),
     Scene(
         "a program that fails again and again",
         _submits("--command", "python3 -c \"raise ValueError('bad batch in column 7')\"", "--timeout", "30"),
         (ends(23), says("bad batch in column 7", "exited 1"), only_a_jobset()),
-        fault=FAULT,
     ),
     Scene(
         "jobset: cancel and resume",
         _cancels_and_resumes,
         (ends(0), says("begins after step [2-9]", "step 20")),
         files=CODE,
-        fault=FAULT,
     ),
 ]

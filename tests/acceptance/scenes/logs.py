@@ -49,7 +49,6 @@ SCENES = [
         ),
         (ends(0), says("the very last line"), job_is("Complete"), at_most(18 * MEBIBYTE), within(900)),
         marks=("long",),
-        fault="lines beyond 128 KiB/s may be dropped without a word, the last ones too",
     ),
     Scene(
         "30 MB and a limit",

@@ -35,7 +35,6 @@ SCENES = [
         needs=("Pod Security",),
         own_namespace=True,
         labels=RESTRICTED,
-        fault="pods of the bundled runtimes lack the fields that the level restricted asks for",
     ),
     Scene(
         "a quota with room and defaults by a LimitRange",
