@@ -269,6 +269,7 @@ def saving() -> None:
         ({"code": "CODE", "command": ["train.py"]}, "code names /workspace"),
         ({"func": saving, "workspace": "pvc://w"}, ""),
         ({"command": ["true"]}, ""),
+        ({"command": ["true"], "args": ["pvc://workspace/data", "/my-workspace", "/data/workspace", "/workspaces"]}, ""),
     ],
 )
 def test_a_program_whose_output_would_be_lost_is_warned_of(

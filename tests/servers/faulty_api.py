@@ -297,7 +297,8 @@ class _Handler(BaseHTTPRequestHandler):
 def _kind_of(method: str, path: str) -> str:
     parts = urlsplit(path)
     if method != "GET":
-        return "create" if method == "POST" else "other"
+        is_review = "/authorization.k8s.io/" in path  # it creates nothing
+        return "create" if method == "POST" and not is_review else "other"
     if parse_qs(parts.query).get("watch") == ["true"]:
         return "watch"
     *_, before, last = parts.path.split("/")

@@ -24,7 +24,8 @@ def env_of_a_step(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, 
         raise Cancelled("it need not run")
 
     monkeypatch.setattr("trainwright.steps.on_cluster.run_to_end", run_to_end)
-    steps = ClusterSteps(None, Workspace.parse("pvc://claim"), Identity("airflow", "run", "data"), "team", **options)  # type: ignore[arg-type]
+    workspace = options.pop("workspace", Workspace.parse("pvc://claim"))
+    steps = ClusterSteps(None, workspace, Identity("airflow", "run", "data"), "team", **options)  # type: ignore[arg-type]
     with pytest.raises(Cancelled):
         steps(InitializeDataset.checked({"dataset_uri": "s3://bucket/data"}), StepRun("airflow", "run", -1))
     return dict(submitted[0].env)
@@ -49,3 +50,11 @@ def test_a_connection_comes_before_the_secrets(monkeypatch: pytest.MonkeyPatch) 
     env = env_of_a_step(monkeypatch, settings={"store_secret": "store"}, credentials=credentials)
     assert secret_of(env["AWS_SECRET_ACCESS_KEY"])[0].endswith("-credentials")
     assert secret_of(env["AWS_ACCESS_KEY_ID"])[0] == "store"
+
+
+def test_a_source_on_the_claim_of_the_workspace_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert env_of_a_step(monkeypatch)["TRAINWRIGHT_CLAIMS"] == "claim=/trainwright-workspace"
+    own = {"env": {"TRAINWRIGHT_CLAIMS": "claim=/elsewhere"}}
+    assert env_of_a_step(monkeypatch, settings=own)["TRAINWRIGHT_CLAIMS"] == "claim=/elsewhere"
+    folder = Workspace.parse("pvc://claim/folder")
+    assert "TRAINWRIGHT_CLAIMS" not in env_of_a_step(monkeypatch, workspace=folder), "the rest of the claim is not mounted"

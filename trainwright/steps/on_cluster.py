@@ -13,6 +13,7 @@ from typing import Any
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
+from trainwright.api.names import CLAIMS_VARIABLE
 from trainwright.api.objects import name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import EventPrinter, Identity, TrainRequest
@@ -78,7 +79,7 @@ class ClusterSteps:
         mount = {"name": _VOLUME, "mountPath": MOUNT, **({"subPath": self.workspace.path} if self.workspace.path else {})}
         secrets = step_secrets(*(str(self.settings.get(name) or "") for name in ("store_secret", "hub_secret")))
         own = self.credentials.variables(identity) if self.credentials else {}
-        env = {**secrets, **(self.settings.get("env") or {}), **own}
+        env = {**self._claims(), **secrets, **(self.settings.get("env") or {}), **own}
         return TrainRequest.from_parameters(
             {
                 "runtime": RUNTIME,
@@ -91,6 +92,10 @@ class ClusterSteps:
                 "fail_on_divergence": False,
             }
         )
+
+    def _claims(self) -> dict[str, str]:
+        """Return the variable by which sources on the claim of the workspace are found; none where only a folder of it is mounted."""
+        return {} if self.workspace.path else {CLAIMS_VARIABLE: f"{self.workspace.claim}={MOUNT}"}
 
     def _run(self, request: TrainRequest, identity: Identity) -> Any:
         printer = self.event_printer or EventPrinter(lambda _line: None)

@@ -103,9 +103,7 @@ def _finetune_dag(stage: Stage) -> Told:
     """The shipped DAG: Airflow runs here, its steps in pods of the cluster."""
     make_sources(stage)
     settings = {"steps": 5, "batch_size": 2, "max_length": 64, "lora_rank": 4, "save_steps": 5, "cpu": True}
-    # The pods of such steps mount the whole claim there; a source on it is not found without this.
-    job = {"env": {"TRAINWRIGHT_CLAIMS": "workspace=/trainwright-workspace"}}
-    run = {"run_id": stage.name, "namespace": stage.namespace, "runs_on": "cluster", "job": job}
+    run = {"run_id": stage.name, "namespace": stage.namespace, "runs_on": "cluster"}
     values = {
         "workspace": "pvc://workspace",
         "dataset_uri": "pvc://workspace/sources/rows.jsonl",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAtt
 from trainwright.jobs.manifest.workspace_mounts import MOUNT
 from trainwright.jobs.request.resume import prefers_own_checkpoint
 from trainwright.jobs.state.identity import Identity
+
+_NAMED_MOUNT = re.compile(rf"(?<![\w./-]){re.escape(MOUNT)}(?![\w.-])")
+"""The path, not a part of another one or of a URI such as pvc://workspace/data."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def _lost_output(resolved: ResolvedRequest) -> Iterator[str]:
         "func": request.func.source if request.func is not None else "",
         "command": " ".join((*request.command, *request.args)),
     }
-    named = [field for field, text in texts.items() if MOUNT in text]
+    named = [field for field, text in texts.items() if _NAMED_MOUNT.search(text)]
     named += ["code"] if code is not None and code.names_workspace else []
     if named:
         yield (
