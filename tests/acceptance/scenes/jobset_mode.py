@@ -43,8 +43,9 @@ def _cancels_and_resumes(stage: Stage) -> Told:
 
 
 def _jobsets(stage: Stage) -> list[str]:
-    found = json.loads(stage.kubectl("get", "jobsets", "-l", "trainwright.dev/source-kind=TrainJob", "-o", "json").out)["items"]
-    return [one["metadata"]["name"] for one in found if one["metadata"]["name"].startswith(stage.name[:10])]
+    selector = f"trainwright.dev/source-kind=TrainJob,trainwright.dev/run={stage.name}"
+    found = json.loads(stage.kubectl("get", "jobsets", "-l", selector, "-o", "json").out)["items"]
+    return [one["metadata"]["name"] for one in found]
 
 
 def only_a_jobset() -> Check:
@@ -72,7 +73,7 @@ SCENES = [
     Scene(
         "jobset: cancel and resume",
         _cancels_and_resumes,
-        (ends(0), says("begins after step [2-9]", "step 20")),
+        (ends(0), says("begins after step ([2-9]|1[0-9])", "step 20")),
         files=CODE,
     ),
 ]
