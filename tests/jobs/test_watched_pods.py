@@ -14,6 +14,7 @@ from trainwright.api.objects import name_of
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods, trim_pod
 
@@ -95,10 +96,13 @@ def test_a_pod_that_is_deleted_between_two_looks_is_seen_once_as_it_was_last(clu
     cluster.delete(POD, "failing", "default", grace_period_seconds=0)
     cluster.add("job", "next")
     eventually(lambda: any(name_of(pod) == "next" for pod in view.source._pods.get("job", {}).values()))
-    seen = {name_of(pod): pod for pod in pods_of(view, {"metadata": {"name": "job", "namespace": "default"}})}
+    assert names_of(view, "job") == ["next"], "what is gone holds nothing up"
+    observer = PodObserver(view, {"metadata": {"name": "job", "namespace": "default"}})
+    assert [name_of(pod) for pod in observer.observe()] == ["next"]
+    seen = {name_of(seen.pod): seen.pod for seen in observer.history.pods()}
     assert set(seen) == {"failing", "next"}
     assert seen["failing"]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
-    assert names_of(view, "job") == ["next"]
+    assert view.take_gone() == ()
     view.close()
 
 

@@ -14,6 +14,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.failure_log_tail import last_printed
 from trainwright.jobs.state.pod_history import PodHistory, RunKey
 from trainwright.jobs.state.pods import container_states, pods_of
+from trainwright.jobs.state.watched_pods import PodsOfJob
 
 MAX_READS = 24
 """Logs that are read for one job in all: a job of a thousand pods fails in a thousand pods at once."""
@@ -32,7 +33,8 @@ class PodObserver:
     def observe(self) -> list[Obj]:
         """List the pods, record them, and read the last lines of new failures. Returns the pods. Raises ApiError."""
         pods = pods_of(self._cluster, self._trainjob)
-        self.history.observe(pods)
+        gone = self._cluster.take_gone() if isinstance(self._cluster, PodsOfJob) else ()
+        self.history.observe([*gone, *pods])
         reads = 0
         for pod in pods:
             for key, previous in self._unread_runs(pod):

@@ -76,7 +76,7 @@ class PodsOfJob(DelegatingCluster):
         self._pods, self._namespace, self._is_open = pods, namespace, True
 
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
-        """List; pods of the job from the watch, with those that were deleted since the last time, as they were last seen."""
+        """List; pods of the job from the watch."""
         step = self._step(options.get("label_selector", "")) if kind == POD and namespace == self._namespace else None
         if step is None or options.get("field_selector"):
             return self._cluster.list(kind, namespace, **options)
@@ -84,6 +84,10 @@ class PodsOfJob(DelegatingCluster):
         if known is None:
             return self._cluster.list(kind, namespace, **options)
         return Listing([pod for pod in known if not step or labels_of(pod).get(names.REPLICATED_JOB_LABEL) == step], "")
+
+    def take_gone(self) -> tuple[Obj, ...]:
+        """Return the pods of the job that were deleted since the last call, as they were last seen."""
+        return self.source.take_gone(self.name)
 
     def close(self) -> None:
         """End the view. Idempotent."""
@@ -113,13 +117,16 @@ class _Watch:
         self.reflector.start()
 
     def pods_of(self, name: str) -> list[Obj] | None:
-        """Return the pods of a job, and once those that are gone; None while the pods cannot be read."""
+        """Return the pods of a job; None while the pods cannot be read."""
         if not self.reflector.synced.wait(_FIRST_LIST_SECONDS) or self.reflector.failure is not None:
             return None
         with self._lock:
-            present = self._pods.get(name) or {}
-            gone = [pod for pod in self._gone.pop(name, ()) if uid_of(pod) not in present]
-            return [*gone, *present.values()]
+            return list((self._pods.get(name) or {}).values())
+
+    def take_gone(self, name: str) -> tuple[Obj, ...]:
+        """Return the pods of a job that are gone, once."""
+        with self._lock:
+            return tuple(self._gone.pop(name, ()))
 
     def forget(self, name: str) -> None:
         """End a view of a job."""
