@@ -40,6 +40,8 @@ class PodChanges:
     def __init__(self, take: Callable[[str, Obj], None], tell: Callable[[Obj, PodEvent], None], stop: threading.Event):
         self._take, self._tell, self._stop = take, tell, stop
         self._failed: dict[str, _Failed] = {}
+        self._late: dict[str, int] = {}
+        """How often a change that had been taken has failed after all, by the pod's UID."""
         self._lock = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="pod-changes", daemon=True)
 
@@ -53,13 +55,16 @@ class PodChanges:
         """Take a change (ADDED, MODIFIED, DELETED). Raises nothing."""
         with self._lock:
             self._failed.pop(uid_of(pod), None)
+            self._late.pop(uid_of(pod), None)
             self._try(_Failed(event, pod, 0, 0.0))
 
     def fail(self, event: str, pod: Obj, error: Exception) -> None:
         """Note that a change which had been taken has failed after all; it is tried again, unless the pod has changed since."""
         with self._lock:
-            if uid_of(pod) not in self._failed:
-                self._note(_Failed(event, pod, 0, 0.0), error)
+            if (uid := uid_of(pod)) not in self._failed:
+                failures = self._late.get(uid, 0)
+                self._late[uid] = failures + 1
+                self._note(_Failed(event, pod, failures, 0.0), error)
 
     def _run(self) -> None:
         while not self._stop.wait(_POLL_SECONDS):
