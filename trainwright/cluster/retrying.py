@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar, Unpack
 
-from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound, ServiceUnavailable
+from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.backoff import Backoff
@@ -97,13 +97,12 @@ class RetryingCluster(DelegatingCluster):
 
     def with_retries(self, call: Callable[[], T]) -> T:
         """Return the result of `call`, which must be idempotent. A refusal after another error may be that of a restarted server."""
-        failures, was_away = 0, False
+        failures = 0
         while True:
             try:
                 return call()
             except ApiError as error:
                 failures += 1
-                was_away = was_away or error.code >= ServiceUnavailable.code
                 wait_seconds = min(error.retry_after or _BACKOFF.pause(failures), self._seconds_left)
                 may_pass = error.retryable or (
                     failures > 1 and isinstance(error, Forbidden) and not is_admission_rejection(error)
