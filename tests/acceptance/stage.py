@@ -21,6 +21,8 @@ at.parent.mkdir(parents=True, exist_ok=True)
 at.write_text(sys.argv[2])
 """
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
+TORCH = ("--runtime-kind", "TrainingRuntime", "--runtime", "torch-distributed", "--image", "{launcher}")
+"""The runtime of Trainer, as the namespace has it, with an image that has Python."""
 
 
 class Stage:

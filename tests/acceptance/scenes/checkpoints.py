@@ -6,7 +6,7 @@ from support.waiting import eventually
 
 from acceptance.checks import ends, file_has, job_is, says
 from acceptance.scene import Scene
-from acceptance.stage import Stage, submit
+from acceptance.stage import TORCH, Stage, submit
 from acceptance.told import Told
 
 # A training without any package: a checkpoint after each of twelve steps, from the last one that is there.
@@ -24,16 +24,7 @@ for step in range(done + 1, int(sys.argv[1]) + 1):
     print("step", step, flush=True)
     time.sleep(float(sys.argv[2]))
 """
-OWN = (
-    "--runtime-kind",
-    "TrainingRuntime",
-    "--runtime",
-    "torch-distributed",
-    "--image",
-    "{launcher}",
-    "--workspace",
-    "pvc://{claim}",
-)
+OWN = (*TORCH, "--workspace", "pvc://{claim}")
 
 
 def trains(steps: int, pause: float) -> tuple[str, ...]:

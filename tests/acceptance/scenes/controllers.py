@@ -10,19 +10,10 @@ from support.waiting import eventually
 
 from acceptance.clusters import EmbeddedClusterUnderTest, hold_lease
 from acceptance.scene import Scene
-from acceptance.stage import Stage
+from acceptance.stage import TORCH, Stage
 from acceptance.told import Running, Told
 
-OWN = (
-    "--runtime-kind",
-    "TrainingRuntime",
-    "--runtime",
-    "torch-distributed",
-    "--image",
-    "{launcher}",
-    "--submission-mode",
-    "trainjob",
-)
+OWN = (*TORCH, "--submission-mode", "trainjob")
 
 
 class Controller:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from acceptance.checks import ends, job_is, says, within
 from acceptance.scene import Check, Scene
-from acceptance.stage import Stage, submit
+from acceptance.stage import TORCH, Stage, submit
 from acceptance.told import Told
 
-OWN = ("--runtime-kind", "TrainingRuntime", "--runtime", "torch-distributed", "--image", "{launcher}")
 RANKS = "import os; [print('line', n, 'of', os.environ['JOB_COMPLETION_INDEX']) for n in range(50)]"
 MEBIBYTE = 2**20
 
@@ -22,7 +21,7 @@ def at_most(count: int) -> Check:
 
 
 def _reads_afterwards(stage: Stage) -> Told:
-    told = submit(*OWN, "--num-nodes", "2", "--command", f'python3 -uc "{RANKS}"')(stage)
+    told = submit(*TORCH, "--num-nodes", "2", "--command", f'python3 -uc "{RANKS}"')(stage)
     assert told.code == 0, told
     name = stage.job()["metadata"]["name"]
     last = stage.trainwright("logs", name, "--rank", "1", "--tail", "2")
@@ -36,13 +35,13 @@ SCENES = [
     ),
     Scene(
         "one line of 5 MB",
-        submit(*OWN, "--command", "python3 -uc \"print('x' * 5_000_000); print('behind the long line')\""),
+        submit(*TORCH, "--command", "python3 -uc \"print('x' * 5_000_000); print('behind the long line')\""),
         (ends(0), says("behind the long line"), job_is("Complete"), at_most(6 * MEBIBYTE)),
     ),
     Scene(
         "200 MB",
         submit(
-            *OWN,
+            *TORCH,
             "--command",
             "python3 -c \"[print(f'line {n}', 'y' * 190) for n in range(1_000_000)]; print('the very last line')\"",
             seconds=1200,
@@ -53,7 +52,7 @@ SCENES = [
     Scene(
         "30 MB and a limit",
         submit(
-            *OWN,
+            *TORCH,
             "--log-bytes",
             "100000",
             "--command",

@@ -10,7 +10,7 @@ import re
 
 from acceptance.rights import Right, without
 from acceptance.scene import Scene
-from acceptance.stage import Stage
+from acceptance.stage import TORCH, Stage
 from acceptance.told import Told
 from trainwright.jobs.submit.rbac_manifests import ServiceAccount, rbac_manifests
 
@@ -26,16 +26,7 @@ OUTCOMES = {
 KUEUE = {"workloads", "localqueues"}
 QUICK = {"create trainjobs", "list pods"}
 DOCTOR = "--- doctor says:"
-OWN = (
-    "--runtime-kind",
-    "TrainingRuntime",
-    "--runtime",
-    "torch-distributed",
-    "--image",
-    "{launcher}",
-    "--workspace",
-    "pvc://{claim}",
-)
+OWN = (*TORCH, "--workspace", "pvc://{claim}")
 
 
 def _scene(right: Right) -> Scene:
