@@ -180,7 +180,7 @@ def test_it_stops_writing_when_the_manager_is_back(cluster: Any, elects: bool) -
         eventually(lambda: not cluster.get(LEASE, "trainwright-controller", "default")["spec"]["holderIdentity"], 10)
     assert process.alive() == (200, "ok\n")
     assert "trainwright_leader 0.0" in process.metrics()[1]
-    assert not [thread for thread in process._workers if thread.is_alive()]
+    eventually(lambda: not process._running_workers(), 10, "the workers end")
     cluster.update({**there, "spec": {**there["spec"], "holderIdentity": ""}})
     eventually(lambda: process._controllers and process.ready() == (200, "ok\n"), 20, "it reconciles again")
     stop.set()
