@@ -1,4 +1,4 @@
-"""Kills of supervisors and control planes, a reboot, a full disk and a jumping clock: nothing runs twice, and nothing is left."""
+"""Kills of supervisors and control planes, a reboot and a jumping clock: nothing runs twice, and nothing is left."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from factories import pod
+from support.marked_pods import is_running, main_status, marked_pod, phase, processes, processes_of, runs
 from support.waiting import eventually
 
 from trainwright.api.kinds import POD
 from trainwright.api.objects import uid_of
 from trainwright.cluster import connect
-from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
@@ -44,65 +41,15 @@ def isolation(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TRAINWRIGHT_ISOLATION", "off" if request.param == "plain processes" else "")
 
 
-def marked_pod(script: str, restart: str = "Never") -> dict[str, Any]:
-    """A pod whose processes carry a variable by which they are found."""
-    env = [{"name": "MARK", "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}]
-    return pod(script=script, container={"env": env}, restartPolicy=restart, terminationGracePeriodSeconds=1)
-
-
 def counting(count: Path, then: str = "sleep 600") -> str:
     """A script that leaves a line each time it runs, and starts a process that leaves its group."""
     return f"echo run >> {count}; setsid sleep 600 & {then}"
 
 
-def runs(count: Path) -> int:
-    return len(count.read_text().splitlines()) if count.exists() else 0
-
-
-def main_status(cluster: Cluster) -> dict[str, Any]:
-    (status,) = (cluster.get(POD, "p", "default").get("status") or {}).get("containerStatuses") or [{}]
-    return dict(status)
-
-
-def is_running(cluster: Cluster) -> bool:
-    return "running" in main_status(cluster).get("state", {})
-
-
-def phase(cluster: Cluster) -> str:
-    return str((cluster.get(POD, "p", "default").get("status") or {}).get("phase"))
-
-
-def processes_of(uid: str) -> list[int]:
-    return _processes(lambda entry: f"MARK={uid}\0".encode() in (entry / "environ").read_bytes())
-
-
 def supervisors_of(uid: str) -> list[int]:
-    return _processes(
+    return processes(
         lambda entry: uid.encode() in (entry / "cmdline").read_bytes() and b"supervise.py" in (entry / "cmdline").read_bytes()
     )
-
-
-def wait_for_a_failed_record(uid: str) -> None:
-    """Wait until the supervisor of a container that has ended has tried once more to write so on the full disk."""
-
-    def writes() -> int:
-        (supervisor,) = supervisors_of(uid)
-        lines = Path(f"/proc/{supervisor}/io").read_text("ascii").splitlines()
-        return int(dict(line.split(": ") for line in lines)["syscw"])
-
-    before = writes()
-    eventually(lambda: writes() > before, what="another try of the supervisor")
-
-
-def _processes(is_wanted: Callable[[Path], bool]) -> list[int]:
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if is_wanted(entry):
-                found.append(int(entry.name))
-        except OSError:  # it has ended
-            continue
-    return found
 
 
 def kill(pids: list[int]) -> None:
@@ -222,96 +169,3 @@ def test_a_clock_that_jumps_neither_delays_a_restart_nor_repeats_one(
         assert runs(count) == 3
     finally:
         plane.stop(1)
-
-
-ON_A_SMALL_DISK = """
-import subprocess, sys
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", sys.argv[1]], check=True)
-print("mounted", flush=True)
-from pathlib import Path
-from trainwright.controlplane.gates import FeatureGates
-from trainwright.controlplane.home import Home
-from trainwright.controlplane.plane import ControlPlane
-plane = ControlPlane(Home(Path(sys.argv[1]) / "home"), gates=FeatureGates())
-plane.start()
-print(plane._home.kubeconfig.read_text().replace("\\n", "\\0"), flush=True)
-for line in sys.stdin:
-    filler = Path(sys.argv[1]) / "filler"
-    if line == "fill\\n":
-        with open(filler, "wb", 0) as file:
-            try:
-                while file.write(bytes(4096)):
-                    pass
-            except OSError:
-                print("full", flush=True)
-    else:
-        filler.unlink()
-        print("free", flush=True)
-plane.stop(1)
-"""
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[tuple[Cluster, Callable[[str], None]]]:
-    """A cluster whose home is on a disk of 16 MB, and a function to `fill` it and to `free` it again."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", ON_A_SMALL_DISK, str(disk)]
-    try:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    except FileNotFoundError:
-        pytest.skip("needs the program unshare of util-linux, to mount a small disk")
-    assert process.stdin is not None
-    assert process.stdout is not None
-    try:
-        if process.stdout.readline() != "mounted\n":
-            pytest.skip("the kernel lets this user mount no small disk: user namespaces are forbidden")
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(process.stdout.readline().replace("\0", "\n"))
-
-        def ask(what: str) -> None:
-            process.stdin.write(f"{what}\n")  # type: ignore[union-attr]  # checked above
-            process.stdin.flush()  # type: ignore[union-attr]
-            assert process.stdout.readline().strip() in ("full", "free")  # type: ignore[union-attr]
-
-        yield connect(kubeconfig), ask
-    finally:
-        process.stdin.close()
-        watchdog = threading.Timer(30, process.kill)
-        watchdog.start()
-        process.wait()
-        watchdog.cancel()
-
-
-@linux
-def test_an_end_while_the_disk_is_full_is_not_lost(small_disk: tuple[Cluster, Callable[[str], None]], tmp_path: Path) -> None:
-    cluster, ask = small_disk
-    count, go = tmp_path / "count", tmp_path / "go"
-    uid = uid_of(cluster.create(marked_pod(f"echo run >> {count}; while [ ! -e {go} ]; do sleep 0.05; done; exit 3")))
-    eventually(lambda: is_running(cluster) and runs(count) == 1)
-    ask("fill")
-    go.touch()
-    eventually(lambda: not processes_of(uid), what="the process ends")
-    wait_for_a_failed_record(uid)
-    ask("free")
-    eventually(lambda: phase(cluster) == "Failed", what="the pod fails")
-    assert main_status(cluster)["state"]["terminated"]["exitCode"] == 3
-    assert runs(count) == 1
-
-
-@linux
-def test_a_pod_that_finds_the_disk_full_starts_when_there_is_space(
-    small_disk: tuple[Cluster, Callable[[str], None]], tmp_path: Path
-) -> None:
-    cluster, ask = small_disk
-    count, go = tmp_path / "count", tmp_path / "go"
-    script = f"echo run >> {count}; [ $(wc -l < {count}) -gt 1 ] && exit 0; while [ ! -e {go} ]; do sleep 0.05; done; exit 1"
-    uid = uid_of(cluster.create(marked_pod(script, "OnFailure")))
-    eventually(lambda: is_running(cluster) and runs(count) == 1)
-    ask("fill")
-    go.touch()
-    eventually(lambda: not processes_of(uid), what="the process ends")
-    wait_for_a_failed_record(uid)
-    ask("free")
-    eventually(lambda: phase(cluster) == "Succeeded", what="the pod is restarted, and succeeds")
-    assert runs(count) == 2

@@ -16,6 +16,7 @@ from typing import Literal
 
 import orjson
 
+from trainwright.controlplane.apiserver.storage.journal_reserve import Reserve
 from trainwright.controlplane.apiserver.storage.journal_schema import create_or_check, last_revision
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 
@@ -26,6 +27,7 @@ RESTART_GAP = 1000
 """Revisions skipped when a file is opened: with `normal` durability a power failure may lose the last commits, and a resource
 version that a client has seen must never be reused."""
 
+FREE_SOME_SPACE = "free some space, then try again"
 _REACHED = "UPDATE meta SET value = ? WHERE key = 'revision'"
 _KEEP = (
     "INSERT INTO current (resource, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?) "
@@ -57,6 +59,7 @@ class Journal:
         try:
             _check(self._db)
             self.revision = self._next_revision(create_or_check(self._db))
+            self._reserve = Reserve(self._db, str(path))
         except BaseException:
             self._db.close()
             raise
@@ -78,23 +81,41 @@ class Journal:
 
     def append(self, changes: list[Change]) -> None:
         """Write a batch atomically. Raises StorageFailed."""
-        last = {(change.resource, change.namespace, change.name): change for change in changes}
-        kept = [(*key, change.revision, change.data) for key, change in last.items() if change.data is not None]
-        gone = [key for key, change in last.items() if change.data is None]
         try:
-            self._db.execute("BEGIN IMMEDIATE")
-            self._db.execute(_REACHED, (changes[-1].revision,))
-            self._db.executemany(_KEEP, kept)
-            self._db.executemany(_FORGET, gone)
-            self._db.execute("COMMIT")
+            self._commit(changes)
         except sqlite3.Error as error:
             self._undo()
             log.error("event=journal_failed changes=%d first=%d error=%r", len(changes), changes[0].revision, str(error))
-            hint = ": free some space, then try again" if "full" in str(error) else ""
+            hint = f": {FREE_SOME_SPACE}" if "full" in str(error) else ""
             raise StorageFailed(f"the change could not be written to the cluster's database ({error}){hint}") from error
+        self._keep_room()
+
+    def check_space(self) -> None:
+        """Raise StorageFailed if the disk is full: what room is left is for changes and deletions of what there is."""
+        if not self._reserve.has_space():
+            raise StorageFailed(f"no object can be created, since the disk of the cluster's database is full: {FREE_SOME_SPACE}")
+
+    def _commit(self, changes: list[Change]) -> None:
+        last = {(change.resource, change.namespace, change.name): change for change in changes}
+        kept = [(*key, change.revision, change.data) for key, change in last.items() if change.data is not None]
+        gone = [key for key, change in last.items() if change.data is None]
+        self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute(_REACHED, (changes[-1].revision,))
+        self._db.executemany(_KEEP, kept)
+        self._db.executemany(_FORGET, gone)
+        self._db.execute("COMMIT")
 
     def close(self) -> None:
         self._db.close()
+        self._reserve.close()
+
+    def _keep_room(self) -> None:
+        """Called after a commit, which an error does not take back."""
+        try:
+            self._reserve.keep()
+        except sqlite3.Error as error:
+            self._undo()
+            log.error("event=reserve_failed error=%r", str(error))
 
     def _undo(self) -> None:
         try:

@@ -264,6 +264,8 @@ class Store:
     def _accept(self, event: Event) -> None:
         if self._closed:
             raise StorageFailed("the store is closed", code=503)
+        if event.type == "ADDED":
+            self._journal.check_space()
         self._accepted = event.revision
         deferred = self._deferring.get(get_ident())
         if deferred is not None:

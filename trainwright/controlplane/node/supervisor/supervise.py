@@ -36,6 +36,8 @@ SEGMENT_BYTES = 10 * 1024 * 1024
 SEGMENTS = 5
 """A kubelet's defaults: a full log file is followed by the next one, and the oldest of more than five is removed."""
 START_ERROR_CODE = 128
+SPARE, SPARE_BYTES = "spare", 4096
+"""A file that becomes the last record of a run when the disk is full."""
 
 
 def main(folder: str, lock: int) -> None:
@@ -77,6 +79,7 @@ def take_spec(folder: str):  # type: ignore[no-untyped-def]
 
 def supervise(folder: str, spec: dict, pid: int, output: "Output") -> None:  # type: ignore[type-arg]
     """Record that the container has started, and its exit."""
+    keep_spare(folder)
     watchdog = watch_memory(spec)
     if "isolation" in spec:
         write(folder, "identity.json", identity(spec, pid))
@@ -269,18 +272,39 @@ class Segments:
 
 
 def write(folder: str, name: str, content: dict) -> None:  # type: ignore[type-arg]
-    """Write atomically. Retries on a full disk, because the exit code must not be lost."""
-    path = os.path.join(folder, name)
+    """Write atomically. On a full disk the spare file is used, then it is tried again: the exit code must not be lost."""
+    path, data = os.path.join(folder, name), json.dumps(content).encode()
     while True:
-        try:
-            with open(path + ".new", "w", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, 0o600)) as file:
-                json.dump(content, file)
-            os.replace(path + ".new", path)
-            return
-        except FileNotFoundError:  # the pod's folder was removed
-            return
-        except OSError:
-            time.sleep(1)
+        for file, flags in ((path + ".new", os.O_CREAT | os.O_TRUNC), (os.path.join(folder, SPARE), 0)):
+            try:
+                rewrite(file, flags, data)
+                os.replace(file, path)
+                return
+            except FileNotFoundError:  # the pod's folder was removed, or the spare file is used up
+                if not os.path.isdir(folder):
+                    return
+            except OSError:  # such as a full disk
+                continue
+        time.sleep(1)
+
+
+def keep_spare(folder: str) -> None:
+    """Allocate the spare file; without space the run has none."""
+    try:
+        rewrite(os.path.join(folder, SPARE), os.O_CREAT, bytes(SPARE_BYTES))
+    except OSError:
+        return
+
+
+def rewrite(path: str, flags: int, data: bytes) -> None:
+    """Write a file from its beginning: what is allocated is used, and needs no space. Raises OSError."""
+    file, written = os.open(path, os.O_WRONLY | os.O_CLOEXEC | flags, 0o600), 0
+    try:
+        while written < len(data):
+            written += os.pwrite(file, data[written:], written)
+        os.ftruncate(file, written)
+    finally:
+        os.close(file)
 
 
 def record(folder: str, name: str, content: dict, spec: dict) -> None:  # type: ignore[type-arg]
