@@ -81,12 +81,22 @@ class Reflector:
         self._handler, self._transform = handler, transform
         self._connection_seconds = connection_seconds
         self._failures = 0
+        self._thread: threading.Thread | None = None
 
     def start(self) -> threading.Thread:
         """Run in a daemon thread; after `stop` is set it ends with the next event, or with its connection."""
-        thread = threading.Thread(target=self.run, name=f"reflector-{self._kind.plural}", daemon=True)
-        thread.start()
-        return thread
+        self._thread = threading.Thread(target=self.run, name=f"reflector-{self._kind.plural}", daemon=True)
+        self._thread.start()
+        return self._thread
+
+    def problems(self, failing_seconds: float = 60.0) -> list[str]:
+        """Why changes do not arrive: the thread does not run, or all requests have failed for so many seconds."""
+        if self._thread is None or not self._thread.is_alive():
+            return [f"the watch of {self._kind.plural} {'has ended' if self._thread else 'has not started'}"]
+        failure = self.failure
+        if failure is not None and time.monotonic() - failure[0] > failing_seconds:
+            return [f"{self._kind.plural} cannot be watched: {failure[1].message}"]
+        return []
 
     def run(self) -> None:
         """Run until `stop` is set; every failure is retried with exponential backoff and jitter."""

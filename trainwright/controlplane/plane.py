@@ -107,8 +107,9 @@ class ControlPlane:
         if self._with_node:
             self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token, self._api_address, self._authority)
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
+        reports = ReportTaker(self._server, self._tokens)
         app = create_app(
-            self._server, self._tokens, self._logs, ReportTaker(self._server, self._tokens), sessions, extra_metrics=self._metrics
+            self._server, self._tokens, self._logs, reports, sessions, extra_metrics=self._metrics, problems=self._problems
         )
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
@@ -183,6 +184,10 @@ class ControlPlane:
 
     def _metrics(self) -> list[Metric]:
         return [*metric_families(self._measured_controllers), *self._object_metrics.families()]
+
+    def _problems(self) -> dict[str, list[str]]:
+        of_controllers = ["not started"] if self._controllers is None else self._controllers.problems()
+        return {"controllers": of_controllers} | ({"node": self._agent.problems()} if self._agent is not None else {})
 
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
         now, account = datetime.now(UTC), account_of(pod)

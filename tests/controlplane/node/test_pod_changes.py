@@ -63,7 +63,7 @@ def test_a_change_that_fails_is_tried_again_and_keeps_nobody(node: Node, error: 
     ((reason, message),) = node.told
     assert reason == REASON
     assert str(error) in message
-    assert node.changes.is_alive()
+    assert node.changes.problems() == []
 
 
 def test_a_newer_change_takes_the_place_of_one_that_failed(node: Node) -> None:

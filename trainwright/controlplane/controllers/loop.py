@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 
 from trainwright.api.kinds import Kind
+from trainwright.backoff import Backoff
 from trainwright.cluster.reflector import Handler
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
@@ -20,9 +21,12 @@ from trainwright.controlplane.controllers.controller import Controller, Reconcil
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.store_informer import StoreInformer
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.controlplane.life_signs import LifeSign
 
 TURN_SECONDS = 0.01
 """Time to reconcile before writes are persisted. Only then do others, and the controllers themselves, see them."""
+_BACKOFF = Backoff(0.1, 30.0)
+"""After an error of the loop itself; those of a handler or a reconcile concern one object."""
 log = logging.getLogger(__name__)
 
 
@@ -42,6 +46,7 @@ class ControllerLoop:
         self._changed: deque[StoreInformer] = deque()
         self._next_index = 0
         self._thread = threading.Thread(target=self._run, name="controllers", daemon=True)
+        self._sign = LifeSign(self._thread)
 
     def start(self) -> None:
         """Start a daemon thread."""
@@ -54,18 +59,33 @@ class ControllerLoop:
         if self._thread.is_alive():
             self._thread.join(seconds)
 
+    def problems(self) -> list[str]:
+        """Why nothing is reconciled: the thread has ended, or does not get done with its turn."""
+        return self._sign.problems()
+
     def _run(self) -> None:
+        failures = 0
+        while not self._stop.is_set():
+            started = time.monotonic()
+            try:
+                self._reconcile_until_stopped()
+            except Exception:  # such as no memory: all objects are read again
+                failures = 1 if time.monotonic() - started > _BACKOFF.longest else failures + 1
+                log.exception("event=controllers_failed failures=%d", failures)
+                self._stop.wait(_BACKOFF.pause(failures))
+
+    def _reconcile_until_stopped(self) -> None:
+        self._changed.clear()
         informers = [StoreInformer(self._server, kind, handlers, self._wake) for kind, handlers in self._handlers().items()]
         try:
             while not self._stop.is_set():
                 self._woken.clear()
-                while self._changed:
-                    self._changed.popleft().deliver()
-                if not self._process_some():
+                with self._sign.turn():
+                    while self._changed:
+                        self._changed.popleft().deliver()
+                    is_busy = self._process_some()
+                if not is_busy:
                     self._woken.wait(self._seconds_to_next())
-        except Exception:
-            log.exception("event=controllers_crashed")
-            raise
         finally:
             for informer in informers:
                 informer.close()

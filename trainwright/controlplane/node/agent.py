@@ -27,11 +27,13 @@ from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
 from trainwright.controlplane.node.network.pod_network import PodNetwork
 from trainwright.controlplane.node.pod_changes import PodChanges
 from trainwright.controlplane.node.pod_worker import PodWorker, has_ended, remove_folder
+from trainwright.controlplane.node.ready_condition import ReadyCondition
 from trainwright.controlplane.node.registration import NODE_NAME, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.shutdown import stop_runs
 from trainwright.controlplane.node.supervisor.start_supervisor import start_directly, supervisor_spawner
+from trainwright.controlplane.node.upkeep import Upkeep
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.spread_folders import spread_folders
 from trainwright.controlplane.node.volumes.tokens import IssueToken
@@ -92,6 +94,7 @@ class NodeAgent:
         self._pod_changes = PodChanges(self._pod_changed, self._events.record, self._stop)
         self._reflector = Reflector(cluster, POD, handler=self._pod_changes.handle, field_selector=selector, stop=self._stop)
         self._service_reflector = Reflector(cluster, SERVICE, handler=self._service_changed, stop=self._stop)
+        self._upkeep = Upkeep([self._network.write_again, ReadyCondition(cluster, self.problems).look], self._stop)
 
     def start(self) -> None:
         """Register the node, clean up after deleted pods, and start watching pods."""
@@ -101,6 +104,12 @@ class NodeAgent:
         self._remove_orphaned_pods()
         self._service_reflector.start()
         self._reflector.start()
+        self._upkeep.start()
+
+    def problems(self) -> list[str]:
+        """Why the node takes no pods, or says nothing of them; empty while it works."""
+        parts = (self._reflector, self._service_reflector, self._pod_changes, self._events, self._changes, self._upkeep)
+        return [problem for part in parts for problem in part.problems()]
 
     def stop(self, seconds: float = 30.0) -> None:
         """Stop all processes like a node shutdown. Pods are restarted when the node starts again."""

@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from trainwright.controlplane.life_signs import LifeSign
+
 _READ_BYTES = 64 * 1024
 log = logging.getLogger(__name__)
 
@@ -27,7 +29,8 @@ class Changes:
         self._wake = wake
         self._file = -1
         self._ended, self._end = os.pipe()
-        self._thread = threading.Thread(target=self._run, name="pod-changes", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="pod-news", daemon=True)
+        self._sign = LifeSign(self._thread)
 
     def start(self) -> bool:
         """Start listening. Returns False where the file system has no FIFOs: workers then have to poll."""
@@ -43,6 +46,10 @@ class Changes:
             return False
         self._thread.start()
         return True
+
+    def problems(self) -> list[str]:
+        """Why nobody listens; nothing where there are no FIFOs."""
+        return self._sign.problems() if self._file >= 0 else []
 
     def stop(self) -> None:
         """Stop listening."""
@@ -61,6 +68,7 @@ class Changes:
         while True:
             if any(file == self._ended for file, _ in poll.poll()):
                 return
-            *lines, rest = (rest + os.read(self._file, _READ_BYTES)).split(b"\n")
-            for uid in dict.fromkeys(lines):
-                self._wake(uid.decode("ascii", "replace"))
+            with self._sign.turn():
+                *lines, rest = (rest + os.read(self._file, _READ_BYTES)).split(b"\n")
+                for uid in dict.fromkeys(lines):
+                    self._wake(uid.decode("ascii", "replace"))

@@ -10,6 +10,7 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.events import record_event
+from trainwright.controlplane.life_signs import LifeSign
 from trainwright.controlplane.node.lifecycle.events import SOURCE, PodEvent
 
 _CAPACITY = 10_000
@@ -24,6 +25,7 @@ class EventRecorder:
         self._cluster = cluster
         self._queue: queue.Queue[tuple[Obj, PodEvent] | None] = queue.Queue(_CAPACITY)
         self._thread = threading.Thread(target=self._run, name="pod-events", daemon=True)
+        self._sign = LifeSign(self._thread)
 
     def start(self) -> None:
         self._thread.start()
@@ -33,6 +35,10 @@ class EventRecorder:
         if self._thread.is_alive():
             self._queue.put(None)
             self._thread.join()
+
+    def problems(self) -> list[str]:
+        """Why events are not written: the thread has ended, or one event is not done with."""
+        return self._sign.problems()
 
     def record(self, pod: Obj, event: PodEvent) -> None:
         """Record an event about a pod."""
@@ -47,7 +53,8 @@ class EventRecorder:
     def _run(self) -> None:
         while (entry := self._queue.get()) is not None:
             try:
-                self._write(*entry)
+                with self._sign.turn():
+                    self._write(*entry)
             except Exception:  # one event that cannot be written must not be the last one
                 log.exception("event=pod_event_not_written reason=%s", entry[1].reason)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.backoff import Backoff
+from trainwright.controlplane.life_signs import LifeSign
 from trainwright.controlplane.node.lifecycle.events import PodEvent
 
 REASON = "FailedOnNode"
@@ -44,12 +45,14 @@ class PodChanges:
         """How often a change that had been taken has failed after all, by the pod's UID."""
         self._lock = threading.RLock()
         self._thread = threading.Thread(target=self._run, name="pod-changes", daemon=True)
+        self._sign = LifeSign(self._thread)
 
     def start(self) -> None:
         self._thread.start()
 
-    def is_alive(self) -> bool:
-        return self._thread.is_alive()
+    def problems(self) -> list[str]:
+        """Why changes are not taken: the thread has ended, or one change is not done with."""
+        return self._sign.problems()
 
     def handle(self, event: str, pod: Obj) -> None:
         """Take a change (ADDED, MODIFIED, DELETED). Raises nothing."""
@@ -76,7 +79,8 @@ class PodChanges:
 
     def _try(self, change: _Failed) -> None:
         try:
-            self._take(change.event, change.pod)
+            with self._sign.turn():
+                self._take(change.event, change.pod)
         except Exception as error:
             self._note(change, error)
 

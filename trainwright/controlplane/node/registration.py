@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainwright.api import names
@@ -32,7 +33,7 @@ def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
         "capacity": {**resources, "ephemeral-storage": f"{disk.total // 1024}Ki"},
         "allocatable": {**resources, "ephemeral-storage": f"{disk.free // 1024}Ki"},
         "conditions": [
-            _condition("Ready", True, "AgentReady", ""),
+            ready_condition([]),
             _condition(ISOLATION_CONDITION, isolation.available, *mode),
         ],
         "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": NODE_NAME}],
@@ -50,6 +51,11 @@ def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
     except AlreadyExists:
         cluster.patch(NODE, NODE_NAME, {"metadata": metadata})
     cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
+
+
+def ready_condition(problems: Sequence[str]) -> Obj:
+    """The condition Ready of a node with these problems."""
+    return _condition("Ready", not problems, "AgentNotReady" if problems else "AgentReady", "; ".join(problems))
 
 
 def _condition(kind: str, value: bool, reason: str, message: str) -> Obj:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import orjson
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -61,10 +63,21 @@ def _found(description: Obj | None, *, text: bool) -> ASGIApp:
     return json_response(orjson.dumps(description))
 
 
-def health(path: str) -> Response:
-    """The response of a health check; a running server is always healthy."""
+def health(path: str, problems: Mapping[str, Sequence[str]], *, is_verbose: bool) -> Response:
+    """The response of a health check, as of a real API server.
+
+    `problems` are those of the other parts of the control plane, by name. They make it unready and unhealthy; it stays alive, since
+    a restart is for a person to decide.
+    """
     root = next(root for root in HEALTH if path.startswith(root))
-    check = path.removeprefix(root).strip("/")
-    if check and check not in _CHECKS:
-        return Response("404 page not found\n", 404, media_type="text/plain")
-    return Response("ok", media_type="text/plain")
+    checks: dict[str, Sequence[str]] = {**dict.fromkeys(_CHECKS, ()), **({} if root == "/livez" else problems)}
+    if check := path.removeprefix(root).strip("/"):
+        if check not in checks:
+            return Response("404 page not found\n", 404, media_type="text/plain")
+        checks = {check: checks[check]}
+    has_failed = any(checks.values())
+    if not has_failed and not is_verbose:
+        return Response("ok", media_type="text/plain")
+    lines = [f"[-]{name} failed: {'; '.join(found)}" if found else f"[+]{name} ok" for name, found in checks.items()]
+    text = "\n".join([*lines, f"{root[1:]} check {'failed' if has_failed else 'passed'}", ""])
+    return Response(text, 500 if has_failed else 200, media_type="text/plain")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 import orjson
@@ -69,16 +69,26 @@ def create_app(
     sessions: Sessions | None = None,
     *,
     extra_metrics: Callable[[], Iterable[Metric]] = tuple,
+    problems: Callable[[], Mapping[str, Sequence[str]]] = dict,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     body_seconds: float = BODY_SECONDS,
 ) -> Api:
-    """Create the ASGI application; `extra_metrics` returns additional metrics for `/metrics`.
+    """Create the ASGI application; `extra_metrics` returns more metrics for `/metrics`, `problems` why other parts are not ready.
 
     Call `streams.close()` first when stopping: it ends watches, followed logs and sessions.
     """
     reports = reports or ProgressReports(server, tokens, clock=clock)
     return Api(
-        server, tokens, logs or NoLogs(), reports, sessions or NoSessions(), OpenStreams(), extra_metrics, clock, body_seconds
+        server,
+        tokens,
+        logs or NoLogs(),
+        reports,
+        sessions or NoSessions(),
+        OpenStreams(),
+        extra_metrics,
+        problems,
+        clock,
+        body_seconds,
     )
 
 
@@ -94,11 +104,12 @@ class Api:
         sessions: Sessions,
         streams: OpenStreams,
         extra_metrics: Callable[[], Iterable[Metric]],
+        problems: Callable[[], Mapping[str, Sequence[str]]],
         clock: Callable[[], datetime],
         body_seconds: float,
     ):
         self._server, self._tokens = server, tokens
-        self._reports, self._extra_metrics = reports, extra_metrics
+        self._reports, self._extra_metrics, self._problems = reports, extra_metrics, problems
         self.streams = streams
         self._authorizer = Authorizer(lambda kind: [record.object for record in server.store.list(kind.resource)[0]])
         self._metrics = Metrics()
@@ -137,7 +148,7 @@ class Api:
     async def _answer(self, request: Request) -> ASGIApp:
         path: str = request.scope["path"]
         if path.startswith(HEALTH):
-            return health(path)
+            return health(path, self._problems(), is_verbose="verbose" in request.query_params)
         if path == "/metrics" and request.method == "GET":
             return self._serve_metrics(request)
         if path in ("/version", "/version/"):  # clients generated from newer OpenAPI specs send a trailing slash

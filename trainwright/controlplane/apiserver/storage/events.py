@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -31,6 +32,7 @@ class Event:
 
 
 Events = list[Event]
+log = logging.getLogger(__name__)
 QUEUE_BYTES = 32 * 1024 * 1024
 """Maximum bytes of queued JSON per watcher, in addition to the maximum number of events."""
 
@@ -88,7 +90,10 @@ class Subscription:
                 self._queue.append(event)
             wakes = self._notify()
         if wakes:
-            wakes()
+            try:
+                wakes()
+            except Exception:  # one watcher must not keep the change from the others, and from whoever has made it
+                log.exception("event=watcher_not_woken resource=%s", self.resource)
 
     def take(self, timeout: float | None = 0.0) -> list[Event]:
         """Take all queued events, waiting up to `timeout` seconds for one. Empty after the timeout and at the end."""
