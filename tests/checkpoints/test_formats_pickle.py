@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import pickle
 import time
+import tracemalloc
 from collections import OrderedDict
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from trainwright.checkpoints.formats import dcp_metadata as reading
 from trainwright.checkpoints.formats.dcp_metadata import read_dcp_metadata
-from trainwright.checkpoints.formats.inert_pickle import BadPickle, Pairs, Record, read_pickle
+from trainwright.checkpoints.formats.inert_pickle import MEMORY_FACTOR, BadPickle, Pairs, Record, read_pickle
 
 pytestmark = pytest.mark.medium
 
@@ -119,6 +121,44 @@ def test_keys_are_not_hashed() -> None:
 def test_what_would_take_memory_or_time_is_refused(content: bytes, reason: str) -> None:
     with pytest.raises(BadPickle, match=reason):
         read_pickle(b"\x80\x04" + content, lambda _name: True, max_operations=100)
+
+
+@pytest.mark.parametrize(
+    "repeated",
+    [b"}", b"]", b"N\x85", b"2\x86", b"(l", b"(t", b"N\x94", b"J\xff\xff\xff\x7f", b"\x8c\x02ab", b"\x8c\x02\xc4\x80", b"NNs",
+     b"h\0)\x81", b"\x8c\x02ab\x94}\x94", b"(NNNNNNt", b"Nr\xff\xff\xff\x7f", b"}N\x8c\x02abN"],
+)  # fmt: skip
+def test_memory_is_linear_in_the_size(repeated: bytes) -> None:
+    content = b"\x80\x04c\n\n\x940}" + repeated * (200_000 // len(repeated)) + b"."
+    tracemalloc.start()
+    try:
+        with suppress(BadPickle):
+            read(content)
+        assert tracemalloc.get_traced_memory()[1] < MEMORY_FACTOR * len(content)
+    finally:
+        tracemalloc.stop()
+
+
+def text(value: str) -> bytes:
+    return b"X" + len(value).to_bytes(4, "little") + value.encode()
+
+
+def shared_entries(entries: int, others: int) -> bytes:
+    """A `.metadata` whose storage entries all have one dict of attributes, with so many others after those that are read."""
+    torch = "torch.distributed.checkpoint"
+    attributes = text("relative_path") + text("a") + text("offset") + b"K\0" + text("length") + b"K\x05"
+    attributes = b"}(" + attributes + b"".join(text(f"o{number}") + b"N" for number in range(others)) + b"u"
+    entry = f"c{torch}.filesystem\n_StorageInfo\n".encode() + b")\x81"
+    found = b"N" + entry + attributes + b"r\0\0\0\0b" + (b"N" + entry + b"j\0\0\0\0b") * (entries - 1)
+    whole = text("state_dict_metadata") + b"}" + text("storage_data") + b"}(" + found + b"u"
+    return b"\x80\x04" + f"c{torch}.metadata\nMetadata\n".encode() + b")\x81}(" + whole + b"ub."
+
+
+def test_time_is_linear_in_the_size_of_a_metadata_whose_entries_are_one(tmp_path: Path) -> None:
+    (tmp_path / ".metadata").write_bytes(shared_entries(20_000, 20_000))
+    began = time.process_time()
+    assert read_dcp_metadata(tmp_path / ".metadata", tmp_path).sizes == {"a": 5}
+    assert time.process_time() - began < 5
 
 
 def test_a_memo_index_takes_no_memory() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.steps import evaluate
 from trainwright.steps.requests import EvaluateExport, StepRun
@@ -140,3 +140,15 @@ def test_a_link_that_a_training_pod_has_left_leads_nowhere(tmp_path: Path, evalu
     with pytest.raises(WorkspaceError, match=f"{planted} is a link; remove it"):
         evaluated()
     assert not list(elsewhere.iterdir())
+
+
+def test_a_result_with_figures_that_are_not_finite_leaves_a_file_that_every_reader_accepts(
+    tmp_path: Path, evaluated: Callable[..., Any]
+) -> None:
+    def diverged(_checkpoint: Path, out: Path) -> None:
+        out.write_text(json.dumps({**RESULT, "after": {"loss": float("nan"), "perplexity": float("inf")}}))
+
+    with pytest.raises(FigureNotFinite, match="has the loss nan after training"):
+        evaluated(diverged)
+    written = (place(tmp_path) / evaluate.RESULT).read_text()
+    assert json.loads(written, parse_constant=pytest.fail)["after"] == {"loss": None, "perplexity": None}

@@ -83,7 +83,10 @@ class Manifest(BaseModel):
 
     def text(self) -> bytes:
         """Serialise canonically; the digest of the export is computed from this text."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
+        return (
+            json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False).encode()
+            + b"\n"
+        )
 
     @property
     def digest(self) -> str:

@@ -86,7 +86,7 @@ def _named_by(store: Store, key: str) -> tuple[str, str] | None:
 
 
 def _update(store: Store, key: str, pointer: Pointer, is_replaced: Callable[[Pointer], bool]) -> None:
-    text = json.dumps(pointer, sort_keys=True).encode() + b"\n"
+    text = json.dumps(pointer, sort_keys=True, allow_nan=False).encode() + b"\n"
 
     def change(old: bytes | None) -> bytes | None:
         current = _pointer(old)

@@ -56,7 +56,10 @@ class AliasRecord(BaseModel):
     history: tuple[Promotion, ...] = ()
 
     def text(self) -> bytes:
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False).encode() + b"\n"
+        return (
+            json.dumps(self.model_dump(mode="json"), sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False).encode()
+            + b"\n"
+        )
 
 
 @dataclass(frozen=True)

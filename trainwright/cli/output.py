@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from trainwright.api.finite_json import finite_json
 from trainwright.text.one_line import one_line
 from trainwright.text.terminal import json_printable, printable, with_colours_only
 from trainwright.text.yaml_writer import to_yaml
@@ -40,8 +41,17 @@ def print_object(value: Any, form: Format | ViewFormat) -> None:
 
 
 def json_text(value: Any) -> str:
-    """Return indented JSON that is safe to print: control characters in strings are escapes."""
-    return json_printable(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"
+    """Return indented JSON that is safe to print and to read: control characters are escapes, and null stands for NaN."""
+    try:
+        text = _dumped(value)
+        text.encode()
+    except ValueError:
+        text = _dumped(finite_json(value).value)
+    return json_printable(text) + "\n"
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
 
 
 def print_lines(text: object, *, error: bool = False) -> None:

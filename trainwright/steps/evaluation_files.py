@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trainwright.api.finite_json import finite_json
 from trainwright.checkpoints import Manifest, restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
@@ -73,7 +74,8 @@ def collect(
     if mismatch := folder_mismatch(within / _COPY, manifest):
         raise CheckpointError(f"{within / _COPY} was changed while it was evaluated: {mismatch}; evaluate it again")
     result = _read(within / written)
-    _write_if_new(within / RESULT, json.dumps(result, ensure_ascii=False, indent=2).encode() + b"\n")
+    text = json.dumps(finite_json(result).value, ensure_ascii=False, indent=2, allow_nan=False)
+    _write_if_new(within / RESULT, text.encode() + b"\n")
     summarized = _summarize({**result, **about}, within)
     return summarized if with_curve else {**summarized, "loss_curve": ""}
 

@@ -41,7 +41,7 @@ def log_metrics(artifact: Any, metrics: Mapping[str, Any], results: Any = None) 
         else:
             artifact.metadata[name] = str(value)
     if numbers:
-        artifact.metadata[EXACT] = json.dumps(numbers)
+        artifact.metadata[EXACT] = json.dumps(numbers, allow_nan=False)
 
 
 def result_numbers(results: Any) -> dict[str, float]:

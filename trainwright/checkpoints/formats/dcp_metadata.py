@@ -87,8 +87,15 @@ def _parsed(content: bytes) -> DcpMetadata:
     if not isinstance(storage, Pairs) or not isinstance(values, Pairs):
         raise BadPickle("it lists no files")
     sizes: dict[str, int] = {}
+    seen: set[int] = set()
     for _, entry in storage.items:
-        name, end = _storage_entry(entry)
+        state = entry.state if isinstance(entry, Record) and entry.name == _STORAGE_CLASS else None
+        if id(state) in seen:  # many entries may share one that is large
+            continue
+        seen.add(id(state))
+        name, end = _extent(state)
+        if name not in sizes:
+            _check_file_name(name)
         sizes[name] = max(sizes.get(name, 0), end)
     keys = tuple(key for key, _ in values.items if isinstance(key, str))
     if keys and not sizes:
@@ -96,15 +103,18 @@ def _parsed(content: bytes) -> DcpMetadata:
     return DcpMetadata(sizes, keys)
 
 
-def _storage_entry(entry: object) -> tuple[str, int]:
-    """Return the file name of an entry, and where its data ends."""
-    if isinstance(entry, Record) and entry.name == _STORAGE_CLASS and isinstance(entry.state, Pairs):
-        match [entry.state.get(key) for key in ("relative_path", "offset", "length")]:
+def _extent(state: object) -> tuple[str, int]:
+    """Return the file name of an entry with this state, and where its data ends."""
+    if isinstance(state, Pairs):
+        match [state.get(key) for key in ("relative_path", "offset", "length")]:
             case [str(name), int(offset), int(length)] if offset >= 0 and length >= 0:
-                if PurePosixPath(name).name != name or name in ("", ".."):
-                    raise BadPickle(f"it names the file {name[:100]!r}, which is not in the folder")
                 return name, offset + length
     raise BadPickle("it has an entry without file, offset and length")
+
+
+def _check_file_name(name: str) -> None:
+    if PurePosixPath(name).name != name or name in ("", ".."):
+        raise BadPickle(f"it names the file {name[:100]!r}, which is not in the folder")
 
 
 def _is_allowed(name: str) -> bool:

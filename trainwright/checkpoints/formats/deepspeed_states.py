@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.checkpoints.formats.inert_pickle import BadPickle, Pairs, read_pickle
-from trainwright.checkpoints.formats.torch_file import torch_file_error
+from trainwright.checkpoints.formats.torch_file import torch_file_error, zip_directory_bytes
 from trainwright.storage.plain_files import open_plain
 
 _OPTIMIZER = re.compile(r"(bf16_)?zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_?optim_states\.pt")
@@ -20,6 +20,8 @@ _PARTITION = re.compile(r"zero_pp_rank_([0-9]+)_mp_rank_([0-9]+)_model_states\.p
 _MODEL = re.compile(r"mp_rank_([0-9]+)_model_states\.pt")
 _MAX_PICKLE_BYTES = 128 * 1024 * 1024
 _MAX_OPERATIONS = 10_000_000
+_MAX_DIRECTORY_BYTES = 16 * 1024 * 1024
+"""100,000 tensors. Python's zipfile takes some 20 bytes of memory for each."""
 _MAX_RANKS = 100_000
 
 
@@ -96,12 +98,20 @@ class DeepSpeedStates:
 
 def _read_parallelism(path: Path, within: Path) -> Parallelism | None:
     try:
-        with open_plain(path, within) as file, zipfile.ZipFile(file) as archive:
-            pickles = [each for each in archive.infolist() if each.filename.endswith("/data.pkl")]
-            if len(pickles) != 1 or pickles[0].compress_type != zipfile.ZIP_STORED or pickles[0].file_size > _MAX_PICKLE_BYTES:
+        with open_plain(path, within) as file:
+            directory = zip_directory_bytes(file)
+            if directory is None or directory > _MAX_DIRECTORY_BYTES:
                 return None
-            # Classes of others may be named, since none is created.
-            state = read_pickle(archive.read(pickles[0]), lambda _name: True, max_operations=_MAX_OPERATIONS)
+            with zipfile.ZipFile(file) as archive:
+                pickles = [each for each in archive.infolist() if each.filename.endswith("/data.pkl")]
+                if (
+                    len(pickles) != 1
+                    or pickles[0].compress_type != zipfile.ZIP_STORED
+                    or pickles[0].file_size > _MAX_PICKLE_BYTES
+                ):
+                    return None
+                # Classes of others may be named, since none is created.
+                state = read_pickle(archive.read(pickles[0]), lambda _name: True, max_operations=_MAX_OPERATIONS)
     except (zipfile.BadZipFile, BadPickle, EOFError, NotImplementedError, RuntimeError, ValueError):
         return None
     if not isinstance(state, Pairs):

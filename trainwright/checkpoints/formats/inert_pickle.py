@@ -1,7 +1,8 @@
 """Reads the structure of a pickle without executing it: every object becomes an inert record of its class name and contents.
 
 Python's unpickler calls what the file names; even a restricted one can be made to hash or allocate without end. This one knows no
-classes, calls nothing, hashes nothing, and stops after a number of operations. Only the binary operations of protocols 2 to 5 exist.
+classes, calls nothing, hashes nothing, and takes time and memory in proportion to the file. Only the binary operations of protocols
+2 to 5 exist.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 MAX_OPERATIONS = 40_000_000
-"""Enough for 500,000 shards of tensors. It bounds the memory, too."""
+"""Enough for 500,000 shards of tensors."""
+MEMORY_FACTOR = 48
+"""Bytes of memory for each byte of a pickle, at most; torch's own metadata takes 20."""
+_BYTES_PER_OBJECT = 4
+"""A pickle has at least so many for each list, dict, tuple and object; torch's own metadata has ten."""
+_FREE_OBJECTS = 1000
 _MAX_NUMBER_BYTES = 16
 _MEMOIZE, _LONG_BINGET, _BINGET, _BININT1, _TUPLE1, _MARK_CODE, _STOP = b"\x94jhK\x85(."
 _MARK = object()
@@ -62,7 +68,10 @@ class _Machine:
     def __init__(self, content: bytes, is_allowed: Callable[[str], bool]) -> None:
         self.content, self.position, self.is_allowed = content, 0, is_allowed
         self.stack: list[Any] = []
-        self.memo: dict[int, object] = {}
+        self.memo: list[object] = []
+        self.numbered: dict[int, object] = {}
+        """What protocols 2 and 3 remember, which name the index."""
+        self.objects_left = len(content) // _BYTES_PER_OBJECT + _FREE_OBJECTS
         self.classes: dict[str, Record] = {}
 
     def run(self, max_operations: int) -> object:
@@ -72,18 +81,21 @@ class _Machine:
             code = content[position]
             position += 1
             if code == _MEMOIZE:
-                memo[len(memo)] = stack[-1]
+                memo.append(stack[-1])
             elif code == _LONG_BINGET:
-                stack.append(memo[int.from_bytes(content[position : position + 4], "little")])
+                index = int.from_bytes(content[position : position + 4], "little")
+                stack.append(memo[index] if index < len(memo) else self.numbered[index])
                 position += 4
             elif code == _BINGET:
-                stack.append(memo[content[position]])
+                index = content[position]
+                stack.append(memo[index] if index < len(memo) else self.numbered[index])
                 position += 1
             elif code == _BININT1:
                 stack.append(content[position])
                 position += 1
             elif code == _TUPLE1:
                 stack[-1] = (stack[-1],)
+                self.count_object()
             elif code == _MARK_CODE:
                 stack.append(_MARK)
             elif code == _STOP:
@@ -96,6 +108,11 @@ class _Machine:
                 operation(self)
                 position = self.position
         raise BadPickle(f"it has more than {max_operations} operations")
+
+    def count_object(self) -> None:
+        self.objects_left -= 1
+        if self.objects_left < 0:
+            raise BadPickle("it has more objects than its size allows")
 
     def take(self, count: int) -> bytes:
         end = self.position + count
@@ -120,6 +137,7 @@ class _Machine:
         self.stack.append(value)
 
     def pop_to_mark(self) -> list[Any]:
+        self.count_object()  # of which a list or a tuple is made
         stack = self.stack
         for index in range(len(stack) - 1, -1, -1):
             if stack[index] is _MARK:
@@ -144,13 +162,14 @@ class _Machine:
         self.push(int.from_bytes(self.take(count), "little", signed=True))
 
     def remember(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
+        self.numbered[index] = self.stack[-1]
 
     def tuple_of(self, count: int) -> None:
         stack = self.stack
         if len(stack) < count:
             raise BadPickle("it is corrupt")
         stack[-count:] = [tuple(stack[-count:])]
+        self.count_object()
 
     def create(self, arguments: int = 1) -> None:
         """REDUCE, NEWOBJ: replace a class and its arguments by a record. Copied, since attributes are set later."""
@@ -159,6 +178,7 @@ class _Machine:
         if not isinstance(called, Record):
             raise BadPickle("it is corrupt")
         self.push(Record(called.name, taken[-1]))
+        self.count_object()
 
     def build(self) -> None:
         state, target = self.stack.pop(), self.stack[-1]
@@ -172,6 +192,7 @@ class _Machine:
         elif isinstance(target, Record):  # an OrderedDict
             if not isinstance(target.state, Pairs):
                 target.state = Pairs()
+                self.count_object()
             target.state.items.extend(pairs)
         else:
             raise BadPickle("it is corrupt")
@@ -183,8 +204,16 @@ class _Machine:
         elif not isinstance(target, Record):
             raise BadPickle("it is corrupt")
 
-    def pairs_from(self, flat: list[Any]) -> None:
+    def new_pairs(self) -> None:
         self.push(Pairs())
+        self.count_object()
+
+    def new_list(self) -> None:
+        self.push([])
+        self.count_object()
+
+    def pairs_from(self, flat: list[Any]) -> None:
+        self.new_pairs()
         self.add_pairs(flat)
 
     def one(self) -> list[Any]:
@@ -206,6 +235,7 @@ class _Machine:
 
     def persistent(self) -> None:
         self.stack[-1] = Record("persistent", self.stack[-1])
+        self.count_object()
 
 
 _NAMED: dict[bytes, Callable[[_Machine], object]] = {
@@ -231,7 +261,7 @@ _NAMED: dict[bytes, Callable[[_Machine], object]] = {
     b"C": lambda m: m.push(m.take(m.number(1))),
     b"\x8e": lambda m: m.push(m.take(m.number(8))),
     b"\x96": lambda m: m.push(m.take(m.number(8))),
-    b"]": lambda m: m.push([]),
+    b"]": _Machine.new_list,
     b"a": lambda m: m.add_items(m.one()),
     b"e": lambda m: m.add_items(m.pop_to_mark()),
     b"l": lambda m: m.push(m.pop_to_mark()),
@@ -239,11 +269,11 @@ _NAMED: dict[bytes, Callable[[_Machine], object]] = {
     b"t": lambda m: m.push(tuple(m.pop_to_mark())),
     b"\x86": lambda m: m.tuple_of(2),
     b"\x87": lambda m: m.tuple_of(3),
-    b"}": lambda m: m.push(Pairs()),
+    b"}": _Machine.new_pairs,
     b"d": lambda m: m.pairs_from(m.pop_to_mark()),
     b"s": lambda m: m.add_pairs(m.two()),
     b"u": lambda m: m.add_pairs(m.pop_to_mark()),
-    b"\x8f": lambda m: m.push([]),  # a set, as a list
+    b"\x8f": _Machine.new_list,  # a set, as a list
     b"\x90": lambda m: m.add_items(m.pop_to_mark()),
     b"\x91": lambda m: m.push(m.pop_to_mark()),  # a frozenset
     b"c": lambda m: m.push_class(m.line(), m.line()),

@@ -23,7 +23,7 @@ def torch_file_error(path: Path, within: Path) -> str | None:
     name = path.relative_to(within).as_posix()
     try:
         with open_plain(path, within) as file:
-            return None if _is_complete_zip(file) else f"{name} is truncated or not a zip file of torch.save"
+            return None if zip_directory_bytes(file) is not None else f"{name} is truncated or not a zip file of torch.save"
     except FileNotFoundError:
         return f"{name} is missing"
     except IsADirectoryError:
@@ -36,28 +36,32 @@ def is_zip(path: Path, within: Path) -> bool:
         return file.read(len(_FIRST)) == _FIRST
 
 
-def _is_complete_zip(file: BinaryIO) -> bool:
-    """Whether the first file header is at the start and the directory ends exactly where the end record says."""
+def zip_directory_bytes(file: BinaryIO) -> int | None:
+    """Return the size of a zip file's directory; None unless a header is at the start and the directory ends where it should.
+
+    Leaves the file at an arbitrary position. Reads a few bytes only.
+    """
     size = os.fstat(file.fileno()).st_size
+    file.seek(0)
     if size < _END_SIZE or file.read(len(_FIRST)) != _FIRST:
-        return False
+        return None
     file.seek(size - _END_SIZE)
     signature, _, _, _, _, directory_size, directory, comment = struct.unpack("<4s4H2LH", file.read(_END_SIZE))
     if signature != _END or comment:
-        return False
+        return None
     end = size - _END_SIZE
     if end >= _LOCATOR_SIZE + _END64_SIZE:
         file.seek(end - _LOCATOR_SIZE)
         signature, _, end64, _ = struct.unpack("<4sLQL", file.read(_LOCATOR_SIZE))
         if signature == _LOCATOR:
             if end64 != end - _LOCATOR_SIZE - _END64_SIZE:
-                return False
+                return None
             file.seek(end64)
             signature, *_, directory_size, directory = struct.unpack("<4sQ2H2L4Q", file.read(_END64_SIZE))
             if signature != _END64:
-                return False
+                return None
             end = end64
     if not 0 < directory_size <= _MAX_DIRECTORY_BYTES or directory + directory_size != end:
-        return False
+        return None
     file.seek(directory)
-    return file.read(len(_DIRECTORY)) == _DIRECTORY
+    return directory_size if file.read(len(_DIRECTORY)) == _DIRECTORY else None
