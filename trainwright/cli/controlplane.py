@@ -73,6 +73,16 @@ def up(
     restore: Annotated[
         Path | None, typer.Option(help="Start with the state of a backup; the current state is kept.", metavar="FILE")
     ] = None,
+    max_token_seconds: Annotated[
+        int | None,
+        typer.Option(
+            help="Longest life of service account tokens; longer requests are shortened. Default: a day.", min=3600, max=2**32
+        ),
+    ] = None,
+    host_folder: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder below which everyone may choose the host path of a claim. Repeatable.", metavar="FOLDER"),
+    ] = None,
     queues: Annotated[Path | None, typer.Option(help="YAML file of queues, in which suspended TrainJobs wait.")] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run in the foreground until Ctrl-C or SIGTERM.")] = False,
 ) -> None:
@@ -97,6 +107,8 @@ def up(
             "durability": durability.value,
             "queues": queues,
             "controllers": names,
+            "max_token_seconds": max_token_seconds,
+            "host_folders": tuple(folder.absolute() for folder in host_folder or ()),
         }
         if foreground:
             _replace_process(command_line(chosen, **options))

@@ -15,6 +15,7 @@ from trainwright.api.kinds import JOBSET, POD, SERVICE
 from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
+from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.changes import Changes
 from trainwright.controlplane.node.container import kill_pod_processes, latest_runs
 from trainwright.controlplane.node.container_context import NodeServices
@@ -45,7 +46,8 @@ class NodeAgent:
     """Runs pods of `cluster` below the folder `home`. Only one agent per folder.
 
     `api_address` returns host and port of the API server, for the variables of pods; `authority` is the certificate that its own is
-    verified with.
+    verified with. `host_paths` says which folders volumes may be; by default those outside of the folder that contains `home`.
+    `token_seconds` is the longest life of a service account token.
     """
 
     def __init__(
@@ -55,6 +57,8 @@ class NodeAgent:
         issue_token: IssueToken,
         api_address: Callable[[], tuple[str, int] | None] = lambda: None,
         authority: str = "",
+        host_paths: HostPathPolicy | None = None,
+        token_seconds: int | None = None,
     ):
         self._cluster = cluster
         self._pods_folder = home / "pods"
@@ -64,7 +68,10 @@ class NodeAgent:
         self._stop = threading.Event()
         self._ports = RendezvousPorts(home / "ports.json")
         self._network = PodNetwork(home, self._pods_folder, api_address)
-        self._volumes = VolumeMaker(cluster, home / "claims", issue_token, authority=authority)
+        policy = host_paths or HostPathPolicy(home.parent, home / "claims")
+        self._volumes = VolumeMaker(
+            cluster, home / "claims", issue_token, authority=authority, host_paths=policy, token_seconds=token_seconds
+        )
         self._events = EventRecorder(cluster)
         self._changes = Changes(home / "changes", self._wake)
         self._pool = ThreadPoolExecutor(_HANDLER_THREADS, thread_name_prefix="pod-handler")
