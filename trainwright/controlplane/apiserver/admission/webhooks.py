@@ -9,6 +9,7 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.admission.escalation import check_binding, check_role
 from trainwright.controlplane.apiserver.admission.host_paths import check_host_paths
 from trainwright.controlplane.apiserver.admission.jobset_gates import check_gates, with_mutable_sizes
+from trainwright.controlplane.apiserver.admission.not_enforced import not_enforced_warnings
 from trainwright.controlplane.apiserver.admission.pod_priority import set_priority
 from trainwright.controlplane.apiserver.admission.service_account import check_service_account
 from trainwright.controlplane.apiserver.admission.trainjob_policies import check_trainjob_policies
@@ -55,7 +56,7 @@ class Webhooks:
             self._check_rights(_RBAC[new["kind"]], admitted.object, old, options.sender)
         if self._host_paths is not None and not options.status:
             admitted.warnings.extend(check_host_paths(admitted.object, old, options.sender, self._host_paths))
-        return admitted.object, admitted.warnings
+        return admitted.object, [*admitted.warnings, *not_enforced_warnings(admitted.object, old)]
 
     def _check_rights(self, kind: Kind, new: Obj, old: Obj | None, sender: Requester) -> None:
         """Raise Forbidden for a role or binding that gives away more than the sender has."""
