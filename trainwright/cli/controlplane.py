@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -23,6 +23,13 @@ from trainwright.controlplane.controller_names import (
     parse_controllers,
 )
 from trainwright.text.terminal import printable
+
+if TYPE_CHECKING:
+    from trainwright.controlplane.home import Home, Running
+
+LOOPBACK = "127.0.0.1"
+_ANSWER_SECONDS = 10.0
+"""For each request after the first, which has a shorter time of its own."""
 
 
 class Durability(StrEnum):
@@ -173,9 +180,10 @@ def status(
 ) -> None:
     """Show whether the control plane is running, its address, controllers, isolation of pods, and number of objects.
 
-    Exit code 1 if it is not running.
+    Exit code 1 if it is not running, or does not respond, which is said within 3 seconds.
     """
-    from trainwright.cluster import connect
+    from trainwright.api.errors import ApiError
+    from trainwright.controlplane.health import health_problem
     from trainwright.controlplane.home import Home
 
     chosen = Home.chosen(home)
@@ -187,17 +195,29 @@ def status(
     if running is not None:
         state |= {"url": running.url, "pid": running.pid, "since": running.started, "kubeconfig": str(chosen.kubeconfig)}
         state["controllers"] = list(running.controllers)
-        cluster = connect(chosen.kubeconfig)
-        if running.node and (isolation := _isolation(cluster)) is not None:
-            state["isolation"] = isolation
-        state["objects"] = _counts(cluster)
+        problem = health_problem(LOOPBACK, running.port, chosen.authority)
+        try:
+            state |= {} if problem else _contents(chosen, running)
+        except ApiError as error:
+            problem = error.message
+        if problem:
+            state["problem"] = f"{printable(problem)}; see {printable(chosen.log)}"
     if output is ViewFormat.table:
         for name, value in _rows(state):
             print_lines(f"{name:<11} {value}")
     else:
         print_object(state, output)
-    if running is None:
+    if running is None or "problem" in state:
         raise typer.Exit(1)
+
+
+def _contents(home: Home, running: Running) -> dict[str, Any]:
+    """Return what the cluster says of itself. Raises ApiError."""
+    from trainwright.cluster import connect
+
+    cluster = connect(home.kubeconfig).with_timeout(_ANSWER_SECONDS)
+    isolation = _isolation(cluster) if running.node else None
+    return {**({"isolation": isolation} if isolation is not None else {}), "objects": _counts(cluster)}
 
 
 def _isolation(cluster: Cluster) -> dict[str, str] | None:

@@ -74,6 +74,11 @@ class Home:
         return self.path / "credentials"
 
     @property
+    def authority(self) -> Path:
+        """The certificates that the API server is verified with."""
+        return self.credentials / "trusted.crt"
+
+    @property
     def node(self) -> Path:
         return self.path / "node"
 

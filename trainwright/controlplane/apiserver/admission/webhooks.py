@@ -10,6 +10,7 @@ from trainwright.controlplane.apiserver.admission.escalation import check_bindin
 from trainwright.controlplane.apiserver.admission.host_paths import check_host_paths
 from trainwright.controlplane.apiserver.admission.jobset_gates import check_gates, with_mutable_sizes
 from trainwright.controlplane.apiserver.admission.not_enforced import not_enforced_warnings
+from trainwright.controlplane.apiserver.admission.pod_counts import check_pod_count
 from trainwright.controlplane.apiserver.admission.pod_priority import set_priority
 from trainwright.controlplane.apiserver.admission.service_account import check_service_account
 from trainwright.controlplane.apiserver.admission.trainjob_policies import check_trainjob_policies
@@ -54,6 +55,8 @@ class Webhooks:
             check_trainjob_policies(admitted.object, self.lookup)
         if options.sender is not None and new.get("kind") in _RBAC:
             self._check_rights(_RBAC[new["kind"]], admitted.object, old, options.sender)
+        if not options.status:
+            check_pod_count(admitted.object, old)
         if self._host_paths is not None and not options.status:
             admitted.warnings.extend(check_host_paths(admitted.object, old, options.sender, self._host_paths))
         return admitted.object, [*admitted.warnings, *not_enforced_warnings(admitted.object, old)]

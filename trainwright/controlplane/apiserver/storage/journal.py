@@ -31,6 +31,8 @@ _KEEP = (
     "INSERT INTO current (resource, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (resource, namespace, name) DO UPDATE SET revision = excluded.revision, data = excluded.data"
 )
+_SECRETS = ("secrets",)
+"""Resources whose earlier values must not stay in the file, nor in its write-ahead log."""
 _FORGET = "DELETE FROM current WHERE resource = ? AND namespace = ? AND name = ?"
 
 
@@ -92,9 +94,21 @@ class Journal:
             log.error("event=journal_failed changes=%d first=%d error=%r", len(changes), changes[0].revision, str(error))
             hint = ": free some space, then try again" if "full" in str(error) else ""
             raise StorageFailed(f"the change could not be written to the cluster's database ({error}){hint}") from error
+        if any(resource in _SECRETS for resource, _, _ in last):
+            self._erase()
 
     def close(self) -> None:
         self._db.close()
+
+    def _erase(self) -> None:
+        """Remove earlier values from the write-ahead log; the file has none, because of `secure_delete`.
+
+        A backup that is being read, or a full disk, delays this until the next such write. The batch itself is written.
+        """
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except sqlite3.Error as error:
+            log.warning("event=journal_not_truncated error=%r", str(error))
 
     def _undo(self) -> None:
         try:
@@ -124,5 +138,6 @@ def _open(path: str, durability: Durability) -> sqlite3.Connection:
         os.chmod(path, 0o600)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA secure_delete = ON")  # overwrites what was deleted, such as Secrets
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     return db
