@@ -89,7 +89,7 @@ class NodeAgent:
             address_of=self._network.address_of,
             api_address=api_address,
             hidden=(Path.home(), home.parent),
-            shared=shared_folders(),
+            shared=shared_folders(home.parent),
             cgroups=MemoryCgroups.find(home),
             fifo=self._changes.path if self._changes.start() else None,
             start_supervisor=self._spawner.start if self._spawner is not None else start_directly,
