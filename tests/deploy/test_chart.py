@@ -18,7 +18,7 @@ from support.pod_security import pods_in, violations
 
 from trainwright import __version__
 from trainwright.api.admission.admit import admit
-from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.errors import Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import CLAIM, CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, TRAINJOB
 from trainwright.cluster import connect
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
@@ -122,6 +122,8 @@ def test_everything_is_admitted_and_made_once(helm: Any) -> None:
         if obj["kind"] != "ServiceMonitor":  # of the Prometheus operator
             admit(obj)
         assert obj["metadata"]["labels"]["app.kubernetes.io/version"] == __version__
+    (policy,) = (obj["spec"] for obj in objects if obj["kind"] == "NetworkPolicy")
+    assert all(rule.get("to") for rule in policy["egress"]), "a rule without `to` reaches everything"
     pods = list(pods_in(objects))
     assert pods
     assert [violation for pod in pods for violation in violations(pod)] == []
@@ -241,6 +243,12 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
 
         second = {**first, "clients": first["clients"][2:], "workspaces": []}
         helm("upgrade", second, kubeconfig=str(kubeconfig))
+        with pytest.raises(Unauthorized):  # the account that the release had made is gone
+            runner.list(TRAINJOB, "other")
+        with pytest.raises(NotFound):
+            admin.get(SERVICE_ACCOUNT, "runner", "team")
+        admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "runner", "namespace": "team"}})
+        runner = connect(kubeconfig_of_account(kubeconfig, tmp_path, "team", "runner"))
         with pytest.raises(Forbidden):
             runner.list(TRAINJOB, "team")
         assert runner.list(TRAINJOB, "other").items == []
@@ -249,5 +257,3 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
         assert admin.get(CLAIM, "workspace", "team")
         for kind in (ROLE_BINDING, CLUSTER_ROLE_BINDING):
             assert admin.list(kind).items == []
-        with pytest.raises(NotFound):
-            admin.get(SERVICE_ACCOUNT, "runner", "team")
