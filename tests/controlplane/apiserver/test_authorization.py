@@ -9,6 +9,8 @@ import pytest
 from trainwright.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer
 from trainwright.controlplane.apiserver.auth.users import ADMINISTRATOR, User
+from trainwright.controlplane.apiserver.http.access import access_of
+from trainwright.controlplane.apiserver.wire.requests import Request
 
 RBAC = "rbac.authorization.k8s.io"
 RUNNER = User("system:serviceaccount:team:runner", ("system:serviceaccounts", "system:serviceaccounts:team"))
@@ -204,6 +206,27 @@ def test_the_administrator_may_ask_as_somebody(peer: Any, runner: str) -> None:
     as_masters = {"Impersonate-User": "someone", "Impersonate-Group": "system:masters"}
     assert peer.json("GET", f"{maps}/mine", token=runner, **as_masters).status == 403
     assert peer.json("GET", f"{maps}/other", **as_masters).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "verb", "name"),
+    [
+        ("GET", "pods", b"", "list", ""),
+        ("HEAD", "pods", b"", "list", ""),
+        ("GET", "pods", b"watch=1&fieldSelector=metadata.name%3Dp", "watch", "p"),
+        ("GET", "pods/p", b"watch=1", "get", "p"),
+        ("HEAD", "pods/p", b"", "get", "p"),
+        ("DELETE", "pods", b"fieldSelector=metadata.name%3D%3Dp", "deletecollection", "p"),
+        ("POST", "pods", b"fieldSelector=metadata.name%3Dp", "create", ""),
+        ("PATCH", "pods/q", b"fieldSelector=metadata.name%3Dp", "patch", "q"),
+        ("GET", "pods/p/exec", b"", "create", "p"),
+    ],
+)
+def test_what_a_request_asks_for(method: str, path: str, query: bytes, verb: str, name: str) -> None:
+    request = Request({"type": "http", "method": method, "query_string": query, "headers": []})
+    full = f"/api/v1/namespaces/default/{path}"
+    asked = access_of(request, full, full.split("/")[1:])
+    assert (asked.verb, asked.name, asked.namespace) == (verb, name, "default")
 
 
 @pytest.fixture

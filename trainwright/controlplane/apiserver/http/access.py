@@ -35,7 +35,7 @@ def access_of(request: Request, path: str, parts: list[str]) -> Access:
 def _verb(request: Request, target: Target) -> str:
     if target.subresource in CONNECT_SUBRESOURCES:
         return "create"
-    if target.name or request.method not in ("GET", "DELETE"):
+    if target.name or request.method not in ("GET", "HEAD", "DELETE"):
         return VERBS.get(request.method, request.method.lower())
     if request.method == "DELETE":
         return "deletecollection"
