@@ -5,12 +5,13 @@ A real cluster stores such an object, too, and is protected by quotas at best.
 
 from __future__ import annotations
 
-from trainwright.api.kinds import JOB, JOBSET, TRAINJOB, Kind
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, TRAINING_RUNTIME, TRAINJOB, Kind
 from trainwright.api.objects import Obj, name_of
 from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error
 
 MOST_PODS = 10_000
-_KINDS = {kind.kind: kind for kind in (JOB, JOBSET, TRAINJOB)}
+_RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
+_KINDS = {kind.kind: kind for kind in (JOB, JOBSET, TRAINJOB, *_RUNTIMES)}
 
 
 def check_pod_count(new: Obj, old: Obj | None) -> None:
@@ -25,13 +26,20 @@ def check_pod_count(new: Obj, old: Obj | None) -> None:
 
 def _pods(kind: Kind, obj: Obj) -> int:
     """The pods that run at once, and at least one for each Job."""
-    spec = obj["spec"]
+    spec = obj.get("spec") or {}
     if kind == JOBSET:
-        jobs = spec.get("replicatedJobs") or []
-        return sum(_whole(job.get("replicas"), 1) * max(_of_job(job["template"].get("spec") or {}), 1) for job in jobs)
+        return _of_jobset(spec)
+    if kind in _RUNTIMES:
+        nodes = _whole((spec.get("mlPolicy") or {}).get("numNodes"), 1)
+        return max(nodes, _of_jobset((spec.get("template") or {}).get("spec") or {}))
     if kind == TRAINJOB:
         return _whole((spec.get("trainer") or {}).get("numNodes"), 1)
     return _of_job(spec)
+
+
+def _of_jobset(spec: Obj) -> int:
+    jobs = spec.get("replicatedJobs") or []
+    return sum(_whole(job.get("replicas"), 1) * max(_of_job((job.get("template") or {}).get("spec") or {}), 1) for job in jobs)
 
 
 def _of_job(spec: Obj) -> int:
