@@ -15,12 +15,14 @@ from factories import trainjob
 from support.client_environments import ROOT
 from support.cluster_under_test import embedded, kubeconfig_of_account
 from support.pod_security import pods_in, violations
+from support.rbac_evaluator import Rbac
 
 from trainwright import __version__
 from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import CLAIM, CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, TRAINJOB
 from trainwright.cluster import connect
+from trainwright.cluster.permissions import Permission
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
 from trainwright.runtimes import bundled_runtime
 from trainwright.runtimes.image import DEFAULT_IMAGE, image
@@ -184,6 +186,26 @@ def test_the_controller_is_that_of_kustomize(helm: Any) -> None:
     own = compared(rendered)
     own.pop(("Service", "trainwright-controller-metrics"))
     assert own == compared(expected)
+
+
+@pytest.mark.slow
+def test_a_controller_of_one_namespace_has_rights_there_only(helm: Any) -> None:
+    objects = helm.objects(
+        {"controller": {"enabled": True, "namespace": "team", "mpiFlux": True}, "runtimes": {"enabled": False}}
+    )
+    (deployment,) = (obj for obj in objects if obj["kind"] == "Deployment")
+    assert "--namespace=team" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    roles = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects if obj["kind"].endswith("Role")}
+    (everywhere,) = (obj["rules"] for (kind, _), obj in roles.items() if kind == "ClusterRole")
+    assert everywhere == [{"apiGroups": ["trainer.kubeflow.org"], "resources": ["clustertrainingruntimes"], "verbs": ["get"]}]
+    rbac = Rbac(objects)
+    account = "trainwright-system:trainwright-controller"
+    for namespace, allowed in (("team", True), ("other", False)):
+        for verb, resource in (("patch", "configmaps"), ("create", "secrets"), ("create", "jobsets.jobset.x-k8s.io")):
+            assert rbac.allows(account, Permission(verb, resource, namespace)) is allowed, (verb, resource, namespace)
+    lease = Permission("update", "leases.coordination.k8s.io", "trainwright-system")
+    assert rbac.allows(account, lease, "trainwright-controller-team")
+    assert not rbac.allows(account, lease, "trainwright-controller")
 
 
 @pytest.mark.slow
