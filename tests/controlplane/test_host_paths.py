@@ -72,3 +72,10 @@ def test_a_link_that_was_made_later_does_not_lead_out_of_a_named_folder(policy: 
     with pytest.raises(HostPathRefused, match="by a symbolic link"):
         policy.check_mounted(chosen)
     assert policy.check_mounted(tmp_path / "other"), "an administrator's choice"
+
+
+def test_a_choice_ends_with_the_name_of_its_folder(policy: HostPathPolicy, tmp_path: Path) -> None:
+    chosen, named = tmp_path / "named" / "a", str(tmp_path / "named")
+    assert policy.check_mounted(chosen, named) == chosen
+    with pytest.raises(HostPathRefused, match="does not name any more"):
+        HostPathPolicy(policy.home, policy.claims).check_mounted(chosen, named)

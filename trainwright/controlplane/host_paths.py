@@ -43,17 +43,24 @@ class HostPathPolicy:
             raise HostPathRefused(f"{path} is, contains or is in the home of the cluster, which cannot be a volume")
         return real
 
-    def check_chosen(self, path: Path) -> None:
-        """Check a path that a user who is no administrator has chosen. Raises HostPathRefused; OSError."""
+    def check_chosen(self, path: Path) -> Path:
+        """Return the named folder below which a user who is no administrator has chosen a path. Raises HostPathRefused; OSError."""
         self.check_outside_home(path)
-        if not any(self._is_below(path, folder) for folder in self.folders):
-            raise HostPathRefused(
-                f"{path} is not below a folder that the cluster's operator has named (trainwright up {OPTION} FOLDER)"
-            )
+        for folder in self.folders:
+            if self._is_below(path, folder):
+                return folder
+        raise HostPathRefused(
+            f"{path} is not below a folder that the cluster's operator has named (trainwright up {OPTION} FOLDER)"
+        )
 
-    def check_mounted(self, path: Path) -> Path:
-        """Return the real path of a claim's chosen folder. Raises HostPathRefused, also for links out of a named folder; OSError."""
+    def check_mounted(self, path: Path, folder: str = "") -> Path:
+        """Return the real path of a claim's chosen folder, which must be below `folder` if that is given.
+
+        Raises HostPathRefused, also for a folder that is not named any more and for links out of a named one; OSError.
+        """
         real = self.check_outside_home(path)
+        if folder and Path(folder) not in self.folders:
+            raise HostPathRefused(f"{path} is below {folder}, which the cluster's operator does not name any more ({OPTION})")
         named = [folder for folder in self.folders if path.is_relative_to(folder)]
         if named and not any(self._is_below(path, folder) for folder in self.folders):
             raise HostPathRefused(f"{path} leads out of {named[0]} by a symbolic link")

@@ -12,7 +12,7 @@ from test_escalation import Sender
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, JOBSET, POD
-from trainwright.api.names import HOST_PATH_ANNOTATION
+from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import patch_types
@@ -73,6 +73,30 @@ def test_the_choice_of_an_administrator_is_kept_by_other_writes_and_not_changed(
     for media in (patch_types.MERGE, patch_types.STRATEGIC):
         with pytest.raises(Forbidden, match="is not below a folder that the cluster's operator has named"):
             server.patch(CLAIM, "default", "c", changed, media, USER)
+
+
+def test_the_named_folder_of_a_choice_is_noted_and_stays(server: ResourceServer, tmp_path: Path) -> None:
+    def marks() -> tuple[Any, Any]:
+        annotations = server.get(CLAIM, "default", "c").object["metadata"].get("annotations") or {}
+        return annotations.get(HOST_PATH_ANNOTATION), annotations.get(HOST_FOLDER_ANNOTATION)
+
+    def change(annotations: Any, options: WriteOptions) -> None:
+        server.patch(CLAIM, "default", "c", {"metadata": {"annotations": annotations}}, patch_types.MERGE, options)
+
+    chosen, named = str(tmp_path / "named/a"), str(tmp_path / "named")
+    server.create(CLAIM, "default", claim(chosen), USER)
+    assert marks() == (chosen, named)
+    for changed in ({HOST_FOLDER_ANNOTATION: None}, {HOST_FOLDER_ANNOTATION: "/"}, {"other": "x"}):
+        change(changed, USER)
+        assert marks() == (chosen, named)
+    server.update(CLAIM, "default", "c", {**claim(chosen), "spec": server.get(CLAIM, "default", "c").object["spec"]}, USER)
+    assert marks() == (chosen, named)
+    change({HOST_PATH_ANNOTATION: str(tmp_path / "other")}, ADMINISTRATOR)
+    assert marks() == (str(tmp_path / "other"), None)
+    change({HOST_PATH_ANNOTATION: None}, USER)
+    assert marks() == (None, None)
+    change({HOST_PATH_ANNOTATION: chosen}, WriteOptions())
+    assert marks() == (chosen, named), "a controller may carry out the template of anybody"
 
 
 @pytest.mark.parametrize("options", [USER, ADMINISTRATOR, WriteOptions()])

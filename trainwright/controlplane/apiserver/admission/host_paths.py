@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM, JOBSET, POD
-from trainwright.api.names import HOST_PATH_ANNOTATION
+from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
 from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of
 from trainwright.controlplane.apiserver.wire.api_errors import forbidden_error
 from trainwright.controlplane.apiserver.wire.requester import Requester
@@ -25,6 +25,8 @@ def check_host_paths(new: Obj, old: Obj | None, sender: Requester | None, policy
         return []
     warnings = []
     known = set(_chosen(old)) if old else set()
+    if new["kind"] == CLAIM.kind:
+        _keep_mark(new, old)
     for path in _chosen(new):
         if path in known:
             continue
@@ -42,14 +44,35 @@ def _check(new: Obj, path: str, sender: Requester | None, policy: HostPathPolicy
         return []
     if not chosen.is_absolute():
         raise HostPathRefused(f"must be an absolute path, got {path}")
-    if is_claim and (sender is None or sender.is_administrator):
-        try:
-            policy.check_outside_home(chosen)
-        except HostPathRefused as error:
-            return [f"metadata.annotations[{HOST_PATH_ANNOTATION}]: {error}: pods with this claim will not start"]
-    else:
-        policy.check_chosen(chosen)
+    if is_claim and sender is not None and sender.is_administrator:
+        return _home_warnings(chosen, policy)
+    try:
+        folder = policy.check_chosen(chosen)
+    except HostPathRefused:
+        if is_claim and sender is None:  # a controller of this process
+            return _home_warnings(chosen, policy)
+        raise
+    if is_claim:
+        annotations_of(new)[HOST_FOLDER_ANNOTATION] = str(folder)
     return []
+
+
+def _home_warnings(chosen: Path, policy: HostPathPolicy) -> list[str]:
+    try:
+        policy.check_outside_home(chosen)
+    except HostPathRefused as error:
+        return [f"metadata.annotations[{HOST_PATH_ANNOTATION}]: {error}: pods with this claim will not start"]
+    return []
+
+
+def _keep_mark(new: Obj, old: Obj | None) -> None:
+    """Keep the named folder of a choice for as long as the choice: nobody else sets or removes it."""
+    before = annotations_of(old) if old else {}
+    annotations = annotations_of(new)
+    annotations.pop(HOST_FOLDER_ANNOTATION, None)
+    chosen = annotations.get(HOST_PATH_ANNOTATION)
+    if chosen and chosen == before.get(HOST_PATH_ANNOTATION) and HOST_FOLDER_ANNOTATION in before:
+        annotations[HOST_FOLDER_ANNOTATION] = before[HOST_FOLDER_ANNOTATION]
 
 
 def _chosen(obj: Obj) -> Iterator[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CLAIM, POD
-from trainwright.api.names import HOST_PATH_ANNOTATION
+from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
 from trainwright.api.objects import Obj, annotations_of, copy_of, is_controlled_by, name_of, namespace_of, owner_reference
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.claim_owners import take_folder
@@ -33,9 +33,10 @@ def claim_folder(claim: Obj, policy: HostPathPolicy) -> Path:
         )
     if not _is_own(claim, policy):
         try:
-            policy.check_mounted(path)
+            below = annotations_of(claim).get(HOST_FOLDER_ANNOTATION, "")
+            policy.check_mounted(path, below)
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return policy.check_mounted(path)  # again, because what was checked may have been replaced by a link
+            return policy.check_mounted(path, below)  # again, because what was checked may have been replaced by a link
         except HostPathRefused as error:
             raise VolumeError(f'persistentvolumeclaim "{name}": {error}') from error
     take_folder(claim, path, policy.claims)
