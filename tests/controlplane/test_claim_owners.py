@@ -28,6 +28,16 @@ def test_a_later_claim_of_the_name_gets_an_empty_folder_and_the_data_is_set_asid
     assert kept == {"c.1": "first", "c.2": "second"}
 
 
+def test_data_of_an_ephemeral_volume_are_not_kept_for_the_next_pod(tmp_path: Path) -> None:
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p-1", "controller": True}
+    folder = tmp_path / "default" / "c"
+    take_folder({"metadata": {**claim("1")["metadata"], "ownerReferences": [owner]}}, folder, tmp_path)
+    folder.mkdir()
+    (folder / "scratch").touch()
+    assert not list(used(tmp_path, "2").iterdir())
+    assert not (tmp_path / SET_ASIDE).exists()
+
+
 def test_a_folder_that_the_operator_put_there_is_taken(tmp_path: Path) -> None:
     folder = tmp_path / "default" / "c"
     folder.mkdir(parents=True)
