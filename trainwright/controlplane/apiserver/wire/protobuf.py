@@ -18,6 +18,18 @@ MAGIC = b"k8s\0"
 _Field = tuple[str, str]
 """Name and type: `s` string, `y` bytes, `i` integer and `b` boolean (omitted if zero), `S`, `I` and `B` the same but never
 omitted, `t` Time, `u` MicroTime, otherwise a message name; the prefix `[` marks a list, `{` a map with string keys."""
+_NODE_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
 _MESSAGES: dict[str, dict[int, _Field]] = {
     "ObjectMeta": {
         1: ("name", "s"),
@@ -249,6 +261,36 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
     },
     "TypedReference": {1: ("apiGroup", "S"), 2: ("kind", "s"), 3: ("name", "s"), 4: ("namespace", "S")},
     "ClaimStatus": {1: ("phase", "s"), 2: ("accessModes", "[s"), 3: ("capacity", "{Quantity")},
+    "Node": {1: ("metadata", "ObjectMeta"), 2: ("spec", "NodeSpec"), 3: ("status", "NodeStatus")},
+    "NodeSpec": {
+        1: ("podCIDR", "s"),
+        3: ("providerID", "s"),
+        4: ("unschedulable", "b"),
+        5: ("taints", "[Taint"),
+        7: ("podCIDRs", "[s"),
+    },
+    "Taint": {1: ("key", "s"), 2: ("value", "s"), 3: ("effect", "s"), 4: ("timeAdded", "t")},
+    "NodeStatus": {
+        1: ("capacity", "{Quantity"),
+        2: ("allocatable", "{Quantity"),
+        3: ("phase", "s"),
+        4: ("conditions", "[NodeCondition"),
+        5: ("addresses", "[NodeAddress"),
+        6: ("daemonEndpoints", "DaemonEndpoints"),
+        7: ("nodeInfo", "NodeInfo"),
+    },
+    "NodeCondition": {
+        1: ("type", "s"),
+        2: ("status", "s"),
+        3: ("lastHeartbeatTime", "t"),
+        4: ("lastTransitionTime", "t"),
+        5: ("reason", "s"),
+        6: ("message", "s"),
+    },
+    "NodeAddress": {1: ("type", "s"), 2: ("address", "s")},
+    "DaemonEndpoints": {1: ("kubeletEndpoint", "DaemonEndpoint")},
+    "DaemonEndpoint": {1: ("Port", "i")},
+    "NodeInfo": dict(enumerate(((name, "s") for name in _NODE_INFO), start=1)),
     "PodTemplate": {1: ("metadata", "ObjectMeta"), 2: ("template", "PodTemplateSpec")},
     "Role": {1: ("metadata", "ObjectMeta"), 2: ("rules", "[PolicyRule")},
     "ClusterRole": {1: ("metadata", "ObjectMeta"), 2: ("rules", "[PolicyRule"), 3: ("aggregationRule", "AggregationRule")},
