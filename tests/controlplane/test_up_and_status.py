@@ -114,7 +114,14 @@ def test_controllers_are_chosen_at_each_start(home: Home) -> None:
 
 
 def test_a_running_control_plane_is_not_taken_for_one_with_other_options(home: Home) -> None:
-    up(home, "--feature-gates", "RestartJob=true")
+    limits = ("--max-token-seconds", "7200", "--host-folder", str(home.path.parent))
+    up(home, "--feature-gates", "RestartJob=true", *limits)
+    running = home.running()
+    assert running is not None
+    assert (running.token_seconds, running.host_folders) == (7200, (str(home.path.parent),))
+    refused = trainwright("up", "--home", str(home.path), "--max-token-seconds", "3600", "--host-folder", "/srv")
+    assert "already runs" in refused.stderr
+    assert f"with tokens of at most 7200 s and with other host folders ({home.path.parent}); stop it first" in refused.stderr
     refused = trainwright(
         "up", "--home", str(home.path), "--durability", "full", "--no-node", "--feature-gates", "RestartJob=false"
     )
