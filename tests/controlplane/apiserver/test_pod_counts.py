@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 from factories import job, jobset, replicated_job, runtime, trainjob
+from test_escalation import Sender
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, TRAINING_RUNTIME, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.admission.pod_counts import MOST_PODS, check_pod_count
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
+from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 
+USER = WriteOptions(sender=Sender(is_administrator=True))
 BILLIONS = 2**31 - 1
 
 
@@ -31,15 +34,15 @@ def test_an_object_that_asks_for_too_many_pods_is_refused(
     server: ResourceServer, kind: Kind, obj: dict[str, Any], pods: int
 ) -> None:
     with pytest.raises(Forbidden) as refused:
-        server.create(kind, "default" if kind.namespaced else "", obj)
+        server.create(kind, "default" if kind.namespaced else "", obj, USER)
     assert refused.value.message == (
         f'{kind.resource} "x" is forbidden: it asks for {pods} pods, and this cluster makes at most 10000 for it'
     )
 
 
 def test_as_many_as_allowed_are_stored(server: ResourceServer) -> None:
-    server.create(JOBSET, "default", jobset("x", replicated_job(replicas=100, parallelism=100)))
-    server.create(JOB, "default", job("x", parallelism=MOST_PODS, completions=BILLIONS))
+    server.create(JOBSET, "default", jobset("x", replicated_job(replicas=100, parallelism=100)), USER)
+    server.create(JOB, "default", job("x", parallelism=MOST_PODS, completions=BILLIONS), USER)
 
 
 @pytest.mark.parametrize("kind", ["JobSet", "TrainingRuntime", "TrainJob"])

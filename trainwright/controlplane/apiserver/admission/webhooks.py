@@ -55,7 +55,7 @@ class Webhooks:
             check_trainjob_policies(admitted.object, self.lookup)
         if options.sender is not None and new.get("kind") in _RBAC:
             self._check_rights(_RBAC[new["kind"]], admitted.object, old, options.sender)
-        if not options.status:
+        if options.sender is not None and not options.status:  # controllers carry out what was admitted
             check_pod_count(admitted.object, old)
         if self._host_paths is not None and not options.status:
             admitted.warnings.extend(check_host_paths(admitted.object, old, options.sender, self._host_paths))
