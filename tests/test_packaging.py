@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from support.built_wheel import unpacked_wheel
 from support.client_environments import ROOT, Unavailable
 
@@ -23,6 +24,15 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return unpacked_wheel(tmp_path_factory.mktemp("wheel"))
     except Unavailable as error:
         pytest.skip(str(error))
+
+
+def test_checkouts_of_workflows_leave_no_token_behind() -> None:
+    workflows = [yaml.safe_load(path.read_text("utf-8")) for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    steps = [step for workflow in workflows for job in workflow["jobs"].values() for step in job["steps"]]
+    checkouts = [step for step in steps if step.get("uses", "").startswith("actions/checkout")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+    assert all(workflow["permissions"] == {"contents": "read"} for workflow in workflows)
 
 
 @pytest.mark.medium

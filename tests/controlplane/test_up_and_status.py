@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -111,7 +114,14 @@ def test_controllers_are_chosen_at_each_start(home: Home) -> None:
 
 
 def test_a_running_control_plane_is_not_taken_for_one_with_other_options(home: Home) -> None:
-    up(home, "--feature-gates", "RestartJob=true")
+    limits = ("--max-token-seconds", "7200", "--host-folder", str(home.path.parent))
+    up(home, "--feature-gates", "RestartJob=true", *limits)
+    running = home.running()
+    assert running is not None
+    assert (running.token_seconds, running.host_folders) == (7200, (str(home.path.parent),))
+    refused = trainwright("up", "--home", str(home.path), "--max-token-seconds", "3600", "--host-folder", "/srv")
+    assert "already runs" in refused.stderr
+    assert f"with tokens of at most 7200 s and with other host folders ({home.path.parent}); stop it first" in refused.stderr
     refused = trainwright(
         "up", "--home", str(home.path), "--durability", "full", "--no-node", "--feature-gates", "RestartJob=false"
     )
@@ -120,6 +130,25 @@ def test_a_running_control_plane_is_not_taken_for_one_with_other_options(home: H
     assert "with a node, with durability normal, with other feature gates; stop it first" in refused.stderr
     assert up(home, "--feature-gates", "RestartJob=true", "--durability", "normal") == str(home.kubeconfig)
     assert up(home) == str(home.kubeconfig)
+
+
+@pytest.mark.alone
+def test_status_says_within_three_seconds_that_a_control_plane_hangs(home: Home) -> None:
+    up(home, "--no-node")
+    running = home.running()
+    assert running is not None
+    os.kill(running.pid, signal.SIGSTOP)  # the kernel still accepts connections for it
+    try:
+        began = time.monotonic()
+        done = trainwright("status", "--home", str(home.path))
+        took = time.monotonic() - began
+    finally:
+        os.kill(running.pid, signal.SIGCONT)
+    assert done.returncode == 1
+    assert "running     True" in done.stdout
+    assert f"problem     it does not respond within 1.5 s; see {home.log}" in done.stdout
+    assert took < 3
+    assert trainwright("status", "--home", str(home.path)).returncode == 0
 
 
 def test_status_says_how_pods_are_isolated(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

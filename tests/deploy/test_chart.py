@@ -15,12 +15,14 @@ from factories import trainjob
 from support.client_environments import ROOT
 from support.cluster_under_test import embedded, kubeconfig_of_account
 from support.pod_security import pods_in, violations
+from support.rbac_evaluator import Rbac
 
 from trainwright import __version__
 from trainwright.api.admission.admit import admit
-from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.errors import Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import CLAIM, CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, TRAINJOB
 from trainwright.cluster import connect
+from trainwright.cluster.permissions import Permission
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
 from trainwright.runtimes import bundled_runtime
 from trainwright.runtimes.image import DEFAULT_IMAGE, image
@@ -122,6 +124,8 @@ def test_everything_is_admitted_and_made_once(helm: Any) -> None:
         if obj["kind"] != "ServiceMonitor":  # of the Prometheus operator
             admit(obj)
         assert obj["metadata"]["labels"]["app.kubernetes.io/version"] == __version__
+    (policy,) = (obj["spec"] for obj in objects if obj["kind"] == "NetworkPolicy")
+    assert all(rule.get("to") for rule in policy["egress"]), "a rule without `to` reaches everything"
     pods = list(pods_in(objects))
     assert pods
     assert [violation for pod in pods for violation in violations(pod)] == []
@@ -185,6 +189,26 @@ def test_the_controller_is_that_of_kustomize(helm: Any) -> None:
 
 
 @pytest.mark.slow
+def test_a_controller_of_one_namespace_has_rights_there_only(helm: Any) -> None:
+    objects = helm.objects(
+        {"controller": {"enabled": True, "namespace": "team", "mpiFlux": True}, "runtimes": {"enabled": False}}
+    )
+    (deployment,) = (obj for obj in objects if obj["kind"] == "Deployment")
+    assert "--namespace=team" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    roles = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects if obj["kind"].endswith("Role")}
+    (everywhere,) = (obj["rules"] for (kind, _), obj in roles.items() if kind == "ClusterRole")
+    assert everywhere == [{"apiGroups": ["trainer.kubeflow.org"], "resources": ["clustertrainingruntimes"], "verbs": ["get"]}]
+    rbac = Rbac(objects)
+    account = "trainwright-system:trainwright-controller"
+    for namespace, allowed in (("team", True), ("other", False)):
+        for verb, resource in (("patch", "configmaps"), ("create", "secrets"), ("create", "jobsets.jobset.x-k8s.io")):
+            assert rbac.allows(account, Permission(verb, resource, namespace)) is allowed, (verb, resource, namespace)
+    lease = Permission("update", "leases.coordination.k8s.io", "trainwright-system")
+    assert rbac.allows(account, lease, "trainwright-controller-team")
+    assert not rbac.allows(account, lease, "trainwright-controller")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "told"),
     [
@@ -241,6 +265,12 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
 
         second = {**first, "clients": first["clients"][2:], "workspaces": []}
         helm("upgrade", second, kubeconfig=str(kubeconfig))
+        with pytest.raises(Unauthorized):  # the account that the release had made is gone
+            runner.list(TRAINJOB, "other")
+        with pytest.raises(NotFound):
+            admin.get(SERVICE_ACCOUNT, "runner", "team")
+        admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "runner", "namespace": "team"}})
+        runner = connect(kubeconfig_of_account(kubeconfig, tmp_path, "team", "runner"))
         with pytest.raises(Forbidden):
             runner.list(TRAINJOB, "team")
         assert runner.list(TRAINJOB, "other").items == []
@@ -249,5 +279,3 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
         assert admin.get(CLAIM, "workspace", "team")
         for kind in (ROLE_BINDING, CLUSTER_ROLE_BINDING):
             assert admin.list(kind).items == []
-        with pytest.raises(NotFound):
-            admin.get(SERVICE_ACCOUNT, "runner", "team")

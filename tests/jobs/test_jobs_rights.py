@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,9 @@ from support.rbac_evaluator import Rbac
 from support.sigterm_scripts import WAIT
 from support.waiting import eventually
 
+import trainwright
 from trainwright.api import names
-from trainwright.api.kinds import EVENT, JOB, LEASE, POD, TRAINJOB
+from trainwright.api.kinds import EVENT, JOB, LEASE, POD, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
@@ -169,6 +171,15 @@ def test_the_table_is_what_is_asked(
     made = {("submit" if submitting(act, right) else act, right) for act, right in recorder.made}
     assert made - other <= table
     assert table - made <= unasked
+
+
+@pytest.mark.parametrize(("kind", "name"), [(EVENT, "EVENT"), (JOB, "JOB"), (LEASE, "LEASE")])
+def test_calls_that_the_embedded_cluster_does_not_see_are_made_somewhere(kind: Kind, name: str) -> None:
+    folders = (Path(trainwright.__file__).parent / folder for folder in ("jobs", "submission", "cli", "steps"))
+    source = "\n".join(path.read_text("utf-8") for folder in folders for path in folder.rglob("*.py"))
+    for call in {*CALLS, *JOBSET_MODE_CALLS}:
+        if call.kind == kind:
+            assert re.search(rf"\.{call.verb}\(\s*{name}\b", source), f"nothing does {call.permission(SPACE)}"
 
 
 def pods(cluster: KubernetesCluster, recorder: Recorder, job: Any) -> list[Any]:

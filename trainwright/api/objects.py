@@ -12,6 +12,8 @@ import orjson
 
 Obj = dict[str, Any]
 JsonT = TypeVar("JsonT")
+DEFAULT_ACCOUNT = "default"
+"""The service account that every namespace has, for pods that name none."""
 
 
 def copy_of(value: JsonT) -> JsonT:
@@ -31,6 +33,11 @@ def namespace_of(obj: Obj) -> str:
 
 def uid_of(obj: Obj) -> str:
     return str((obj.get("metadata") or {}).get("uid", ""))
+
+
+def account_of(pod: Obj) -> str:
+    """The name of the pod's service account."""
+    return str((pod.get("spec") or {}).get("serviceAccountName") or DEFAULT_ACCOUNT)
 
 
 def labels_of(obj: Obj) -> dict[str, str]:

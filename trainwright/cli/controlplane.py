@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -23,6 +23,13 @@ from trainwright.controlplane.controller_names import (
     parse_controllers,
 )
 from trainwright.text.terminal import printable
+
+if TYPE_CHECKING:
+    from trainwright.controlplane.home import Home, Running
+
+LOOPBACK = "127.0.0.1"
+_ANSWER_SECONDS = 10.0
+"""For each request after the first, which has a shorter time of its own."""
 
 
 class Durability(StrEnum):
@@ -73,6 +80,16 @@ def up(
     restore: Annotated[
         Path | None, typer.Option(help="Start with the state of a backup; the current state is kept.", metavar="FILE")
     ] = None,
+    max_token_seconds: Annotated[
+        int | None,
+        typer.Option(
+            help="Longest life of service account tokens; longer requests are shortened. Default: a day.", min=3600, max=2**32
+        ),
+    ] = None,
+    host_folder: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder below which everyone may choose the host path of a claim. Repeatable.", metavar="FOLDER"),
+    ] = None,
     queues: Annotated[Path | None, typer.Option(help="YAML file of queues, in which suspended TrainJobs wait.")] = None,
     foreground: Annotated[bool, typer.Option("--foreground", help="Run in the foreground until Ctrl-C or SIGTERM.")] = False,
 ) -> None:
@@ -83,6 +100,7 @@ def up(
     from trainwright.controlplane.gates import GateError
     from trainwright.controlplane.home import Home, HomeLocked
     from trainwright.controlplane.lifecycle import StartFailed, check_options, command_line, start
+    from trainwright.controlplane.node.isolation.shared_folders import shared_folder_problems
 
     chosen = Home.chosen(home)
     try:
@@ -97,9 +115,13 @@ def up(
             "durability": durability.value,
             "queues": queues,
             "controllers": names,
+            "max_token_seconds": max_token_seconds,
+            "host_folders": tuple(folder.absolute() for folder in host_folder or ()),
         }
         if foreground:
             _replace_process(command_line(chosen, **options))
+        for problem in shared_folder_problems(chosen.path):
+            print_lines(f"warning: {printable(problem)}", error=True)
         running, fresh = start(chosen, **options)
     except (StartFailed, GateError, QueueError, InvalidControllers, BackupFailed, HomeLocked) as error:
         fail(str(error))
@@ -161,9 +183,10 @@ def status(
 ) -> None:
     """Show whether the control plane is running, its address, controllers, isolation of pods, and number of objects.
 
-    Exit code 1 if it is not running.
+    Exit code 1 if it is not running, or does not respond, which is said within 3 seconds.
     """
-    from trainwright.cluster import connect
+    from trainwright.api.errors import ApiError
+    from trainwright.controlplane.health import health_problem
     from trainwright.controlplane.home import Home
 
     chosen = Home.chosen(home)
@@ -175,17 +198,29 @@ def status(
     if running is not None:
         state |= {"url": running.url, "pid": running.pid, "since": running.started, "kubeconfig": str(chosen.kubeconfig)}
         state["controllers"] = list(running.controllers)
-        cluster = connect(chosen.kubeconfig)
-        if running.node and (isolation := _isolation(cluster)) is not None:
-            state["isolation"] = isolation
-        state["objects"] = _counts(cluster)
+        problem = health_problem(LOOPBACK, running.port, chosen.authority)
+        try:
+            state |= {} if problem else _contents(chosen, running)
+        except ApiError as error:
+            problem = error.message
+        if problem:
+            state["problem"] = f"{printable(problem)}; see {printable(chosen.log)}"
     if output is ViewFormat.table:
         for name, value in _rows(state):
             print_lines(f"{name:<11} {value}")
     else:
         print_object(state, output)
-    if running is None:
+    if running is None or "problem" in state:
         raise typer.Exit(1)
+
+
+def _contents(home: Home, running: Running) -> dict[str, Any]:
+    """Return what the cluster says of itself. Raises ApiError."""
+    from trainwright.cluster import connect
+
+    cluster = connect(home.kubeconfig).with_timeout(_ANSWER_SECONDS)
+    isolation = _isolation(cluster) if running.node else None
+    return {**({"isolation": isolation} if isolation is not None else {}), "objects": _counts(cluster)}
 
 
 def _isolation(cluster: Cluster) -> dict[str, str] | None:

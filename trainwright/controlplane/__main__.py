@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
 from trainwright.controlplane.apiserver.http.serve import PortInUse
 from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
 from trainwright.controlplane.controller_names import ALL_CONTROLLERS, parse_controllers
@@ -57,6 +58,8 @@ def main() -> int:
             durability=arguments.durability,
             queues=queues,
             controllers=arguments.controllers,
+            token_seconds=arguments.max_token_seconds,
+            host_folders=tuple(arguments.host_folder),
         )
     except (UnknownSchema, sqlite3.Error) as error:
         os.close(lock)
@@ -92,6 +95,8 @@ def _arguments() -> argparse.Namespace:
     chosen.add_argument("--no-controllers", dest="controllers", action="store_const", const=())
     parser.add_argument("--feature-gates", default="")
     parser.add_argument("--queues", type=Path)
+    parser.add_argument("--max-token-seconds", type=int, default=DEFAULT_MAXIMUM)
+    parser.add_argument("--host-folder", type=Path, action="append", default=[])
     parser.add_argument("--durability", choices=("normal", "full"), default="normal")
     return parser.parse_args()
 

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
+
 DEFAULT = "~/.trainwright"
 VARIABLE = "TRAINWRIGHT_HOME"
 _LOOK_SECONDS = 0.02
@@ -23,7 +25,10 @@ class HomeLocked(Exception):
 
 @dataclass(frozen=True)
 class Running:
-    """The control plane running in a home. `controllers` are those that may be left out and are not; `gates` all feature gates."""
+    """The control plane running in a home. `controllers` are those that may be left out and are not; `gates` all feature gates.
+
+    `token_seconds` is the longest life of service account tokens; `host_folders` are those that claims may choose.
+    """
 
     pid: int
     port: int
@@ -33,9 +38,12 @@ class Running:
     controllers: tuple[str, ...]
     durability: str
     gates: dict[str, bool]
+    token_seconds: int = DEFAULT_MAXIMUM
+    host_folders: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "controllers", tuple(self.controllers))  # a list in JSON
+        for name in ("controllers", "host_folders"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))  # a list in JSON
 
 
 @dataclass(frozen=True)
@@ -66,8 +74,17 @@ class Home:
         return self.path / "credentials"
 
     @property
+    def authority(self) -> Path:
+        """The certificates that the API server is verified with."""
+        return self.credentials / "trusted.crt"
+
+    @property
     def node(self) -> Path:
         return self.path / "node"
+
+    @property
+    def claims(self) -> Path:
+        return self.node / "claims"
 
     def make(self) -> None:
         """Create the directory with mode 0700. Raises OSError."""

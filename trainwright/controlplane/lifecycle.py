@@ -38,12 +38,15 @@ def start(
     durability: str = "normal",
     queues: Path | None = None,
     controllers: tuple[ControllerName, ...] | None = None,
+    max_token_seconds: int | None = None,
+    host_folders: tuple[Path, ...] = (),
     seconds: float = START_SECONDS,
 ) -> tuple[Running, bool]:
     """Start a control plane in the home unless one is running; returns it and whether it was started.
 
     The process has its own session, so that Ctrl-C in the terminal does not reach it. One that is not ready after `seconds`
     is ended. `controllers` None starts all, and accepts those of one that is running; so do the defaults of the other options.
+    `host_folders` are the folders below which everyone may choose the host path of a claim.
     Raises StartFailed, OSError for a home that is not writable or a file that is not readable, GateError, QueueError,
     InvalidControllers.
     """
@@ -52,9 +55,18 @@ def start(
     if (running := home.running()) is not None:
         _check_running(home, running, port, queues, controllers)
         _check_settings(home, running, node=node, feature_gates=feature_gates, durability=durability)
+        _check_limits(home, running, max_token_seconds, host_folders)
         return running, False
     command = command_line(
-        home, port=port, node=node, feature_gates=feature_gates, durability=durability, queues=queues, controllers=controllers
+        home,
+        port=port,
+        node=node,
+        feature_gates=feature_gates,
+        durability=durability,
+        queues=queues,
+        controllers=controllers,
+        max_token_seconds=max_token_seconds,
+        host_folders=host_folders,
     )
     with open_log(home.log) as log:
         began = log.tell()
@@ -110,6 +122,19 @@ def _check_settings(home: Home, running: Running, *, node: bool, feature_gates: 
         )
 
 
+def _check_limits(home: Home, running: Running, max_token_seconds: int | None, host_folders: tuple[Path, ...]) -> None:
+    """Check that a running control plane has the limits that were asked for. Raises StartFailed."""
+    differences = []
+    if max_token_seconds not in (None, running.token_seconds):
+        differences.append(f"with tokens of at most {running.token_seconds} s")
+    if host_folders and set(map(str, host_folders)) != set(running.host_folders):
+        differences.append(f"with other host folders ({', '.join(running.host_folders) or 'none'})")
+    if differences:
+        raise StartFailed(
+            f"a control plane already runs in {home.path} {' and '.join(differences)}; stop it first to start it with these options"
+        )
+
+
 def _wait_until_ready(home: Home, process: subprocess.Popen[bytes], began: int, seconds: float) -> tuple[Running, bool]:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
@@ -145,12 +170,16 @@ def command_line(
     durability: str = "normal",
     queues: Path | None = None,
     controllers: tuple[ControllerName, ...] | None = None,
+    max_token_seconds: int | None = None,
+    host_folders: tuple[Path, ...] = (),
 ) -> list[str]:
     """The command line of the control plane process; with `controllers` None it has all."""
     command = [sys.executable, "-P", "-m", MODULE, "--home", str(home.path), "--feature-gates", feature_gates]
     command += ["--port", str(port)] if port is not None else []
     command += ["--durability", durability]
     command += ["--queues", str(queues.absolute())] if queues is not None else []
+    command += ["--max-token-seconds", str(max_token_seconds)] if max_token_seconds is not None else []
+    command += [part for folder in host_folders for part in ("--host-folder", str(folder))]
     if controllers is not None:
         command += ["--controllers", ",".join(controllers)] if controllers else ["--no-controllers"]
     return command if node else [*command, "--no-node"]

@@ -7,17 +7,20 @@ import logging
 import os
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from pathlib import Path
 
 from prometheus_client.core import Metric
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
-from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
-from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD
+from trainwright.api.objects import Obj, account_of, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
-from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens
+from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.endpoints.definitions import seed_definitions
+from trainwright.controlplane.apiserver.endpoints.token_requests import issue_token
 from trainwright.controlplane.apiserver.endpoints.trainer_status import ProgressReports as ReportTaker
 from trainwright.controlplane.apiserver.http.app import create_app
 from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
@@ -46,9 +49,9 @@ from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home, Running
+from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.agent import NodeAgent
 from trainwright.controlplane.node.container_logs import ContainerLogs
-from trainwright.controlplane.node.volumes.api_access import account_of
 from trainwright.controlplane.processes import POD_GRACE_SECONDS
 from trainwright.materialize import ProgressReports, Settings
 from trainwright.runtimes import bundled_runtimes
@@ -67,6 +70,8 @@ class ControlPlane:
     """One embedded cluster. The caller holds the home's lock.
 
     Of the controllers that may be left out, `controllers` run. `queues` is the queue configuration as text; None keeps the stored one.
+    `token_seconds` is the longest life of a service account token; below
+    `host_folders` everyone may choose the folders of claims.
     """
 
     def __init__(
@@ -78,6 +83,8 @@ class ControlPlane:
         controllers: Collection[ControllerName] = ALL_CONTROLLERS,
         durability: Durability = "normal",
         queues: str | None = None,
+        token_seconds: int = DEFAULT_MAXIMUM,
+        host_folders: tuple[Path, ...] = (),
     ):
         home.make()
         self._home, self._gates, self._with_node = home, gates, node
@@ -90,10 +97,11 @@ class ControlPlane:
         self._rotation: CertificateRotation | None = None
         self._controllers: ControllerLoop | None = None
         self._store = Store(home.database, durability=durability)
-        self._server = ResourceServer(self._store, gates=gates)
+        self._host_paths = HostPathPolicy(home.path, home.claims, host_folders)
+        self._server = ResourceServer(self._store, gates=gates, host_paths=self._host_paths, service_accounts=node)
         self._credentials = load_credentials(home.credentials)
         self._authority = self._credentials.authority.read_text("ascii")
-        self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key)
+        self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key, token_seconds)
         logs = ContainerLogs(home.node / "pods") if node else NoLogs()
         self._logs = logs
         self.cluster = EmbeddedCluster(self._server, logs)
@@ -105,7 +113,15 @@ class ControlPlane:
         """
         self._seed()
         if self._with_node:
-            self._agent = NodeAgent(self.cluster, self._home.node, self._issue_token, self._api_address, self._authority)
+            self._agent = NodeAgent(
+                self.cluster,
+                self._home.node,
+                self._issue_token,
+                self._api_address,
+                self._authority,
+                self._host_paths,
+                self._tokens.longest_seconds,
+            )
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
         reports = ReportTaker(self._server, self._tokens)
         app = create_app(
@@ -117,7 +133,7 @@ class ControlPlane:
         controllers = [garbage_collector(shared), event_expiry(shared), *self._chosen_controllers(shared)]
         if self._agent is not None:
             self._agent.start()
-            folders = claim_folders(self.cluster, self._home.node / "claims")
+            folders = claim_folders(self.cluster, self._home.claims)
             controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster), folders]
         self._measured_controllers = controllers
         self._controllers = ControllerLoop(self._server, shared, controllers, self._object_metrics.handlers())
@@ -133,6 +149,8 @@ class ControlPlane:
             controllers=self._controller_names,
             durability=self._store.durability,
             gates=vars(self._gates),
+            token_seconds=self._tokens.longest_seconds,
+            host_folders=tuple(map(str, self._host_paths.folders)),
         )
         self._home.announce(running)
         log.info("event=control_plane_ready url=%s home=%s", running.url, self._home.path)
@@ -190,8 +208,12 @@ class ControlPlane:
         return {"controllers": of_controllers} | ({"node": self._agent.problems()} if self._agent is not None else {})
 
     def _issue_token(self, audience: str, pod: Obj, seconds: int) -> str:
-        now, account = datetime.now(UTC), account_of(pod)
-        return self._tokens.issue(audience or API_AUDIENCE, namespace_of(pod), name_of(pod), seconds, now, account=account)
+        """Request a token of a pod's account, bound to the pod, as a kubelet does. Raises NotFound, Conflict."""
+        bound = {"apiVersion": POD.api_version, "kind": POD.kind, "name": name_of(pod), "uid": uid_of(pod)}
+        spec = {"audiences": [audience] if audience else [], "expirationSeconds": seconds, "boundObjectRef": bound}
+        now = datetime.now(UTC)
+        issued = issue_token(self._server, self._tokens, namespace_of(pod), account_of(pod), {"spec": spec}, now)
+        return str(issued["status"]["token"])
 
     def _seed(self) -> None:
         """Create or update the initial objects of a cluster: CRDs, runtimes, the default claim, the version, the queues."""

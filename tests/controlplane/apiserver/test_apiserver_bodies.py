@@ -7,6 +7,7 @@ import pytest
 
 from trainwright.api.errors import BadRequest
 from trainwright.controlplane.apiserver.http.metrics import Metrics
+from trainwright.controlplane.apiserver.resources.registry import STRATEGIES
 from trainwright.controlplane.apiserver.wire.duplicate_fields import duplicate_fields
 from trainwright.controlplane.apiserver.wire.protobuf import MAGIC, decode_protobuf
 from trainwright.controlplane.exposition import exposition
@@ -29,6 +30,13 @@ def test_protobuf_is_read_like_json() -> None:
         "metadata": {"name": "n", "labels": {"l": "v"}},
         "data": {"k": "/w=="},
     }
+
+
+def test_every_kind_of_a_typed_client_has_a_message() -> None:
+    for kind in (strategy.kind for strategy in STRATEGIES.values() if not strategy.custom and not strategy.read_only):
+        head = part(1, kind.api_version.encode()) + part(2, kind.kind.encode())
+        found = decode_protobuf(MAGIC + part(1, head) + part(2, part(1, part(1, b"n"))))
+        assert found["metadata"] == {"name": "n"}, kind
 
 
 @pytest.mark.parametrize(

@@ -63,10 +63,12 @@ def test_tokens() -> None:
     tokens = Tokens("a" * 32, b"k" * 32)
     assert tokens.is_admin("a" * 32)
     assert not tokens.is_admin("a" * 31 + "é")
-    claims = tokens.verify(tokens.issue("me", "ns", "p", 60, datetime.now(UTC), account="reader"), "me")
+    bound = {"pod": {"name": "p", "uid": "1"}, "serviceaccount": {"name": "reader", "uid": "2"}}
+    issued = tokens.issue(["me"], "ns", "reader", bound, 60, datetime.now(UTC))
+    claims = tokens.verify(issued, "me")
     assert (claims["aud"], claims["sub"]) == (["me"], "system:serviceaccount:ns:reader")
-    assert claims["kubernetes.io"] == {"namespace": "ns", "pod": {"name": "p"}, "serviceaccount": {"name": "reader"}}
-    for token, audience in ((tokens.issue("me", "ns", "p", 60, datetime.now(UTC)), "you"), ("x.y.z", "me"), ("", "me")):
+    assert claims["kubernetes.io"] == {"namespace": "ns", **bound}
+    for token, audience in ((issued, "you"), ("x.y.z", "me"), ("", "me")):
         with pytest.raises(Unauthorized) as refused:
             tokens.verify(token, audience)
         assert refused.value.__cause__ is None

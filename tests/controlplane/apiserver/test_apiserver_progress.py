@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import orjson
 import pytest
+from bound_tokens import account_token, pod_of_trainjob, pod_token
 
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.kinds import NAMESPACE, POD, TRAINJOB
 from trainwright.api.names import progress_audience
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.endpoints.trainer_status import ProgressReports, Report
@@ -38,7 +38,7 @@ def report(server: ResourceServer, clock: Any, tokens: Tokens, manifest: Manifes
 
     def send(body: Any, name: str = "j1", token: str | None = "", size: int | None = None) -> tuple[int, Any]:
         raw = body if isinstance(body, bytes) else orjson.dumps(body)
-        issued = tokens.issue(progress_audience("default", name), "default", "p-0", 600, datetime.now(UTC))
+        issued = pod_token(server, tokens, progress_audience("default", name), pod_of_trainjob(server, name))
         return reports(Report("default", name, issued if token == "" else token, len(raw) if size is None else size, raw))
 
     return send
@@ -138,19 +138,28 @@ def test_sizes_and_absent_jobs(report: Any) -> None:
     assert (code, answer["message"], answer["reason"]) == (404, "Train job not found", "NotFound")
 
 
-def test_only_a_token_for_this_very_job_may_report(report: Any, tokens: Tokens) -> None:
-    now = datetime.now(UTC)
-    audience = progress_audience("default", "j1")
+def test_only_a_pod_of_this_job_with_a_token_for_it_may_report(
+    server: ResourceServer, report: Any, tokens: Tokens, manifest: Manifest
+) -> None:
+    audience, own = progress_audience("default", "j1"), pod_of_trainjob(server, "j1")
+    server.create(NAMESPACE, "", manifest(NAMESPACE, "elsewhere"))
+    server.create(TRAINJOB, "default", manifest(TRAINJOB, "j2"))
+    other, alone = pod_of_trainjob(server, "j2"), server.create(POD, "default", manifest(POD, "alone")).object
     refused = [
         None,
         "abc",
         "a" * 32,
-        tokens.issue(progress_audience("default", "j2"), "default", "p", 600, now),
-        tokens.issue("other", "default", "p", 600, now),
-        tokens.issue(audience, "elsewhere", "p", 600, now),
-        tokens.issue(audience, "default", "p", -600, now),
-        Tokens("a" * 32, b"z" * 32).issue(audience, "default", "p", 600, now),
+        pod_token(server, tokens, progress_audience("default", "j2"), own),
+        pod_token(server, tokens, "other", own),
+        pod_token(server, tokens, audience, other),
+        pod_token(server, tokens, audience, alone),
+        pod_token(server, tokens, audience, own, seconds=-600),
+        pod_token(server, Tokens("a" * 32, b"z" * 32), audience, own),
+        account_token(server, tokens, audience),
+        account_token(server, tokens, audience, namespace="elsewhere"),
+        account_token(server, tokens, audience, pod={"name": "j1-0", "uid": "another"}),
     ]
+    assert report({"trainerStatus": WHOLE}, token=pod_token(server, tokens, audience, own))[0] == 200
     for token in refused:
         code, answer = report({"trainerStatus": WHOLE}, token=token)
         assert (code, answer["message"], answer["reason"]) == (403, "Forbidden", "Forbidden")
@@ -160,7 +169,7 @@ def test_only_a_token_for_this_very_job_may_report(report: Any, tokens: Tokens) 
 def test_over_http(peer: Any, manifest: Manifest) -> None:
     peer.server.create(TRAINJOB, "default", manifest(TRAINJOB, "j1"))
     path = TRAINJOB.path("default", "j1") + "/status"
-    token = peer.tokens.issue(progress_audience("default", "j1"), "default", "p", 600, datetime.now(UTC))
+    token = pod_token(peer.server, peer.tokens, progress_audience("default", "j1"), pod_of_trainjob(peer.server, "j1"))
     answer = peer.json("POST", path, {"trainerStatus": WHOLE}, token=token)
     assert (answer.status, answer.body) == (200, {"trainerStatus": WHOLE})
     assert stored(peer.server) == WHOLE

@@ -199,6 +199,18 @@ def test_writes_survive_without_a_clean_close(tmp_path: Path) -> None:
     store.close()
 
 
+def test_deleted_and_replaced_secrets_are_gone_from_the_files(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state.db")
+    secrets = [f"s3cret-{number}-".encode() * 300 for number in range(3)]  # more than a page
+    store.put("secrets", "default", "kept", {"metadata": {}, "data": secrets[0].decode()})
+    store.put("secrets", "default", "gone", {"metadata": {}, "data": secrets[1].decode()})
+    store.put("secrets", "default", "kept", {"metadata": {}, "data": secrets[2].decode()})
+    store.delete("secrets", "default", "gone")
+    found = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert [secret[:9] in found for secret in secrets] == [False, False, True]
+    store.close()
+
+
 def test_full_disk_is_one_clear_error_and_changes_nothing(tmp_path: Path) -> None:
     store = Store(tmp_path / "store.db")
     first = store.put(THINGS, "", "a", thing("small"))

@@ -9,6 +9,8 @@ import pytest
 from trainwright.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer
 from trainwright.controlplane.apiserver.auth.users import ADMINISTRATOR, User
+from trainwright.controlplane.apiserver.http.access import access_of
+from trainwright.controlplane.apiserver.wire.requests import Request
 
 RBAC = "rbac.authorization.k8s.io"
 RUNNER = User("system:serviceaccount:team:runner", ("system:serviceaccounts", "system:serviceaccounts:team"))
@@ -204,3 +206,99 @@ def test_the_administrator_may_ask_as_somebody(peer: Any, runner: str) -> None:
     as_masters = {"Impersonate-User": "someone", "Impersonate-Group": "system:masters"}
     assert peer.json("GET", f"{maps}/mine", token=runner, **as_masters).status == 403
     assert peer.json("GET", f"{maps}/other", **as_masters).status == 200
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "query", "verb", "name"),
+    [
+        ("GET", "pods", b"", "list", ""),
+        ("HEAD", "pods", b"", "list", ""),
+        ("GET", "pods", b"watch=1&fieldSelector=metadata.name%3Dp", "watch", "p"),
+        ("GET", "pods/p", b"watch=1", "get", "p"),
+        ("HEAD", "pods/p", b"", "get", "p"),
+        ("DELETE", "pods", b"fieldSelector=metadata.name%3D%3Dp", "deletecollection", "p"),
+        ("POST", "pods", b"fieldSelector=metadata.name%3Dp", "create", ""),
+        ("PATCH", "pods/q", b"fieldSelector=metadata.name%3Dp", "patch", "q"),
+        ("GET", "pods/p/exec", b"", "create", "p"),
+    ],
+)
+def test_what_a_request_asks_for(method: str, path: str, query: bytes, verb: str, name: str) -> None:
+    request = Request({"type": "http", "method": method, "query_string": query, "headers": []})
+    full = f"/api/v1/namespaces/default/{path}"
+    asked = access_of(request, full, full.split("/")[1:])
+    assert (asked.verb, asked.name, asked.namespace) == (verb, name, "default")
+
+
+@pytest.fixture
+def named(peer: Any) -> str:
+    """The token of an account with rights on the ConfigMap `mine`, and to change, not to create, other objects."""
+    peer.json("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "named"}})
+    rules = [
+        {
+            "apiGroups": [""],
+            "resources": ["configmaps"],
+            "resourceNames": ["mine"],
+            "verbs": ["create", "get", "list", "watch", "deletecollection", "update", "patch"],
+        },
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+        {"apiGroups": ["", "events.k8s.io"], "resources": ["services", "events"], "verbs": ["update"]},
+        {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["update"]},
+    ]
+    prefix = f"/apis/{RBAC}/v1/namespaces/default"
+    peer.json("POST", f"{prefix}/roles", {**role(ROLE, {}), "rules": rules})
+    peer.json("POST", f"{prefix}/rolebindings", binding(ROLE_BINDING, ROLE, {"kind": "ServiceAccount", "name": "named"}))
+    for name in ("mine", "other"):
+        peer.json("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": name}})
+    issued = peer.json("POST", "/api/v1/namespaces/default/serviceaccounts/named/token", {"spec": {}})
+    return str(issued.body["status"]["token"])
+
+
+@pytest.mark.medium
+def test_a_field_selector_names_an_object_only_where_it_selects(peer: Any, named: str) -> None:
+    maps, mine = "/api/v1/namespaces/default/configmaps", "?fieldSelector=metadata.name%3Dmine"
+    listed = peer.json("GET", maps + mine, token=named)
+    assert [item["metadata"]["name"] for item in listed.body["items"]] == ["mine"]
+    assert peer.json("GET", f"{maps}?fieldSelector=metadata.name%3D%3Dmine", token=named).status == 200
+    for selector in ("metadata.name!%3Dmine", "metadata.name%3Dother", "metadata.namespace%3Dmine", ""):
+        assert peer.json("GET", f"{maps}?fieldSelector={selector}", token=named).status == 403, selector
+        assert peer.json("DELETE", f"{maps}?fieldSelector={selector}", token=named).status == 403, selector
+    for query in ("", mine):
+        assert peer.json("POST", maps + query, {"metadata": {"name": "evil"}}, token=named).status == 403, query
+    assert peer.json("DELETE", f"{maps}/other{mine}", token=named).status == 403
+    assert peer.json("DELETE", maps + mine, token=named).status == 200
+    assert peer.json("GET", f"{maps}/other").status == 200
+
+
+@pytest.mark.medium
+def test_an_update_or_apply_that_creates_needs_the_verb_create(peer: Any, named: str) -> None:
+    core = "/api/v1/namespaces/default"
+    event = {"involvedObject": {"namespace": "default"}, "reason": "r", "type": "Normal"}
+    new_event = {
+        "regarding": {"namespace": "default"},
+        "reason": "r",
+        "type": "Normal",
+        "action": "a",
+        "reportingController": "a/b",
+    }
+    new_event |= {"reportingInstance": "i", "eventTime": "2026-01-01T00:00:00.000000Z"}
+    for path, body in (
+        (f"{core}/services/evil", {"spec": {"ports": [{"port": 80}]}}),
+        (f"{core}/events/evil", event),
+        ("/apis/events.k8s.io/v1/namespaces/default/events/new", new_event),
+        ("/apis/coordination.k8s.io/v1/namespaces/default/leases/evil", {"spec": {}}),
+    ):
+        obj = {**body, "metadata": {"name": path.rpartition("/")[2], "namespace": "default"}}
+        refused = peer.json("PUT", path, obj, token=named)
+        assert refused.status == 403, (path, refused.body)
+        assert "cannot create resource" in refused.body["message"]
+        assert peer.json("GET", path).status == 404
+        assert peer.json("PUT", path, obj).status == 201, path
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "evil"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    refused = peer.json("PATCH", f"{core}/pods/evil?fieldManager=x", pod, token=named, **headers)
+    assert (refused.status, refused.body["message"]) == (
+        403,
+        'pods "evil" is forbidden: User "system:serviceaccount:default:named" cannot create resource "pods" in API group "" '
+        'in the namespace "default"',
+    )
+    assert peer.json("PATCH", f"{core}/pods/evil?fieldManager=x", pod, **headers).status == 201

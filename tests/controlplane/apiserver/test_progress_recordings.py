@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import yaml
+from bound_tokens import pod_of_trainjob, pod_token
 from recording_archives import recordings_of
 
 from trainwright.api.kinds import NAMESPACE, TRAINING_RUNTIME, TRAINJOB
@@ -39,7 +39,7 @@ def test_reports_are_answered_as_recorded(server: ResourceServer, manifest: Mani
         if place is None or request["method"] != "POST" or exchange["about"] in ON_PURPOSE:
             continue
         compared += 1
-        status, answer = reports(Report(*place.groups(), _token(tokens, exchange, *place.groups()), *_body(request)))
+        status, answer = reports(Report(*place.groups(), _token(server, tokens, exchange, *place.groups()), *_body(request)))
         wanted = (int(exchange["expected"]["status"]), exchange["expected"].get("body"))
         if (status, _as_text(answer)) != (wanted[0], _as_text(wanted[1])):
             wrong[exchange["about"]] = {"expected": wanted, "got": (status, answer)}
@@ -50,7 +50,7 @@ def test_reports_are_answered_as_recorded(server: ResourceServer, manifest: Mani
     assert not wrong, json.dumps(wrong, indent=1, default=str)[:4000]
 
 
-def _token(tokens: Tokens, exchange: dict[str, Any], namespace: str, name: str) -> str | None:
+def _token(server: ResourceServer, tokens: Tokens, exchange: dict[str, Any], namespace: str, name: str) -> str | None:
     """The token that the exchange names; `other` is what its line `about` says."""
     named = exchange["request"]["token"]
     own, another = progress_audience(namespace, name), progress_audience(namespace, "j2")
@@ -63,7 +63,8 @@ def _token(tokens: Tokens, exchange: dict[str, Any], namespace: str, name: str) 
         audience = progress_audience(namespace, named.removeprefix("for "))
     else:
         return str(named)
-    return tokens.issue(audience, namespace, "p", 600, datetime.now(UTC))
+    of_job = name if exchange["about"] != "a token for another job" else "j2"
+    return pod_token(server, tokens, audience, pod_of_trainjob(server, of_job, namespace))
 
 
 def _body(request: dict[str, Any]) -> tuple[int, bytes]:

@@ -14,8 +14,10 @@ from typing import Any
 import pytest
 from factories import cluster_in_memory
 
+from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CLAIM, CONFIG_MAP, NODE
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.volumes import MadeVolume, VolumeError, VolumeMaker
 from trainwright.controlplane.node.volumes.memory import MemoryFolders
 
@@ -369,3 +371,87 @@ def test_types_of_host_paths(kind: str, path: str, message: str | None, volumes:
         with pytest.raises(VolumeError) as raised:
             made(volumes, tmp_path / "pod", volume)
         assert str(raised.value) == message.format(host / path)
+
+
+@pytest.fixture
+def guarded(cluster: EmbeddedCluster, tmp_path: Path) -> VolumeMaker:
+    """Makes volumes in a home of the cluster that holds credentials, with one folder that everyone may choose."""
+    home = tmp_path / "home"
+    for folder in (home / "credentials", tmp_path / "named", tmp_path / "other"):
+        folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(home / "credentials")
+    policy = HostPathPolicy(home, home / "node/claims", (tmp_path / "named",))
+    return VolumeMaker(cluster, policy.claims, lambda *_: "token", MemoryFolders(tmp_path / "shm"), host_paths=policy)
+
+
+@pytest.mark.parametrize(
+    "path", ["home", "home/credentials", "home/node/claims/default/d", "home/new", "link", "", "home/../home"]
+)
+@pytest.mark.parametrize("source", ["hostPath", "claim"])
+def test_the_home_of_the_cluster_is_no_volume(
+    path: str, source: str, cluster: EmbeddedCluster, guarded: VolumeMaker, tmp_path: Path
+) -> None:
+    place = f"{tmp_path}/{path}"
+    volume: Obj = {"hostPath": {"path": place}}
+    if source == "claim":
+        cluster.patch(CLAIM, "c", {"metadata": {"annotations": {"trainwright.dev/host-path": place}}}, "default")
+        volume = {"persistentVolumeClaim": {"claimName": "c"}}
+    with pytest.raises(VolumeError, match=r"in the home of the cluster|must not contain '\.\.'"):
+        made(guarded, tmp_path / "pod", volume)
+    assert not (tmp_path / "home/new").exists()
+
+
+def test_a_claims_own_folder_and_folders_outside_of_the_home_are_volumes(
+    cluster: EmbeddedCluster, guarded: VolumeMaker, tmp_path: Path
+) -> None:
+    volume = {"persistentVolumeClaim": {"claimName": "c"}}
+    own = tmp_path / "home/node/claims/default/c"
+    for place in (own, tmp_path / "other", tmp_path / "named/a", own):
+        assert made(guarded, tmp_path / "pod", {"hostPath": {"path": str(tmp_path / "other")}}).path == tmp_path / "other"
+        cluster.patch(CLAIM, "c", {"metadata": {"annotations": {"trainwright.dev/host-path": str(place)}}}, "default")
+        assert made(guarded, tmp_path / "pod", volume).path == place
+
+
+def test_a_claim_below_a_named_folder_does_not_follow_a_link_out_of_it(
+    cluster: EmbeddedCluster, guarded: VolumeMaker, tmp_path: Path
+) -> None:
+    (tmp_path / "named/out").symlink_to(tmp_path / "other")
+    for place in ("named/out", "named/out/new"):
+        cluster.patch(CLAIM, "c", {"metadata": {"annotations": {"trainwright.dev/host-path": f"{tmp_path}/{place}"}}}, "default")
+        with pytest.raises(VolumeError, match="by a symbolic link"):
+            made(guarded, tmp_path / "pod", {"persistentVolumeClaim": {"claimName": "c"}})
+    assert not list((tmp_path / "other").iterdir())
+
+
+def test_the_template_of_an_ephemeral_volume_chooses_what_everyone_may(guarded: VolumeMaker, tmp_path: Path) -> None:
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+
+    def ephemeral(path: Path) -> Obj:
+        metadata = {"annotations": {"trainwright.dev/host-path": str(path)}}
+        return {"ephemeral": {"volumeClaimTemplate": {"metadata": metadata, "spec": spec}}}
+
+    with pytest.raises(VolumeError, match="is not below a folder that the cluster's operator has named"):
+        made(guarded, tmp_path / "pod", ephemeral(tmp_path / "other"))
+    assert made(guarded, tmp_path / "pod", ephemeral(tmp_path / "named/a")).path == tmp_path / "named/a"
+
+
+def test_a_new_claim_does_not_find_the_files_of_a_deleted_one(
+    cluster: EmbeddedCluster, volumes: VolumeMaker, tmp_path: Path
+) -> None:
+    volume = {"persistentVolumeClaim": {"claimName": "c"}}
+    (made(volumes, tmp_path / "pod", volume).path / "model").touch()
+    claim = cluster.get(CLAIM, "c", "default")
+    cluster.patch(CLAIM, "c", {"metadata": {"finalizers": None}}, "default")
+    cluster.delete(CLAIM, "c", "default")
+    cluster.create({**claim, "metadata": {"name": "c", "namespace": "default"}})
+    assert not list(made(volumes, tmp_path / "pod", volume).path.iterdir())
+    assert list((tmp_path / "claims/.deleted/default").glob("c.*/model"))
+
+
+def test_a_token_that_is_not_issued_is_named(cluster: EmbeddedCluster, tmp_path: Path) -> None:
+    def refuse(*_: Any) -> str:
+        raise NotFound('serviceaccounts "robot" not found')
+
+    volumes = VolumeMaker(cluster, tmp_path / "claims", refuse, MemoryFolders(tmp_path / "shm"))
+    with pytest.raises(VolumeError, match='failed to fetch token: serviceaccounts "robot" not found'):
+        made(volumes, tmp_path / "pod", {"projected": {"sources": [{"serviceAccountToken": {"path": "token"}}]}})

@@ -32,6 +32,15 @@ def test_renewal_after_80_percent_or_a_day(seconds: int, later: float, calls: in
     assert cache.token(POD, "a", seconds) == first.rpartition("/")[0] + f"/{calls}"
 
 
+def test_a_token_that_the_server_shortens_is_renewed_before_its_end() -> None:
+    issuer = Issuer()
+    cache = TokenCache(issuer.issue, clock=lambda: issuer.now, longest=86400)
+    first = cache.token(POD, "a", 4_000_000_000)
+    assert first == "a/u/86400/1"
+    issuer.now += 0.8 * 86400
+    assert cache.token(POD, "a", 4_000_000_000) == "a/u/86400/2"
+
+
 def test_tokens_differ_by_pod_audience_and_life_and_are_forgotten_with_the_pod() -> None:
     issuer = Issuer()
     cache = TokenCache(issuer.issue)

@@ -14,7 +14,8 @@ from trainwright.api.rules.downward import file_problems, variable_problems
 from trainwright.api.rules.metadata import container_name_fault
 from trainwright.api.rules.pod_settings import pod_settings_problems
 from trainwright.api.rules.problems import not_negative, one_of, required
-from trainwright.api.rules.volume_files import key_problems
+from trainwright.api.rules.token_life import token_life_problems
+from trainwright.api.rules.volume_files import key_problems, path_problems
 from trainwright.api.rules.webhook import AdmissionRequest, WebhookRule
 from trainwright.api.schema.check import as_json
 
@@ -105,6 +106,16 @@ def _volumes(volumes: list[Obj], path: str) -> Iterator[Problem]:
             yield from _keyed(source, own)
             if "downwardAPI" in source:
                 yield from file_problems((source["downwardAPI"] or {}).get("items") or [], f"{own}.downwardAPI.items")
+            if token := source.get("serviceAccountToken"):
+                yield from _token_problems(token, f"{own}.serviceAccountToken")
+
+
+def _token_problems(token: Obj, where: str) -> Iterator[Problem]:
+    if (seconds := token.get("expirationSeconds")) is not None:
+        yield from token_life_problems(seconds, f"{where}.expirationSeconds")
+    if not token.get("path"):
+        yield required(f"{where}.path")
+    yield from path_problems(str(token.get("path") or ""), f"{where}.path")
 
 
 def _keyed(source: Obj, where: str) -> Iterator[Problem]:

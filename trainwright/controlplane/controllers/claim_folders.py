@@ -9,6 +9,7 @@ from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, is_deleting
 from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.claim_owners import take_folder
 from trainwright.controlplane.controllers.controller import Controller, object_key
 from trainwright.controlplane.controllers.queue import Key
 
@@ -23,6 +24,7 @@ def claim_folders(cluster: Cluster, claims: Path) -> Controller:
             if is_deleting(claim) or names.HOST_PATH_ANNOTATION in annotations_of(claim):
                 return None
             folder = claims / namespace / name  # as the node takes it
+            take_folder(claim, folder, claims)
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             metadata = {
                 "annotations": {names.HOST_PATH_ANNOTATION: str(folder.absolute())},

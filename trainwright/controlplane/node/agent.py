@@ -15,6 +15,7 @@ from trainwright.api.kinds import JOBSET, POD, SERVICE
 from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
+from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.changes import Changes
 from trainwright.controlplane.node.container import kill_pod_processes, latest_runs
 from trainwright.controlplane.node.container_context import NodeServices
@@ -47,7 +48,8 @@ class NodeAgent:
     """Runs pods of `cluster` below the folder `home`. Only one agent per folder.
 
     `api_address` returns host and port of the API server, for the variables of pods; `authority` is the certificate that its own is
-    verified with.
+    verified with. `host_paths` says which folders volumes may be; by default those outside of the folder that contains `home`.
+    `token_seconds` is the longest life of a service account token.
     """
 
     def __init__(
@@ -57,6 +59,8 @@ class NodeAgent:
         issue_token: IssueToken,
         api_address: Callable[[], tuple[str, int] | None] = lambda: None,
         authority: str = "",
+        host_paths: HostPathPolicy | None = None,
+        token_seconds: int | None = None,
     ):
         self._cluster = cluster
         self._pods_folder = home / "pods"
@@ -66,7 +70,10 @@ class NodeAgent:
         self._stop = threading.Event()
         self._ports = RendezvousPorts(home / "ports.json")
         self._network = PodNetwork(home, self._pods_folder, api_address)
-        self._volumes = VolumeMaker(cluster, home / "claims", issue_token, authority=authority)
+        policy = host_paths or HostPathPolicy(home.parent, home / "claims")
+        self._volumes = VolumeMaker(
+            cluster, home / "claims", issue_token, authority=authority, host_paths=policy, token_seconds=token_seconds
+        )
         self._events = EventRecorder(cluster)
         self._changes = Changes(home / "changes", self._wake)
         self._pool = ThreadPoolExecutor(_HANDLER_THREADS, thread_name_prefix="pod-handler")
@@ -84,7 +91,7 @@ class NodeAgent:
             address_of=self._network.address_of,
             api_address=api_address,
             hidden=(Path.home(), home.parent),
-            shared=shared_folders(),
+            shared=shared_folders(home.parent),
             cgroups=MemoryCgroups.find(home),
             fifo=self._changes.path if self._changes.start() else None,
             start_supervisor=self._spawner.start if self._spawner is not None else start_directly,

@@ -135,7 +135,7 @@ CALLS = (
         "failure reports do not contain the JobSet's reason and restarts, and a training of which a part starts counts as started",
     ),
     ApiCall("list", EVENT, ("wait", "report"), "waits and failure reports do not contain events"),
-    *(ApiCall(verb, JOB, ("wait", "report"), "failure reports do not contain the reasons of Jobs") for verb in ("get", "list")),
+    ApiCall("list", JOB, ("wait", "report"), "failure reports do not contain the reasons of Jobs"),
     ApiCall("list", WORKLOAD, ("wait",), "the reason why a job is queued is known from events only"),
     LIST_LOCAL_QUEUES,
     ApiCall("list", JOBSET, ("submit",), "jobs submitted as JobSets before Trainer was installed are not found"),

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from trainwright.api import kinds
 from trainwright.api.admission.admit import AdmissionContext, admit
+from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.admission.escalation import check_binding, check_role
+from trainwright.controlplane.apiserver.admission.host_paths import check_host_paths
 from trainwright.controlplane.apiserver.admission.jobset_gates import check_gates, with_mutable_sizes
+from trainwright.controlplane.apiserver.admission.not_enforced import not_enforced_warnings
+from trainwright.controlplane.apiserver.admission.pod_counts import check_pod_count
 from trainwright.controlplane.apiserver.admission.pod_priority import set_priority
+from trainwright.controlplane.apiserver.admission.service_account import check_service_account
 from trainwright.controlplane.apiserver.admission.trainjob_policies import check_trainjob_policies
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import view_of
+from trainwright.controlplane.apiserver.wire.requester import Requester
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.host_paths import HostPathPolicy
 
+_RBAC = {kind.kind: kind for kind in kinds.RBAC_KINDS}
 _KIND_NAMED = {kind.kind: kind for kind in kinds.ALL if view_of(kind) is None}
 
 
 class Webhooks:
     """Admits objects before they are stored. Called under the store's lock."""
 
-    def __init__(self, store: Store, gates: FeatureGates):
-        self._store, self._gates = store, gates
+    def __init__(
+        self, store: Store, gates: FeatureGates, host_paths: HostPathPolicy | None = None, *, service_accounts: bool = True
+    ):
+        self._store, self._gates, self._host_paths, self._service_accounts = store, gates, host_paths, service_accounts
 
     def admit(self, new: Obj, old: Obj | None, options: WriteOptions, now: str) -> tuple[Obj, list[str]]:
         """Admit an object; returns the object to store and warnings. Raises BadRequest, Denied, Invalid."""
@@ -34,13 +45,28 @@ class Webhooks:
         )
         gated = new.get("kind") == kinds.JOBSET.kind and not options.status
         if old is None and new.get("kind") == kinds.POD.kind:
+            if self._service_accounts:
+                check_service_account(new, self.lookup)
             new = set_priority(new, [record.object for record in self._store.list(kinds.PRIORITY_CLASS.resource)[0]])
         admitted = admit(new, with_mutable_sizes(old, new, self._gates) if gated and old else old, context=context)
         if gated:
             check_gates(old, admitted.object, self._gates)
         if new.get("kind") == kinds.TRAINJOB.kind and not options.status:
             check_trainjob_policies(admitted.object, self.lookup)
-        return admitted.object, admitted.warnings
+        if options.sender is not None and new.get("kind") in _RBAC:
+            self._check_rights(_RBAC[new["kind"]], admitted.object, old, options.sender)
+        if options.sender is not None and not options.status:  # controllers carry out what was admitted
+            check_pod_count(admitted.object, old)
+        if self._host_paths is not None and not options.status:
+            admitted.warnings.extend(check_host_paths(admitted.object, old, options.sender, self._host_paths))
+        return admitted.object, [*admitted.warnings, *not_enforced_warnings(admitted.object, old)]
+
+    def _check_rights(self, kind: Kind, new: Obj, old: Obj | None, sender: Requester) -> None:
+        """Raise Forbidden for a role or binding that gives away more than the sender has."""
+        if kind in (kinds.ROLE, kinds.CLUSTER_ROLE):
+            check_role(kind, new, old, sender)
+        else:
+            check_binding(kind, new, old, sender, self.lookup)
 
     def lookup(self, kind_name: str, namespace: str, name: str) -> Obj | None:
         """Look up another object for a rule; None if it does not exist."""

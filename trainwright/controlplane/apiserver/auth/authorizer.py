@@ -1,6 +1,6 @@
 """Decides what users may do: the administrator everything, others what roles and bindings in the store grant, as RBAC does.
 
-Not implemented: aggregated ClusterRoles, and the checks that keep an account from granting more than it has.
+Aggregated ClusterRoles are not filled in.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLUSTER_ROLE, CLUSTER_ROLE_BINDING, ROLE, ROLE_BINDING, Kind
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.controlplane.apiserver.auth.users import User
@@ -69,6 +70,20 @@ class Authorizer:
         for role in self._objects(kind):
             if name_of(role) == reference["name"] and (role["metadata"].get("namespace") or "") == where:
                 yield from role.get("rules") or []
+
+
+def forbidden_error(access: Access, user: str = "system:anonymous") -> Forbidden:
+    """The error for an access that the user does not have."""
+    who = f'User "{user}"'
+    if access.path:
+        return Forbidden(f'forbidden: {who} cannot {access.verb} path "{access.path}"')
+    where = f' in the namespace "{access.namespace}"' if access.namespace else " at the cluster scope"
+    plural = access.resource.partition("/")[0]
+    resource = f"{plural}.{access.group}" if access.group else plural
+    subject = f'{resource} "{access.name}"' if access.name else resource
+    text = f'{subject} is forbidden: {who} cannot {access.verb} resource "{access.resource}" in API group "{access.group}"{where}'
+    details = {key: value for key, value in (("name", access.name), ("group", access.group), ("kind", plural)) if value}
+    return Forbidden(text, details=details)
 
 
 def _binds(binding: Obj, user: User) -> bool:

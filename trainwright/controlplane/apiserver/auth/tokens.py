@@ -1,6 +1,6 @@
-"""Issues and verifies bearer tokens: the administrator's token in the kubeconfig, and service account tokens.
+"""Signs and reads bearer tokens: the administrator's token in the kubeconfig, and service account tokens.
 
-A pod's token is a JWT bound to an audience and an expiry, like a projected service account token.
+A service account token is a JWT with an audience, an expiry and the objects that it is bound to, as on a cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import jwt
 
 from trainwright.api.errors import Unauthorized
 from trainwright.api.objects import Obj
+from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
 
 ISSUER = "https://kubernetes.default.svc.cluster.local"
 API_AUDIENCE = ISSUER
@@ -23,13 +24,14 @@ _LEEWAY = 5
 
 
 class Tokens:
-    """Issues and verifies tokens. Its repr hides the secrets."""
+    """Issues and verifies tokens. Its repr hides the secrets. Longer lives than `longest_seconds` are shortened to it."""
 
-    def __init__(self, admin_token: str, signing_key: bytes):
+    def __init__(self, admin_token: str, signing_key: bytes, longest_seconds: int = DEFAULT_MAXIMUM):
         if len(admin_token) < 16 or len(signing_key) < 32:
             raise ValueError("the admin token needs at least 16 characters, the signing key at least 32 bytes")
         self._admin_token = admin_token.encode()
         self._signing_key = signing_key
+        self.longest_seconds = longest_seconds
 
     def __repr__(self) -> str:
         return "Tokens(...)"
@@ -38,15 +40,8 @@ class Tokens:
         """Whether this is the admin token; compares in constant time."""
         return hmac.compare_digest(token.encode("utf-8", "surrogateescape"), self._admin_token)
 
-    def issue(
-        self, audience: str, namespace: str, pod_name: str, ttl_seconds: int, now: datetime, *, account: str = "default"
-    ) -> str:
-        """Issue a token of the service account `account` for `audience` bound to a pod, valid for `ttl_seconds`."""
-        bound = {"pod": {"name": pod_name}, "serviceaccount": {"name": account}}
-        return self.issue_bound([audience], namespace, account, bound, ttl_seconds, now)
-
-    def issue_bound(self, audiences: list[str], namespace: str, account: str, bound: Obj, ttl_seconds: int, now: datetime) -> str:
-        """Issue a service account token bound to the objects in `bound`."""
+    def issue(self, audiences: list[str], namespace: str, account: str, bound: Obj, ttl_seconds: int, now: datetime) -> str:
+        """Issue a token of a service account for the audiences, bound to the objects in `bound`, as in the claim `kubernetes.io`."""
         issued = int(now.timestamp())
         claims = {
             "iss": ISSUER,
@@ -60,7 +55,10 @@ class Tokens:
         return jwt.encode(claims, self._signing_key, algorithm=_ALGORITHM)
 
     def verify(self, token: str, audience: str) -> dict[str, Any]:
-        """Return the claims of a token for `audience`. Raises Unauthorized without a reason."""
+        """Return the claims of a signed token for `audience`; `Authenticator` also looks up the objects that it is bound to.
+
+        Raises Unauthorized without a reason.
+        """
         try:
             claims: dict[str, Any] = jwt.decode(
                 token,

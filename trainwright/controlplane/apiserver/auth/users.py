@@ -28,7 +28,7 @@ class User:
         """The UserInfo."""
         optional: Obj = {"uid": self.uid} if self.uid else {}
         if self.extra:
-            optional["extra"] = {key: [value] for key, value in self.extra}
+            optional["extra"] = {key: [value for name, value in self.extra if name == key] for key, _ in self.extra}
         return {"username": self.name, "groups": list(self.groups), **optional}
 
 
@@ -37,15 +37,16 @@ _ACCOUNT = "system:serviceaccount:"
 
 
 def service_account_user(claims: Obj) -> User:
-    """Return the user of a service account token, with the pod that it is bound to."""
+    """Return the user of a service account token, with the pod that it is bound to and its node."""
     bound: Any = claims.get("kubernetes.io") or {}
-    namespace, account, pod = bound.get("namespace", ""), bound.get("serviceaccount") or {}, bound.get("pod") or {}
-    return User(
-        claims.get("sub", ""),
-        _groups_of_accounts(namespace),
-        account.get("uid", ""),
-        tuple((f"authentication.kubernetes.io/pod-{part}", pod[part]) for part in ("name", "uid") if pod.get(part)),
+    extra = tuple(
+        (f"authentication.kubernetes.io/{kind}-{part}", bound[kind][part])
+        for kind in ("node", "pod")
+        for part in ("name", "uid")
+        if (bound.get(kind) or {}).get(part)
     )
+    account = bound.get("serviceaccount") or {}
+    return User(claims.get("sub", ""), _groups_of_accounts(bound.get("namespace", "")), account.get("uid", ""), extra)
 
 
 def impersonated_user(name: str, groups: tuple[str, ...]) -> User:

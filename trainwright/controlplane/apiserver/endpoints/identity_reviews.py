@@ -24,12 +24,12 @@ def review_token(review: Obj, caller: Caller) -> Obj:
         raise BadRequest("token is required for TokenReview in authentication")
     if not isinstance(audiences, list) or not all(isinstance(audience, str) for audience in audiences):
         raise BadRequest("audiences is a list of strings")
-    if caller.tokens.is_admin(token):
+    if caller.authenticator.is_admin(token):
         known = [audience for audience in audiences if audience == API_AUDIENCE]
         return {"authenticated": bool(known), "user": ADMINISTRATOR.info, "audiences": known} if known else _unknown()
     for audience in audiences:
         try:
-            claims = caller.tokens.verify(token, audience)
+            claims = caller.authenticator.verify(token, audience)
         except Unauthorized:
             continue
         common = [one for one in audiences if one in claims["aud"]]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
 from trainwright.api import kinds
-from trainwright.api.errors import BadRequest, Invalid, NotFound, Problem
-from trainwright.api.objects import Obj, uid_of
+from trainwright.api.errors import BadRequest, Invalid
+from trainwright.api.objects import Obj, account_of, uid_of
+from trainwright.api.rules.token_life import token_life_problems
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -16,28 +16,26 @@ from trainwright.controlplane.apiserver.wire.api_errors import conflict_error, n
 
 KIND, API_VERSION = "TokenRequest", "authentication.k8s.io/v1"
 _DEFAULT_SECONDS = 3600
-_SHORTEST, _LONGEST = 600, 1 << 32
-_LASTING = timedelta(days=365)
-"""Maximum token lifetime; longer requests are shortened, as kube-apiserver does."""
 _BOUND = {"Pod": kinds.POD, "Secret": kinds.SECRET}
-_EVERYWHERE = "default"
-"""The default service account of pods, which exists in every namespace."""
 
 
 def issue_token(server: ResourceServer, tokens: Tokens, namespace: str, account: str, request: Any, now: datetime) -> Obj:
-    """The request with its token. Raises BadRequest, Invalid, NotFound, Conflict if the UID of the bound object differs."""
+    """The request with its token, whose life may be shorter than requested.
+
+    Raises BadRequest, Invalid, NotFound, Conflict if the UID of the bound object differs.
+    """
     spec = _spec(request)
-    uid = _uid_of_account(server, namespace, account)
+    uid = uid_of(server.get(kinds.SERVICE_ACCOUNT, namespace, account).object)
     audiences, seconds = spec.get("audiences") or [API_AUDIENCE], spec.get("expirationSeconds")
     seconds = _DEFAULT_SECONDS if seconds is None else seconds
-    if problems := list(_problems(seconds)):
+    if problems := list(token_life_problems(seconds, "spec.expirationSeconds")):
         raise Invalid.of(KIND, "", problems, "authentication.k8s.io")
-    seconds = min(seconds, int(_LASTING.total_seconds()))
-    bound = {"serviceaccount": {"name": account, **({"uid": uid} if uid else {})}}
+    seconds = min(seconds, tokens.longest_seconds)
+    bound = {"serviceaccount": {"name": account, "uid": uid}}
     reference = spec.get("boundObjectRef")
     if reference is not None:
-        bound |= _bound(server, namespace, reference)
-    token = tokens.issue_bound(audiences, namespace, account, bound, seconds, now)
+        bound |= _bound(server, namespace, account, reference)
+    token = tokens.issue(audiences, namespace, account, bound, seconds, now)
     return {
         "kind": KIND,
         "apiVersion": API_VERSION,
@@ -63,32 +61,24 @@ def _spec(request: Any) -> Obj:
     return spec
 
 
-def _problems(seconds: int) -> Iterator[Problem]:
-    if seconds < _SHORTEST:
-        yield Problem("spec.expirationSeconds", f"Invalid value: {seconds}: may not specify a duration less than 10 minutes")
-    if seconds > _LONGEST:
-        yield Problem("spec.expirationSeconds", f"Invalid value: {seconds}: may not specify a duration larger than 2^32 seconds")
-
-
-def _uid_of_account(server: ResourceServer, namespace: str, account: str) -> str:
-    try:
-        return uid_of(server.get(kinds.SERVICE_ACCOUNT, namespace, account).object)
-    except NotFound:
-        if account != _EVERYWHERE:
-            raise
-    server.get(kinds.NAMESPACE, "", namespace)
-    return ""
-
-
-def _bound(server: ResourceServer, namespace: str, reference: Obj) -> Obj:
+def _bound(server: ResourceServer, namespace: str, account: str, reference: Obj) -> Obj:
+    """Return the claims of the object that a token is bound to, and of the pod's node."""
     kind = _BOUND.get(reference.get("kind", ""))
     if kind is None or reference.get("apiVersion", "v1") != "v1":
         raise BadRequest(f"cannot bind token for serviceaccount to object of type {reference.get('kind') or 'none'}")
     name, wanted = reference.get("name", ""), reference.get("uid", "")
     if not name:
         raise not_found_error(kind, name)
-    uid = uid_of(server.get(kind, namespace, name).object)
+    found = server.get(kind, namespace, name).object
+    uid = uid_of(found)
+    if kind == kinds.POD and account_of(found) != account:
+        why = "to pod running with different serviceaccount name."
+        raise BadRequest(f'cannot bind token for serviceaccount "{account}" {why}')
     if wanted and wanted != uid:
         why = f"the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been deleted"
         raise conflict_error(kind, name, f"{why} and then recreated")
-    return {kind.kind.lower(): {"name": name, "uid": uid}}
+    claims = {kind.kind.lower(): {"name": name, "uid": uid}}
+    node = (found.get("spec") or {}).get("nodeName") if kind == kinds.POD else None
+    if node and (record := server.store.get(kinds.NODE.resource, "", node)) is not None:
+        claims["node"] = {"name": node, "uid": uid_of(record.object)}
+    return claims

@@ -1,7 +1,8 @@
 """Progress reports: stores what training processes post in `status.trainerStatus` of their TrainJob.
 
 Implements the protocol of Trainer's status server, which transformers supports natively. A pod authenticates with a token for
-exactly this path. Deviation: a missing `lastUpdatedTime` is set to the current time, where the original rejects the report.
+exactly this path, and must belong to this TrainJob.
+Deviation: a missing `lastUpdatedTime` is set to the current time, where the original rejects the report.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from typing import Any
 import orjson
 
 from trainwright.api.errors import ApiError, Invalid, NotFound, Problem
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.kinds import JOB, JOBSET, POD, TRAINJOB
 from trainwright.api.names import progress_audience
-from trainwright.api.objects import Obj, copy_of
+from trainwright.api.objects import Obj, controller_of, copy_of, uid_of
 from trainwright.api.times import parse_time, rfc3339
+from trainwright.controlplane.apiserver.auth.authentication import Authenticator
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
@@ -50,7 +52,7 @@ class ProgressReports:
 
     def __init__(self, server: ResourceServer, tokens: Tokens, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)):
         self._server = server
-        self._tokens = tokens
+        self._authenticator = Authenticator(tokens, server.store)
         self._clock = clock
 
     def __call__(self, report: Report) -> tuple[int, Obj]:
@@ -81,11 +83,23 @@ class ProgressReports:
 
     def _may_report(self, report: Report) -> bool:
         try:
-            claims = self._tokens.verify(report.token or "", progress_audience(report.namespace, report.name))
+            claims = self._authenticator.verify(report.token or "", progress_audience(report.namespace, report.name))
         except ApiError:
             return False
-        pod = claims.get("kubernetes.io")
-        return isinstance(pod, dict) and pod.get("namespace") == report.namespace
+        bound = claims["kubernetes.io"]
+        return bound.get("namespace") == report.namespace and self._is_pod_of_job(report, bound.get("pod") or {})
+
+    def _is_pod_of_job(self, report: Report, pod: Obj) -> bool:
+        """Whether a pod belongs to the TrainJob: any pod of the namespace can get a token for any audience."""
+        kind, name, uid = POD, pod.get("name", ""), pod.get("uid", "")
+        for owner_kind in (JOB, JOBSET, TRAINJOB):
+            record = self._server.store.get(kind.resource, report.namespace, name)
+            owner = controller_of(record.object) if record is not None and uid_of(record.object) == uid else None
+            if owner is None or owner["kind"] != owner_kind.kind:
+                return False
+            kind, name, uid = owner_kind, owner["name"], owner["uid"]
+        job = self._server.store.get(TRAINJOB.resource, report.namespace, report.name)
+        return name == report.name and (job is None or uid_of(job.object) == uid)
 
     def _store(self, report: Report, trainer_status: Obj) -> None:
         """Replace trainerStatus and keep the rest of the status."""

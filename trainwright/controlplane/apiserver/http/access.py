@@ -1,8 +1,9 @@
-"""What a request wants to do, for the authorizer, and the error if it may not, in kube-apiserver's words."""
+"""What a request wants to do, for the authorizer."""
 
 from __future__ import annotations
 
-from trainwright.api.errors import Forbidden
+from trainwright.api.errors import BadRequest
+from trainwright.api.selectors.selection import field_terms
 from trainwright.controlplane.apiserver.auth.authorizer import Access
 from trainwright.controlplane.apiserver.endpoints.reviews import review_at
 from trainwright.controlplane.apiserver.http.request_metrics import VERBS
@@ -10,7 +11,9 @@ from trainwright.controlplane.apiserver.resources.paths import CONNECT_SUBRESOUR
 from trainwright.controlplane.apiserver.wire.list_options import parse_boolean
 from trainwright.controlplane.apiserver.wire.requests import Request
 
-_ONE_NAME = "metadata.name="
+_NAME = "metadata.name"
+_SELECTING = ("list", "watch", "deletecollection")
+"""The verbs whose field selector can name an object. With others it selects nothing, and grants nothing."""
 
 
 def access_of(request: Request, path: str, parts: list[str]) -> Access:
@@ -24,14 +27,15 @@ def access_of(request: Request, path: str, parts: list[str]) -> Access:
     except NoSuchPath:
         return Access(VERBS.get(request.method, request.method.lower()), path=path)
     resource = target.kind.plural + (f"/{target.subresource}" if target.subresource else "")
-    name = target.name or _selected_name(request)
-    return Access(_verb(request, target), target.kind.group, resource, name, target.namespace_key)
+    verb = _verb(request, target)
+    name = target.name or (_selected_name(request) if verb in _SELECTING else "")
+    return Access(verb, target.kind.group, resource, name, target.namespace_key)
 
 
 def _verb(request: Request, target: Target) -> str:
     if target.subresource in CONNECT_SUBRESOURCES:
         return "create"
-    if target.name or request.method not in ("GET", "DELETE"):
+    if target.name or request.method not in ("GET", "HEAD", "DELETE"):
         return VERBS.get(request.method, request.method.lower())
     if request.method == "DELETE":
         return "deletecollection"
@@ -39,20 +43,9 @@ def _verb(request: Request, target: Target) -> str:
 
 
 def _selected_name(request: Request) -> str:
-    """The name in a field selector of a list or watch: rules with names grant it."""
-    terms = (request.query_params.get("fieldSelector") or "").split(",")
-    return next((term.removeprefix(_ONE_NAME) for term in terms if term.startswith(_ONE_NAME)), "")
-
-
-def forbidden_error(access: Access, user: str = "system:anonymous") -> Forbidden:
-    """The error for an access that the user does not have."""
-    who = f'User "{user}"'
-    if access.path:
-        return Forbidden(f'forbidden: {who} cannot {access.verb} path "{access.path}"')
-    where = f' in the namespace "{access.namespace}"' if access.namespace else " at the cluster scope"
-    plural = access.resource.partition("/")[0]
-    resource = f"{plural}.{access.group}" if access.group else plural
-    subject = f'{resource} "{access.name}"' if access.name else resource
-    text = f'{subject} is forbidden: {who} cannot {access.verb} resource "{access.resource}" in API group "{access.group}"{where}'
-    details = {key: value for key, value in (("name", access.name), ("group", access.group), ("kind", plural)) if value}
-    return Forbidden(text, details=details)
+    """The name that a field selector requires: rules with names grant it."""
+    try:
+        terms = field_terms(request.query_params.get("fieldSelector") or "")
+    except BadRequest:
+        return ""
+    return next((value for path, value, is_equal in terms if path == _NAME and is_equal), "")

@@ -15,21 +15,20 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api import kinds
 from trainwright.api.errors import ApiError, MethodNotAllowed, Unauthorized
-from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer
+from trainwright.controlplane.apiserver.auth.authentication import Authenticator
+from trainwright.controlplane.apiserver.auth.authorizer import Access, Authorizer, forbidden_error
 from trainwright.controlplane.apiserver.auth.caller import Caller
+from trainwright.controlplane.apiserver.auth.impersonation import impersonated
 from trainwright.controlplane.apiserver.auth.tokens import API_AUDIENCE, Tokens, bearer_token
 from trainwright.controlplane.apiserver.auth.users import (
     ADMINISTRATOR,
-    User,
-    impersonated_user,
-    impersonation_target,
     service_account_user,
 )
 from trainwright.controlplane.apiserver.discovery import documents
 from trainwright.controlplane.apiserver.discovery.endpoints import HEALTH, discovery_response, health
 from trainwright.controlplane.apiserver.endpoints.reviews import Review, review_at
 from trainwright.controlplane.apiserver.endpoints.trainer_status import MAX_BODY, ProgressReports, Report
-from trainwright.controlplane.apiserver.http.access import access_of, forbidden_error
+from trainwright.controlplane.apiserver.http.access import access_of
 from trainwright.controlplane.apiserver.http.metrics import Metrics
 from trainwright.controlplane.apiserver.http.object_handlers import ObjectHandlers
 from trainwright.controlplane.apiserver.http.pieces import in_pieces
@@ -108,7 +107,7 @@ class Api:
         clock: Callable[[], datetime],
         body_seconds: float,
     ):
-        self._server, self._tokens = server, tokens
+        self._server, self._authenticator = server, Authenticator(tokens, server.store, clock)
         self._reports, self._extra_metrics, self._problems = reports, extra_metrics, problems
         self.streams = streams
         self._authorizer = Authorizer(lambda kind: [record.object for record in server.store.list(kind.resource)[0]])
@@ -159,55 +158,45 @@ class Api:
             )
         parts = path.removesuffix("/").split("/")[1:]
         token = bearer_token(request.headers.get("authorization")) or split_protocols(request.scope)[1]
-        if _is_report(request.method, parts) and not (token and self._tokens.is_admin(token)):
+        if _is_report(request.method, parts) and not (token and self._authenticator.is_admin(token)):
             return await self._report(request, parts[4], parts[6], token)
         if token is None:
             raise forbidden_error(access_of(request, path, parts))
-        user = ADMINISTRATOR if self._tokens.is_admin(token) else service_account_user(self._tokens.verify(token, API_AUDIENCE))
-        user = self._impersonated(request, user)
-        if not user.is_administrator:
-            self._authorize(user, access_of(request, path, parts))
+        caller = self._caller(request, token)
+        if not caller.is_administrator:
+            caller.require_access(access_of(request, path, parts))
         if review := review_at(parts):
-            return await self._review(request, review, user)
+            return await self._review(request, review, caller)
         described = discovery_response(request, parts)
         if described is not None:
             return described
         if parts[:1] not in (["api"], ["apis"]) or len(parts) < (3 if parts[0] == "api" else 4):
             raise NoSuchPath(text=parts[:1] != ["api"])
-        request.target = parse_target(parts)
+        request.target, request.sender = parse_target(parts), caller
         return await self._routes.handle(request, request.target)
 
-    def _impersonated(self, request: Request, user: User) -> User:
-        """Return the user that a request is sent as: `kubectl --as`. Raises Forbidden if the sender may not."""
-        name = request.headers.get("impersonate-user")
-        if not name:
-            return user
-        groups = tuple(value.decode("latin-1") for key, value in request.scope["headers"] if key == b"impersonate-group")
-        resource, account, namespace = impersonation_target(name)
-        self._authorize(user, Access("impersonate", "", resource, account, namespace))
-        for group in groups:
-            self._authorize(user, Access("impersonate", "", "groups", group))
-        return impersonated_user(name, groups)
-
-    def _authorize(self, user: User, access: Access) -> None:
-        """Raise Forbidden if the user does not have the access."""
-        if not self._authorizer.allows(user, access):
-            raise forbidden_error(access, user.name)
+    def _caller(self, request: Request, token: str) -> Caller:
+        """Return the user of the token, or the one that it is sent as. Raises Unauthorized, BadRequest, Forbidden."""
+        if self._authenticator.is_admin(token):
+            user = ADMINISTRATOR
+        else:
+            user = service_account_user(self._authenticator.verify(token, API_AUDIENCE))
+        return impersonated(Caller(user, self._authorizer, self._authenticator), request.scope["headers"])
 
     def _serve_metrics(self, request: Request) -> ASGIApp:
         token = bearer_token(request.headers.get("authorization"))
-        if token is None or not self._tokens.is_admin(token):
+        if token is None or not self._authenticator.is_admin(token):
             raise forbidden_error(Access("get", path="/metrics")) if token is None else Unauthorized("Unauthorized")
         store = self._server.store
         own = self._metrics.families(store.revision, store.sizes(), store.watchers())
         text = exposition([*own, *self._extra_metrics()])
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
-    async def _review(self, request: Request, review: Review, user: User) -> ASGIApp:
+    async def _review(self, request: Request, review: Review, caller: Caller) -> ASGIApp:
         if request.method != "POST":
             raise MethodNotAllowed(METHOD_NOT_ALLOWED)
         body = media.decode_body(await self._objects.read(request), request.headers.get("content-type", ""), review.kind)
-        return json_response(orjson.dumps(review.complete(body, Caller(user, self._authorizer, self._tokens))), 201)
+        return json_response(orjson.dumps(review.complete(body, caller)), 201)
 
     async def _report(self, request: Request, namespace: str, name: str, token: str | None) -> ASGIApp:
         declared = request.headers.get("content-length", "")

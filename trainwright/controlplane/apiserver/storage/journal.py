@@ -33,6 +33,8 @@ _KEEP = (
     "INSERT INTO current (resource, namespace, name, revision, data) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT (resource, namespace, name) DO UPDATE SET revision = excluded.revision, data = excluded.data"
 )
+_SECRETS = ("secrets",)
+"""Resources whose earlier values must not stay in the file, nor in its write-ahead log."""
 _FORGET = "DELETE FROM current WHERE resource = ? AND namespace = ? AND name = ?"
 
 
@@ -60,6 +62,7 @@ class Journal:
             _check(self._db)
             self.revision = self._next_revision(create_or_check(self._db))
             self._reserve = Reserve(self._db, str(path))
+            self._is_erasure_due = False
         except BaseException:
             self._db.close()
             raise
@@ -89,6 +92,9 @@ class Journal:
             hint = f": {FREE_SOME_SPACE}" if "full" in str(error) else ""
             raise StorageFailed(f"the change could not be written to the cluster's database ({error}){hint}") from error
         self._keep_room()
+        self._is_erasure_due = self._is_erasure_due or any(change.resource in _SECRETS for change in changes)
+        if self._is_erasure_due and self._reserve.has_space():
+            self._erase()
 
     def check_space(self) -> None:
         """Raise StorageFailed if the disk is full: what room is left is for changes and deletions of what there is."""
@@ -116,6 +122,18 @@ class Journal:
         except sqlite3.Error as error:
             self._undo()
             log.error("event=reserve_failed error=%r", str(error))
+
+    def _erase(self) -> None:
+        """Remove earlier values from the write-ahead log; the file has none, because of `secure_delete`.
+
+        A backup that is being read delays this until the next such write, a full disk until there is space. The batch is written.
+        """
+        try:
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            self._is_erasure_due = False
+            self._reserve.allocate_log()
+        except sqlite3.Error as error:
+            log.warning("event=journal_not_truncated error=%r", str(error))
 
     def _undo(self) -> None:
         try:
@@ -145,5 +163,6 @@ def _open(path: str, durability: Durability) -> sqlite3.Connection:
         os.chmod(path, 0o600)
     db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA secure_delete = ON")  # overwrites what was deleted, such as Secrets
     db.execute(f"PRAGMA synchronous = {'FULL' if durability == 'full' else 'NORMAL'}")
     return db

@@ -27,28 +27,36 @@ class Reserve:
         self._db, self._path = db, path
         self._is_short = False
         """Whether what is left is for changes and deletions."""
-        self._file = -1
+        self._file = self._log = -1
         if path == ":memory:" or not hasattr(os, "posix_fallocate"):  # macOS
             return
         self._file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        with open(f"{path}-wal", "r+b", opener=lambda name, flags: os.open(name, flags | os.O_CREAT, 0o600)) as wal:
-            _allocate(wal.fileno(), LOG_BYTES)
+        self._log = os.open(f"{path}-wal", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.allocate_log()
         self.keep()
 
     def close(self) -> None:
         """Call it after the database is closed."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+        for file in (self._file, self._log):
+            if file >= 0:
+                os.close(file)
+        self._file = self._log = -1
+
+    def allocate_log(self) -> None:
+        """Allocate the write-ahead log, at the beginning and after it was truncated."""
+        if self._log >= 0 and not _allocate(self._log, LOG_BYTES):
+            self._is_short = True
 
     def keep(self) -> None:
         """Make up for what the last write has taken; without space the reserve is short until there is some. Raises sqlite3.Error."""
         if self._file < 0:
             return
         used = self._scalar("page_count") * self._scalar("page_size")
-        if os.fstat(self._file).st_size >= used + LEAST_BYTES:
+        has_room = os.fstat(self._file).st_size >= used + LEAST_BYTES
+        if (has_room and not self._is_short) or not self.has_space():
             return
-        was_short, self._is_short = self._is_short, not _allocate(self._file, used + ROOM_BYTES)
+        was_short = self._is_short
+        self._is_short = not (_allocate(self._file, used + ROOM_BYTES) and _allocate(self._log, LOG_BYTES))
         if self._is_short and not was_short:
             log.error("event=disk_full path=%s note='nothing can be created until there is space'", self._path)
 

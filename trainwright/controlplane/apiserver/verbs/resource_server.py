@@ -41,6 +41,7 @@ from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonErro
 from trainwright.controlplane.apiserver.wire.list_options import ListOptions, parse_resource_version
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
 from trainwright.controlplane.gates import FeatureGates
+from trainwright.controlplane.host_paths import HostPathPolicy
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,10 @@ _DELETE = DeleteOptions()
 
 
 class ResourceServer:
-    """The API without HTTP. Thread-safe."""
+    """The API without HTTP. Thread-safe. Without `host_paths` there is no machine whose folders claims are.
+
+    Without `service_accounts`, namespaces have no default account and pods need none, as on an API server without controllers.
+    """
 
     def __init__(
         self,
@@ -59,12 +63,19 @@ class ResourceServer:
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         gates: FeatureGates = _DEFAULT_GATES,
+        host_paths: HostPathPolicy | None = None,
+        service_accounts: bool = True,
     ):
         self.store = store
-        self._writer = ObjectWriter(store, Webhooks(store, gates), clock)
+        self._writer = ObjectWriter(
+            store, Webhooks(store, gates, host_paths, service_accounts=service_accounts), clock, service_accounts
+        )
         for name in namespaces.INITIAL:
             if store.get(kinds.NAMESPACE.resource, "", name) is None:
                 self.create(kinds.NAMESPACE, "", {"metadata": {"name": name}})
+        with store.locked():
+            for record in store.list(kinds.NAMESPACE.resource)[0]:
+                self._writer.ensure_default_account(record.key[1])
 
     def get(self, kind: Kind, namespace: str, name: str) -> Result:
         """Return an object. Raises NotFound."""
@@ -103,6 +114,7 @@ class ResourceServer:
         if view := view_of(kind):
             with self.store.locked():
                 before = self.store.get(view.stored.resource, namespace, name)
+                options = _checked_for_create(kind, namespace, name, options) if before is None else options
                 kept, warnings = view.validate_and_convert(new, before.object if before else None, options)
                 return _seen(view, self.update(view.stored, namespace, name, kept, options), warnings)
         with self.store.locked():
@@ -110,6 +122,7 @@ class ResourceServer:
             if old is None:
                 if not strategy.allows_create_on_update or options.status:
                     raise not_found_error(kind, name)
+                options = _checked_for_create(kind, namespace, name, options)
                 new["metadata"].pop("resourceVersion", None)
                 return self._writer.create(strategy, new, options)
             if "resourceVersion" in new["metadata"]:
@@ -135,6 +148,7 @@ class ResourceServer:
             if old is None:
                 if media_type != patch_types.APPLY or options.status:
                     raise not_found_error(kind, name)
+                options = _checked_for_create(kind, namespace, name, options)
                 return apply_new(self._writer, strategy, namespace, name, patch, options)
             if media_type == patch_types.APPLY:
                 return apply(self._writer, strategy, namespace, old, patch, options)
@@ -190,6 +204,8 @@ class ResourceServer:
         with self.store.locked():
             if media_type == patch_types.APPLY:
                 config, warnings = patches.parse_configuration(view.kind, patch, schema_of(view.kind)), list[str]()
+                if self.store.get(view.stored.resource, namespace, name) is None:
+                    options = _checked_for_create(view.kind, namespace, name, options)
                 return _seen(
                     view, self.patch(view.stored, namespace, name, view.to_stored(config), media_type, options), warnings
                 )
@@ -202,6 +218,14 @@ class ResourceServer:
         for kind in namespaces.CONTENTS:
             self.delete_collection(kind, namespace, _ALL, DeleteOptions("Background"))
         self._writer.remove_finished_namespace(namespace)
+
+
+def _checked_for_create(kind: Kind, namespace: str, name: str, options: WriteOptions) -> WriteOptions:
+    """Return the options of an update or apply patch of a missing object. Raises Forbidden if its sender may not create that."""
+    if options.sender is None or options.is_checked:
+        return options
+    options.sender.require("create", kind, namespace, name)
+    return replace(options, is_checked=True)
 
 
 def _seen(view: View, answer: Result, warnings: Warnings) -> Result:

@@ -16,7 +16,7 @@ from trainwright.api.admission.admit import governs
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.generated_names import SUFFIX_LENGTH, SUFFIX_LETTERS
 from trainwright.api.kinds import Kind
-from trainwright.api.objects import Obj, copy_of, is_deleting, name_of
+from trainwright.api.objects import DEFAULT_ACCOUNT, Obj, copy_of, is_deleting, name_of
 from trainwright.api.times import rfc3339
 from trainwright.controlplane.apiserver.admission.trainjob_updates import check_trainjob_update
 from trainwright.controlplane.apiserver.admission.webhooks import Webhooks
@@ -28,7 +28,7 @@ from trainwright.controlplane.apiserver.managed_fields.managed_writes import (
     set_managed_fields,
 )
 from trainwright.controlplane.apiserver.managed_fields.managers import ManagedFields
-from trainwright.controlplane.apiserver.resources.registry import Strategy
+from trainwright.controlplane.apiserver.resources.registry import Strategy, strategy_of
 from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs import metadata, namespaces
@@ -43,8 +43,8 @@ _NAME_ATTEMPTS = 8
 class ObjectWriter:
     """Admits objects, records their field managers and stores them."""
 
-    def __init__(self, store: Store, webhooks: Webhooks, clock: Callable[[], datetime]):
-        self.store, self._webhooks, self.clock = store, webhooks, clock
+    def __init__(self, store: Store, webhooks: Webhooks, clock: Callable[[], datetime], default_accounts: bool):
+        self.store, self._webhooks, self.clock, self._default_accounts = store, webhooks, clock, default_accounts
         # Seeded once by the system: a system call per value could switch threads in the middle of a write.
         self._random = random.Random()
 
@@ -86,6 +86,8 @@ class ObjectWriter:
         if options.dry_run:
             return unstored_result(admitted, warnings, created=True)
         record = self.store.put(kind.resource, namespace, name, admitted, expected=0)
+        if kind == kinds.NAMESPACE:
+            self.ensure_default_account(name)
         return Result(record, warnings, created=True)
 
     def change(
@@ -141,7 +143,22 @@ class ObjectWriter:
         removed = self.store.delete(kind.resource, namespace, name, expected=old.revision, last=last)
         if kind.namespaced:
             self.remove_finished_namespace(namespace)
+        if kind == kinds.SERVICE_ACCOUNT and name == DEFAULT_ACCOUNT:
+            self.ensure_default_account(namespace)
         return removed
+
+    def ensure_default_account(self, namespace: str) -> None:
+        """Create the default service account of an active namespace if it is missing, so that pods can be created at once.
+
+        On a cluster the service account controller does this a moment later.
+        """
+        if not self._default_accounts:
+            return
+        kind, record = kinds.SERVICE_ACCOUNT, self.store.get(kinds.NAMESPACE.resource, "", namespace)
+        if record is None or is_deleting(record.object) or self.store.get(kind.resource, namespace, DEFAULT_ACCOUNT):
+            return
+        account = {"apiVersion": kind.api_version, "kind": kind.kind}
+        self.create(strategy_of(kind), {**account, "metadata": {"name": DEFAULT_ACCOUNT, "namespace": namespace}}, WriteOptions())
 
     def remove_finished_namespace(self, namespace: str) -> None:
         """Remove the namespace if it is terminating and empty."""

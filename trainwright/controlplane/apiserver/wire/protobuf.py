@@ -16,8 +16,20 @@ from trainwright.api.objects import Obj
 
 MAGIC = b"k8s\0"
 _Field = tuple[str, str]
-"""Name and type: `s` string, `y` bytes, `i` integer and `b` boolean (omitted if zero), `I` and `B` the same but never omitted,
-`t` Time, `u` MicroTime, otherwise a message name; the prefix `[` marks a list, `{` a map with string keys."""
+"""Name and type: `s` string, `y` bytes, `i` integer and `b` boolean (omitted if zero), `S`, `I` and `B` the same but never
+omitted, `t` Time, `u` MicroTime, otherwise a message name; the prefix `[` marks a list, `{` a map with string keys."""
+_NODE_INFO = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
 _MESSAGES: dict[str, dict[int, _Field]] = {
     "ObjectMeta": {
         1: ("name", "s"),
@@ -83,6 +95,7 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
         19: ("schedulerName", "s"),
         20: ("initContainers", "[Container"),
         21: ("automountServiceAccountToken", "B"),
+        22: ("tolerations", "[Toleration"),
         24: ("priorityClassName", "s"),
         25: ("priority", "I"),
     },
@@ -127,7 +140,8 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
         10: ("suspend", "B"),
     },
     "JobStatus": {4: ("active", "i"), 5: ("succeeded", "i"), 6: ("failed", "i")},
-    "LabelSelector": {1: ("matchLabels", "{s")},
+    "LabelSelector": {1: ("matchLabels", "{s"), 2: ("matchExpressions", "[Requirement")},
+    "Requirement": {1: ("key", "s"), 2: ("operator", "s"), 3: ("values", "[s")},
     "Service": {1: ("metadata", "ObjectMeta"), 2: ("spec", "ServiceSpec"), 3: ("status", "ServiceStatus")},
     "ServiceSpec": {
         1: ("ports", "[ServicePort"),
@@ -218,6 +232,138 @@ _MESSAGES: dict[str, dict[int, _Field]] = {
         5: ("dryRun", "[s"),
     },
     "Preconditions": {1: ("uid", "s"), 2: ("resourceVersion", "s")},
+    "ResourceQuota": {1: ("metadata", "ObjectMeta"), 2: ("spec", "QuotaSpec"), 3: ("status", "QuotaStatus")},
+    "QuotaSpec": {1: ("hard", "{Quantity"), 2: ("scopes", "[s"), 3: ("scopeSelector", "ScopeSelector")},
+    "ScopeSelector": {1: ("matchExpressions", "[ScopeRequirement")},
+    "ScopeRequirement": {1: ("scopeName", "s"), 2: ("operator", "s"), 3: ("values", "[s")},
+    "QuotaStatus": {1: ("hard", "{Quantity"), 2: ("used", "{Quantity")},
+    "LimitRange": {1: ("metadata", "ObjectMeta"), 2: ("spec", "LimitRangeSpec")},
+    "LimitRangeSpec": {1: ("limits", "[LimitRangeItem")},
+    "LimitRangeItem": {
+        1: ("type", "s"),
+        2: ("max", "{Quantity"),
+        3: ("min", "{Quantity"),
+        4: ("default", "{Quantity"),
+        5: ("defaultRequest", "{Quantity"),
+        6: ("maxLimitRequestRatio", "{Quantity"),
+    },
+    "PersistentVolumeClaim": {1: ("metadata", "ObjectMeta"), 2: ("spec", "ClaimSpec"), 3: ("status", "ClaimStatus")},
+    "ClaimSpec": {
+        1: ("accessModes", "[s"),
+        2: ("resources", "Resources"),
+        3: ("volumeName", "s"),
+        4: ("selector", "LabelSelector"),
+        5: ("storageClassName", "S"),
+        6: ("volumeMode", "s"),
+        7: ("dataSource", "TypedReference"),
+        8: ("dataSourceRef", "TypedReference"),
+        9: ("volumeAttributesClassName", "S"),
+    },
+    "TypedReference": {1: ("apiGroup", "S"), 2: ("kind", "s"), 3: ("name", "s"), 4: ("namespace", "S")},
+    "ClaimStatus": {1: ("phase", "s"), 2: ("accessModes", "[s"), 3: ("capacity", "{Quantity")},
+    "Node": {1: ("metadata", "ObjectMeta"), 2: ("spec", "NodeSpec"), 3: ("status", "NodeStatus")},
+    "NodeSpec": {
+        1: ("podCIDR", "s"),
+        3: ("providerID", "s"),
+        4: ("unschedulable", "b"),
+        5: ("taints", "[Taint"),
+        7: ("podCIDRs", "[s"),
+    },
+    "Taint": {1: ("key", "s"), 2: ("value", "s"), 3: ("effect", "s"), 4: ("timeAdded", "t")},
+    "NodeStatus": {
+        1: ("capacity", "{Quantity"),
+        2: ("allocatable", "{Quantity"),
+        3: ("phase", "s"),
+        4: ("conditions", "[NodeCondition"),
+        5: ("addresses", "[NodeAddress"),
+        6: ("daemonEndpoints", "DaemonEndpoints"),
+        7: ("nodeInfo", "NodeInfo"),
+    },
+    "NodeCondition": {
+        1: ("type", "s"),
+        2: ("status", "s"),
+        3: ("lastHeartbeatTime", "t"),
+        4: ("lastTransitionTime", "t"),
+        5: ("reason", "s"),
+        6: ("message", "s"),
+    },
+    "NodeAddress": {1: ("type", "s"), 2: ("address", "s")},
+    "DaemonEndpoints": {1: ("kubeletEndpoint", "DaemonEndpoint")},
+    "DaemonEndpoint": {1: ("Port", "i")},
+    "NodeInfo": dict(enumerate(((name, "s") for name in _NODE_INFO), start=1)),
+    "PodTemplate": {1: ("metadata", "ObjectMeta"), 2: ("template", "PodTemplateSpec")},
+    "Role": {1: ("metadata", "ObjectMeta"), 2: ("rules", "[PolicyRule")},
+    "ClusterRole": {1: ("metadata", "ObjectMeta"), 2: ("rules", "[PolicyRule"), 3: ("aggregationRule", "AggregationRule")},
+    "PolicyRule": {
+        1: ("verbs", "[s"),
+        2: ("apiGroups", "[s"),
+        3: ("resources", "[s"),
+        4: ("resourceNames", "[s"),
+        5: ("nonResourceURLs", "[s"),
+    },
+    "AggregationRule": {1: ("clusterRoleSelectors", "[LabelSelector")},
+    "RoleBinding": {1: ("metadata", "ObjectMeta"), 2: ("subjects", "[Subject"), 3: ("roleRef", "RoleRef")},
+    "ClusterRoleBinding": {1: ("metadata", "ObjectMeta"), 2: ("subjects", "[Subject"), 3: ("roleRef", "RoleRef")},
+    "Subject": {1: ("kind", "s"), 2: ("apiGroup", "s"), 3: ("name", "s"), 4: ("namespace", "s")},
+    "RoleRef": {1: ("apiGroup", "s"), 2: ("kind", "s"), 3: ("name", "s")},
+    "Deployment": {1: ("metadata", "ObjectMeta"), 2: ("spec", "DeploymentSpec"), 3: ("status", "Nothing")},
+    "DeploymentSpec": {
+        1: ("replicas", "I"),
+        2: ("selector", "LabelSelector"),
+        3: ("template", "PodTemplateSpec"),
+        4: ("strategy", "DeploymentStrategy"),
+        5: ("minReadySeconds", "i"),
+        6: ("revisionHistoryLimit", "I"),
+        7: ("paused", "b"),
+        9: ("progressDeadlineSeconds", "I"),
+    },
+    "DeploymentStrategy": {1: ("type", "s"), 2: ("rollingUpdate", "RollingUpdate")},
+    "RollingUpdate": {1: ("maxUnavailable", "IntOrString"), 2: ("maxSurge", "IntOrString")},
+    "PodDisruptionBudget": {1: ("metadata", "ObjectMeta"), 2: ("spec", "BudgetSpec"), 3: ("status", "Nothing")},
+    "BudgetSpec": {
+        1: ("minAvailable", "IntOrString"),
+        2: ("selector", "LabelSelector"),
+        3: ("maxUnavailable", "IntOrString"),
+        4: ("unhealthyPodEvictionPolicy", "s"),
+    },
+    "NetworkPolicy": {1: ("metadata", "ObjectMeta"), 2: ("spec", "NetworkPolicySpec")},
+    "NetworkPolicySpec": {
+        1: ("podSelector", "LabelSelector"),
+        2: ("ingress", "[IngressRule"),
+        3: ("egress", "[EgressRule"),
+        4: ("policyTypes", "[s"),
+    },
+    "IngressRule": {1: ("ports", "[PolicyPort"), 2: ("from", "[PolicyPeer")},
+    "EgressRule": {1: ("ports", "[PolicyPort"), 2: ("to", "[PolicyPeer")},
+    "PolicyPort": {1: ("protocol", "s"), 2: ("port", "IntOrString"), 3: ("endPort", "I")},
+    "PolicyPeer": {1: ("podSelector", "LabelSelector"), 2: ("namespaceSelector", "LabelSelector"), 3: ("ipBlock", "IPBlock")},
+    "IPBlock": {1: ("cidr", "s"), 2: ("except", "[s")},
+    "EndpointSlice": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("endpoints", "[Endpoint"),
+        3: ("ports", "[EndpointPort"),
+        4: ("addressType", "s"),
+    },
+    "Endpoint": {
+        1: ("addresses", "[s"),
+        2: ("conditions", "EndpointConditions"),
+        3: ("hostname", "S"),
+        4: ("targetRef", "Reference"),
+        5: ("deprecatedTopology", "{s"),
+        6: ("nodeName", "S"),
+        7: ("zone", "S"),
+    },
+    "EndpointConditions": {1: ("ready", "B"), 2: ("serving", "B"), 3: ("terminating", "B")},
+    "EndpointPort": {1: ("name", "S"), 2: ("protocol", "S"), 3: ("port", "I"), 4: ("appProtocol", "S")},
+    "RuntimeClass": {
+        1: ("metadata", "ObjectMeta"),
+        2: ("handler", "s"),
+        3: ("overhead", "Overhead"),
+        4: ("scheduling", "RuntimeScheduling"),
+    },
+    "Overhead": {1: ("podFixed", "{Quantity")},
+    "RuntimeScheduling": {1: ("nodeSelector", "{s"), 2: ("tolerations", "[Toleration")},
+    "Toleration": {1: ("key", "s"), 2: ("operator", "s"), 3: ("value", "s"), 4: ("effect", "s"), 5: ("tolerationSeconds", "I")},
     "SelfSubjectAccessReview": {
         1: ("metadata", "ObjectMeta"),
         2: ("spec", "AccessSpec"),
@@ -298,7 +444,7 @@ def _message(name: str, data: bytes) -> Obj:
 
 def _value(sort: str, raw: bytes | int) -> Any:
     match sort:
-        case "s":
+        case "s" | "S":
             return _bytes(raw).decode()
         case "y":
             return base64.b64encode(_bytes(raw)).decode()

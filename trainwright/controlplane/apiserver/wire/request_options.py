@@ -32,7 +32,14 @@ def write_options(request: Request, *, status: bool = False) -> WriteOptions:
     if len(manager) > _MAX_MANAGER_BYTES:
         problem = Problem("fieldManager", f"Too long: may not be more than {_MAX_MANAGER_BYTES} bytes", "FieldValueTooLong")
         raise Invalid.of(_OPTIONS_OF.get(request.method, "Options"), "", [problem], "meta.k8s.io")
-    return WriteOptions(dry_run(request), field_validation, status, _field_manager(request), force)  # type: ignore[arg-type]
+    return WriteOptions(
+        dry_run(request),
+        field_validation,  # type: ignore[arg-type]  # one of the three values
+        status,
+        _field_manager(request),
+        force,
+        sender=request.sender,
+    )
 
 
 def _field_manager(request: Request) -> str:

@@ -8,6 +8,7 @@ from functools import cached_property
 from starlette import requests
 
 from trainwright.controlplane.apiserver.resources.paths import Target
+from trainwright.controlplane.apiserver.wire.requester import Requester
 
 
 class Request(requests.Request):
@@ -15,6 +16,8 @@ class Request(requests.Request):
 
     target: Target | None = None
     """The resource that its path names, once resolved."""
+    sender: Requester | None = None
+    """Who sends it, once authenticated."""
 
     @cached_property
     def headers(self) -> Mapping[str, str]:  # type: ignore[override]

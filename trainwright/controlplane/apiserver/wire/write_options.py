@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from trainwright.controlplane.apiserver.wire.requester import Requester
+
 
 @dataclass(frozen=True)
 class WriteOptions:
@@ -19,3 +21,7 @@ class WriteOptions:
     """Apply takes over fields of other managers instead of reporting a conflict."""
     duplicate_fields: tuple[str, ...] = ()
     """Paths of duplicate fields in the request body."""
+    sender: Requester | None = None
+    """Who sends the write; None for controllers of this process."""
+    is_checked: bool = False
+    """The sender of an update that creates may create: checked for the kind of the request, not for the one it is stored as."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainwright.api import names
 from trainwright.api.kinds import SERVICE_ACCOUNT
-from trainwright.api.objects import Obj, namespace_of
+from trainwright.api.objects import Obj, account_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
 from trainwright.controlplane.node.volumes.object_data import get_or_none
@@ -18,11 +18,6 @@ from trainwright.controlplane.node.volumes.object_data import get_or_none
 VOLUME = "kube-api-access"
 AUTHORITY_CONFIG_MAP = "kube-root-ca.crt"
 _SECONDS = 3607
-
-
-def account_of(pod: Obj) -> str:
-    """Return the name of the pod's service account."""
-    return str(pod["spec"].get("serviceAccountName") or "default")
 
 
 def api_access_volumes(cluster: Cluster, pod: Obj) -> list[Obj]:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CLAIM, POD
-from trainwright.api.names import HOST_PATH_ANNOTATION
+from trainwright.api.names import HOST_FOLDER_ANNOTATION, HOST_PATH_ANNOTATION
 from trainwright.api.objects import Obj, annotations_of, copy_of, is_controlled_by, name_of, namespace_of, owner_reference
 from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.claim_owners import take_folder
+from trainwright.controlplane.host_paths import HostPathPolicy, HostPathRefused
 from trainwright.controlplane.node.volumes.errors import VolumeError
 from trainwright.controlplane.node.volumes.object_data import get_or_none, not_found
 from trainwright.controlplane.node.volumes.ownership import VOLUME_MODE, belongs_to_group, give_to_group, make_folder
@@ -19,39 +21,49 @@ _FRESH_MODE = 0o700
 """Of the folders that the controller makes that annotates claims. Containers may make theirs so too, once they have put data in it."""
 
 
-def claim_folder(claim: Obj, claims: Path) -> Path:
-    """Return the folder of a claim, created if it is missing. One that the annotation names is otherwise left as it is.
+def claim_folder(claim: Obj, policy: HostPathPolicy) -> Path:
+    """Return the real path of a claim's folder, created if it is missing. One that the annotation names is otherwise left as it is.
 
     Raises VolumeError, OSError.
     """
-    name, path = name_of(claim), _path_of(claim, claims)
+    name, path = name_of(claim), _path_of(claim, policy)
     if not path.is_absolute():
         raise VolumeError(
             f'persistentvolumeclaim "{name}": the annotation {HOST_PATH_ANNOTATION} must be an absolute path, got {path}'
         )
-    if not _is_of_home(claim, claims):
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return path
+    if not _is_own(claim, policy):
+        try:
+            below = annotations_of(claim).get(HOST_FOLDER_ANNOTATION, "")
+            policy.check_mounted(path, below)
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            return policy.check_mounted(path, below)  # again, because what was checked may have been replaced by a link
+        except HostPathRefused as error:
+            raise VolumeError(f'persistentvolumeclaim "{name}": {error}') from error
+    take_folder(claim, path, policy.claims)
     make_folder(path, VOLUME_MODE)
     if stat.S_IMODE(path.stat().st_mode) == _FRESH_MODE and not os.listdir(path):
         path.chmod(VOLUME_MODE)
-    return path
+    return path.resolve()
 
 
-def give_claim(claim: Obj, claims: Path, group: int) -> None:
+def give_claim(claim: Obj, policy: HostPathPolicy, group: int) -> None:
     """Give the folder of a claim to a pod's fsGroup, unless it has been already, or is a folder of the user's. Raises OSError."""
-    path = _path_of(claim, claims)
-    if _is_of_home(claim, claims) and not belongs_to_group(path, group):
+    path = _path_of(claim, policy)
+    if _is_own(claim, policy) and not belongs_to_group(path, group):
         give_to_group(path, group)
 
 
-def _path_of(claim: Obj, claims: Path) -> Path:
+def _path_of(claim: Obj, policy: HostPathPolicy) -> Path:
     chosen = annotations_of(claim).get(HOST_PATH_ANNOTATION)
-    return Path(chosen) if chosen else (claims / namespace_of(claim) / name_of(claim)).absolute()
+    return Path(chosen) if chosen else _own(claim, policy)
 
 
-def _is_of_home(claim: Obj, claims: Path) -> bool:
-    return _path_of(claim, claims) == (claims / namespace_of(claim) / name_of(claim)).absolute()
+def _is_own(claim: Obj, policy: HostPathPolicy) -> bool:
+    return _path_of(claim, policy) == _own(claim, policy)
+
+
+def _own(claim: Obj, policy: HostPathPolicy) -> Path:
+    return policy.own_folder(namespace_of(claim), name_of(claim)).absolute()
 
 
 def find_claim(cluster: Cluster, name: str, namespace: str) -> Obj:
@@ -62,18 +74,29 @@ def find_claim(cluster: Cluster, name: str, namespace: str) -> Obj:
     return claim
 
 
-def ephemeral_claim(cluster: Cluster, pod: Obj, volume: Obj) -> Obj:
+def ephemeral_claim(cluster: Cluster, pod: Obj, volume: Obj, policy: HostPathPolicy) -> Obj:
     """Return the claim `POD-VOLUME` of a generic ephemeral volume, created from its template; it is deleted with the pod.
 
-    Raises VolumeError if a claim of that name is not the pod's.
+    Raises VolumeError if a claim of that name is not the pod's, or the template chooses a folder that not everyone may choose.
     """
     name, namespace = f"{name_of(pod)}-{volume['name']}", namespace_of(pod)
     claim = get_or_none(cluster, CLAIM, name, namespace)
     if claim is None:
-        claim = _create(cluster, pod, name, volume["ephemeral"].get("volumeClaimTemplate") or {})
+        template = volume["ephemeral"].get("volumeClaimTemplate") or {}
+        _check_template(template, policy)
+        claim = _create(cluster, pod, name, template)
     if not is_controlled_by(claim, pod):
         raise VolumeError(f"PVC {namespace}/{name} was not created for pod {namespace}/{name_of(pod)} (pod is not owner)")
     return claim
+
+
+def _check_template(template: Obj, policy: HostPathPolicy) -> None:
+    """Raise VolumeError for a folder that the author of a pod may not choose: the claim is created by the node, who may."""
+    if path := annotations_of(template).get(HOST_PATH_ANNOTATION):
+        try:
+            policy.check_chosen(Path(path))
+        except HostPathRefused as error:
+            raise VolumeError(f"the annotation {HOST_PATH_ANNOTATION} of the template: {error}") from error
 
 
 def _create(cluster: Cluster, pod: Obj, name: str, template: Obj) -> Obj:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.api.objects import Obj
+from trainwright.controlplane.host_paths import HostPathPolicy, HostPathRefused
 from trainwright.controlplane.node.volumes.errors import VolumeError
 
 _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
@@ -21,10 +22,10 @@ _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
 }
 
 
-def host_path(source: Obj) -> Path:
-    """Return the path of a hostPath volume, created if its type says so. Without a type a missing path becomes a folder.
+def host_path(source: Obj, policy: HostPathPolicy) -> Path:
+    """Return the real path of a hostPath volume, created if its type says so. Without a type a missing path becomes a folder.
 
-    Raises VolumeError if the path is not of its type or cannot be created.
+    Raises VolumeError if the path is not of its type, cannot be created, or would show the home of the cluster.
     """
     path, kind = Path(source["path"]), source.get("type") or ""
     if ".." in path.parts:
@@ -32,13 +33,16 @@ def host_path(source: Obj) -> Path:
     if kind and kind not in _CHECKS:
         raise VolumeError(f"{kind} is an invalid volume type")
     try:
+        policy.check_outside_home(path)
         if not path.exists():
             _create(path, kind)
         if kind and not _is_a(path, kind):
             raise VolumeError(f"hostPath type check failed: {path} is not {_CHECKS[kind][1]}")
+        return policy.check_outside_home(path)  # again, because what was checked may have been replaced by a link
+    except HostPathRefused as error:
+        raise VolumeError(f"hostPath {error}") from error
     except OSError as error:
         raise VolumeError(f"hostPath {path} cannot be used: {error.strerror}") from error
-    return path
 
 
 def _create(path: Path, kind: str) -> None:

@@ -11,6 +11,7 @@ from trainwright.api.kinds import NODE
 from trainwright.api.objects import Obj, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.volumes.api_access import api_access_volumes
 from trainwright.controlplane.node.volumes.atomic_files import write_files
 from trainwright.controlplane.node.volumes.claims import claim_folder, ephemeral_claim, find_claim, give_claim
@@ -44,6 +45,7 @@ class VolumeMaker:
     """Makes volumes. `claims` is the folder of the cluster's claims, below the node's home; `memory` defaults to the home's own.
 
     `authority` is the certificate that pods verify the API server with; without it they get no access to it by themselves.
+    `host_paths` says which folders of the machine they may be; by default those outside of `claims`.
     """
 
     cluster: Cluster
@@ -51,14 +53,19 @@ class VolumeMaker:
     issue_token: IssueToken
     memory: MemoryFolders | None = None
     authority: str = ""
+    host_paths: HostPathPolicy | None = None
+    token_seconds: int | None = None
+    """The most seconds that the API server makes a token valid for."""
     _tokens: TokenCache = field(init=False)
     _memory: MemoryFolders = field(init=False)
+    _policy: HostPathPolicy = field(init=False)
     _given: set[tuple[str, str]] = field(default_factory=set, init=False)
     """Pods and the folders of their claims that were given to their group."""
     _writing: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_tokens", TokenCache(self.issue_token))
+        object.__setattr__(self, "_tokens", TokenCache(self.issue_token, longest=self.token_seconds))
+        object.__setattr__(self, "_policy", self.host_paths or HostPathPolicy(self.claims, self.claims))
         object.__setattr__(self, "_memory", self.memory or MemoryFolders.of_home(self.claims.parent))
 
     def make(self, pod: Obj, folder: Path) -> dict[str, MadeVolume]:
@@ -101,9 +108,9 @@ class VolumeMaker:
             claim = find_claim(self.cluster, source["claimName"], namespace_of(pod))
             return self._claim(pod, claim, group, read_only=bool(source.get("readOnly")))
         if "ephemeral" in volume:
-            return self._claim(pod, ephemeral_claim(self.cluster, pod, volume), group, read_only=False)
+            return self._claim(pod, ephemeral_claim(self.cluster, pod, volume, self._policy), group, read_only=False)
         if "hostPath" in volume:
-            return MadeVolume(host_path(volume["hostPath"]).resolve())
+            return MadeVolume(host_path(volume["hostPath"], self._policy))
         if any(name in volume for name in PROJECTED):
             return self._project(pod, volume, target, group)
         if "emptyDir" in volume or volume.keys() <= {"name"}:
@@ -111,14 +118,14 @@ class VolumeMaker:
         raise VolumeError(_cannot_mount(volume))
 
     def _claim(self, pod: Obj, claim: Obj, group: int | None, *, read_only: bool) -> MadeVolume:
-        path = claim_folder(claim, self.claims)
+        path = claim_folder(claim, self._policy)
         mounted = (uid_of(pod), str(path))
         if (
             group is not None and not read_only and mounted not in self._given
         ):  # once per pod: its containers may then change modes
-            give_claim(claim, self.claims, group)
+            give_claim(claim, self._policy, group)
             self._given.add(mounted)
-        return MadeVolume(path.resolve(), read_only=read_only)
+        return MadeVolume(path, read_only=read_only)
 
     def _empty(self, pod: Obj, name: str, source: Obj, target: Path, group: int | None) -> MadeVolume:
         medium = source.get("medium") or ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from trainwright.api.errors import ApiError
 from trainwright.api.kinds import CONFIG_MAP, SECRET, Kind
 from trainwright.api.objects import Obj, namespace_of
 from trainwright.cluster.protocol import Cluster
@@ -103,7 +104,11 @@ class Projector:
 
     def _token_file(self, source: Obj, mode: int) -> dict[str, VolumeFile]:
         """Return a token that only the pod's user, or its group, can read where the pod says which those are."""
-        token = self.tokens.token(self.pod, source.get("audience") or "", int(source.get("expirationSeconds") or DEFAULT_SECONDS))
+        seconds = int(source.get("expirationSeconds") or DEFAULT_SECONDS)
+        try:
+            token = self.tokens.token(self.pod, source.get("audience") or "", seconds)
+        except ApiError as error:
+            raise VolumeError(f"failed to fetch token: {error.message}") from error
         user = only_user(self.pod["spec"])
         group = (self.pod["spec"].get("securityContext") or {}).get("fsGroup")
         private = user is not None or group is not None

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from trainwright.api.objects import Obj, uid_of
 
 IssueToken = Callable[[str, Obj, int], str]
-"""Maps `(audience, pod, validity in seconds)` to a token."""
+"""Maps `(audience, pod, validity in seconds)` to a token. Raises ApiError, as a request for a token may."""
 DEFAULT_SECONDS = 3600
 _LONGEST_SECONDS = 24 * 3600
 """A token is renewed after a day, however long it would be valid."""
@@ -22,15 +22,20 @@ _USED = 0.8
 
 @dataclass
 class TokenCache:
-    """The tokens that were issued, in memory only. `clock` returns seconds of any origin. Thread-safe."""
+    """The tokens that were issued, in memory only. `clock` returns seconds of any origin. Thread-safe.
+
+    `longest` is the most seconds that the API server makes a token valid for.
+    """
 
     issue: IssueToken
     clock: Callable[[], float] = time.monotonic
+    longest: int | None = None
     _tokens: dict[tuple[str, str, int], tuple[str, float]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def token(self, pod: Obj, audience: str, seconds: int) -> str:
-        """Return a token for the audience (empty: the API server) that is valid for at least a fifth of `seconds`."""
+        """Return a token for the audience (empty: the API server) that is valid for at least a fifth of `seconds`. Raises ApiError."""
+        seconds = seconds if self.longest is None else min(seconds, self.longest)
         key = (uid_of(pod), audience, seconds)
         with self._lock:
             token, renewal = self._tokens.get(key, ("", 0.0))
