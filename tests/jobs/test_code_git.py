@@ -83,7 +83,7 @@ def test_a_commit_may_be_short(tmp_path: Path, repository: Path, digits: int) ->
 def test_a_subdirectory(tmp_path: Path, repository: Path) -> None:
     code = pack_code(f"git+file://{repository}@main#subdirectory=sub/deep")
     assert code.digest == pack_code(str(repository / "sub" / "deep")).digest
-    for folder in ("nothing", "train.py", "..", "/etc", "sub/../.."):
+    for folder in ("nothing", "train.py", "..", "/etc", "sub/../..", ".git", "sub/../.git/refs"):
         with pytest.raises(BadCode, match="has no folder"):
             pack_code(f"git+file://{repository}@main#subdirectory={folder}")
     assert left(tmp_path) == []

@@ -8,13 +8,16 @@ from typing import Annotated
 
 import typer
 
+from trainwright.api.errors import Forbidden
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, FAILURE, cluster_errors_exit, fail
 from trainwright.cli.jobs import CancelMode
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
 from trainwright.cli.waiting import finite_seconds
+from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.steps.clean import CleanedJob, LeftJobs, clean, described, left_jobs
+from trainwright.steps.clean_credentials import LeftCredentials, delete_left, left_credentials
 
 _SUBMITTER_WIDTH = 50
 """Characters of a submitter in the table; JSON has all of it."""
@@ -46,28 +49,49 @@ def clean_command(
 ) -> None:
     """Suspend or delete unfinished TrainJobs that runs have left. Options select jobs; with several, a job must match all.
 
-    Only jobs that Trainwright has created are changed, and none that has ended.
+    Only jobs that Trainwright has created are changed, and none that has ended. Secrets with a step's credentials that no job owns,
+    since their submitter was killed, are deleted, if you may list Secrets.
     """
     if not (run or older_than or abandoned):
         fail("nothing is selected: set --run, --older-than or --abandoned", BAD_INPUT)
     left = LeftJobs(run=run, older_than=timedelta(days=older_than) if older_than else None, abandoned=abandoned)
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
-        found = left_jobs(cluster, None if all_namespaces else namespace or cluster.default_namespace, left)
+        where = None if all_namespaces else namespace or cluster.default_namespace
+        found = left_jobs(cluster, where, left)
         done = list(clean(cluster, found, CancelPolicy(how.value))) if yes else [described(job, f"would {how}") for job in found]
-    _show(done, yes, output)
-    if any(job.failed for job in done):
+        secrets = _secrets(cluster, where, left)
+        if secrets and yes:
+            secrets = list(delete_left(cluster, secrets))
+    _show(done, secrets, yes, output)
+    if any(each.failed for each in (*done, *(secrets or ()))):
         raise typer.Exit(FAILURE)
 
 
-def _show(jobs: list[CleanedJob], was_done: bool, output: ViewFormat) -> None:
+def _secrets(cluster: Cluster, namespace: str | None, left: LeftJobs) -> list[LeftCredentials] | None:
+    """Return the Secrets that are left over; None without the right to list Secrets, which few have."""
+    try:
+        return left_credentials(cluster, namespace, run=left.run, older_than=left.older_than)
+    except Forbidden:
+        return None
+
+
+def _show(jobs: list[CleanedJob], secrets: list[LeftCredentials] | None, was_done: bool, output: ViewFormat) -> None:
     if output is not ViewFormat.table:
-        print_object({"dry_run": not was_done, "jobs": [{**asdict(job), "phase": job.phase.value} for job in jobs]}, output)
+        shown = [{**asdict(job), "phase": job.phase.value} for job in jobs]
+        left = None if secrets is None else [asdict(secret) for secret in secrets]
+        print_object({"dry_run": not was_done, "jobs": shown, "secrets": left}, output)
         return
     rows = ((job.namespace, job.name, _cut(job.submitter), job.phase.value, job.created, job.outcome) for job in jobs)
     if jobs:
         print_table(("NAMESPACE", "NAME", "SUBMITTER", "PHASE", "CREATED", "OUTCOME"), rows)
-    print_lines(f"{len(jobs)} jobs{'' if was_done or not jobs else '; add --yes'}")
+    if secrets:
+        print_table(
+            ("NAMESPACE", "SECRET", "CREATED", "OUTCOME"),
+            ((each.namespace, each.name, each.created, each.outcome or "would delete") for each in secrets),
+        )
+    counts = f"{len(jobs)} jobs, {'Secrets were not looked at' if secrets is None else f'{len(secrets)} Secrets'}"
+    print_lines(f"{counts}{'' if was_done or not (jobs or secrets) else '; add --yes'}")
 
 
 def _cut(submitter: str) -> str:

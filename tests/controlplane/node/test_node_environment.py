@@ -21,10 +21,12 @@ from trainwright.controlplane.node.container import POD_MARK
 from trainwright.controlplane.node.environment import (
     VariableResolver,
     base_environment,
+    proxies_with_credentials,
     thread_count,
 )
 from trainwright.controlplane.node.expansion import expand_references, references_in
 from trainwright.controlplane.node.images import ImageEnvironment
+from trainwright.controlplane.node.lifecycle.events import proxy_left_out
 from trainwright.controlplane.node.volumes import ConfigError, MadeVolume
 
 VARIABLES = {"A": "1", "B": "2", "a-b.c": "3", "": "nothing", "X Y": "4", "A$(B": "5", "LOOP": "$(A)"}
@@ -131,6 +133,17 @@ def test_a_token_in_the_nodes_own_environment_is_not_passed_on(
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     assert "HF_TOKEN" not in environment(user, isolated=isolated)
+
+
+@pytest.mark.parametrize("isolated", [False, True])
+def test_a_proxy_with_credentials_is_the_operators(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, isolated: bool) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:secret@proxy:3128")
+    monkeypatch.setenv("all_proxy", "me:secret@proxy:3128")
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    found = environment(tmp_path, isolated=isolated)
+    assert {name for name in found if name.lower().endswith("_proxy")} == {"http_proxy"}
+    assert proxies_with_credentials() == ["HTTPS_PROXY", "all_proxy"]
+    assert "HTTPS_PROXY, all_proxy of the node has credentials" in proxy_left_out(proxies_with_credentials()).message
 
 
 INHERITED = {

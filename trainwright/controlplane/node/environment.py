@@ -31,6 +31,7 @@ _MACHINE = (
     r"|(HTTPS?|NO|ALL)_PROXY|(https?|no|all)_proxy|LD_LIBRARY_PATH|CUDA_HOME"
 )
 """What is so of the machine and its network for all programs on it, in a container or not."""
+_PROXY = re.compile(r"(HTTPS?|ALL)_PROXY|(https?|all)_proxy")
 _INHERITED_ISOLATED = re.compile(rf"^({_MACHINE})$")
 _INHERITED = re.compile(rf"^({_MACHINE}|USER|LOGNAME|TZ|SHELL)$")
 _IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -58,7 +59,8 @@ def base_environment(
     Raises ConfigError for a host name that is too long.
     """
     pattern = _INHERITED_ISOLATED if isolated else _INHERITED
-    env = {name: value for name, value in os.environ.items() if pattern.match(name)}
+    left_out = proxies_with_credentials()
+    env = {name: value for name, value in os.environ.items() if pattern.match(name) and name not in left_out}
     if isolated:
         _remove_default_certificates(env)
     programs = image.environment / "bin" if image is not None and image.environment is not None else Path(sys.executable).parent
@@ -79,6 +81,11 @@ def thread_count(container: Obj, share: int) -> int:
     amount = next((value for group in ("limits", "requests") if (value := (resources.get(group) or {}).get("cpu"))), None)
     wanted = share if amount is None else parse_quantity(amount).ceiling()
     return max(min(wanted, os.cpu_count() or 1), 1)
+
+
+def proxies_with_credentials() -> list[str]:
+    """Return the variables of the node that name a proxy with a user or password: they are the operator's, and no pod gets them."""
+    return sorted(name for name, value in os.environ.items() if _PROXY.fullmatch(name) and "@" in value)
 
 
 def _remove_default_certificates(env: dict[str, str]) -> None:

@@ -20,6 +20,7 @@ from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid
 from trainwright.controlplane.node.container import containers_in, kill_pod_processes, latest_runs
 from trainwright.controlplane.node.container_context import NodeServices
 from trainwright.controlplane.node.container_keeper import ContainerKeeper
+from trainwright.controlplane.node.environment import proxies_with_credentials
 from trainwright.controlplane.node.eviction import Eviction
 from trainwright.controlplane.node.isolation.not_honoured import REASON, not_honoured_message
 from trainwright.controlplane.node.lifecycle import events
@@ -163,6 +164,8 @@ class PodWorker:
             return self._are_volumes_made  # what a container has it keeps
         if not self._are_volumes_made and not containers_in(self.folder):
             self._tell_what_is_not_honoured()
+            if left_out := proxies_with_credentials():
+                self._services.events.record(self._pod, events.proxy_left_out(left_out))
         self._are_volumes_made, self._refreshed = True, time.monotonic()
         return True
 

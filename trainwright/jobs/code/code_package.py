@@ -84,8 +84,10 @@ def pack_code(code: str, command: Sequence[str] = ()) -> PackedCode:
         raise BadCode(f"code: {code!r} is not of the form git+https://HOST/PATH@REVISION[#subdirectory=FOLDER]")
     with tempfile.TemporaryDirectory(prefix="trainwright-code-") as clone:
         commit = _fetch(match["url"], match["revision"], Path(clone))
-        folder = (Path(clone) / (match["folder"] or ".")).resolve()
-        if not folder.is_relative_to(Path(clone).resolve()) or not folder.is_dir():
+        root = Path(clone).resolve()
+        folder = (root / (match["folder"] or ".")).resolve()
+        is_inside = folder.is_relative_to(root) and not _EXCLUDED & {*folder.relative_to(root).parts}
+        if not is_inside or not folder.is_dir():
             raise BadCode(f"code: {match['url']} has no folder {match['folder']!r} at {match['revision']}")
         return _pack(folder, f"{match['url']}@{commit}", command)
 

@@ -26,7 +26,7 @@ from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.submit.owner_references import trainjob_reference
 
-_SUFFIX = "-credentials"
+SUFFIX = "-credentials"
 _ADVICE = "grant create, patch and delete on secrets (`trainwright rbac --credentials`), or name a Secret of the cluster"
 _ENDED = (TrainJobFailed, TrainJobDeleted)
 log = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class StepCredentials:
 
 def secret_name(identity: Identity) -> str:
     """Return the name of a step's Secret: the same for each try, so that a retry finds what an earlier one has left."""
-    return f"{identity.name()}{_SUFFIX}"
+    return f"{identity.name()}{SUFFIX}"
 
 
 def ensure_credentials(cluster: Cluster, identity: Identity, namespace: str, credentials: StepCredentials) -> str:

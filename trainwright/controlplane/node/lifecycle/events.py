@@ -50,6 +50,12 @@ def probe_warning(state: ContainerState, kind: str, output: str) -> PodEvent:
     return about(state, "ProbeWarning", f"{kind.capitalize()} probe warning: {output}", warning=True)
 
 
+def proxy_left_out(names: list[str]) -> PodEvent:
+    """Variables of the node that name a proxy with its credentials are not those of the pod."""
+    message = f"{', '.join(names)} of the node has credentials and is not set here: set it in the pod, from a Secret"
+    return PodEvent("Normal", "ProxyLeftOut", message)
+
+
 def volume_failed(volume: str, message: str) -> PodEvent:
     """A volume could not be made; the pod waits for it."""
     return PodEvent("Warning", "FailedMount", f'MountVolume.SetUp failed for volume "{volume}" : {message}')
