@@ -14,6 +14,7 @@ from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.log_file import open_log
+from trainwright.controlplane.node.limits.control_groups import remove_groups_of
 from trainwright.controlplane.processes import MODULE, POD_GRACE_SECONDS, end_control_planes, end_pods
 
 START_SECONDS = 45.0
@@ -167,6 +168,7 @@ def stop(home: Home) -> bool:
         raise TimeoutError(f"the control plane in {home.path} did not stop; see {home.log}")
     # A control plane that ended in order has ended its pods, with a grace period.
     had_pods = end_pods(home, 0 if was_running else POD_GRACE_SECONDS, _PODS_SECONDS)
+    remove_groups_of(home.node)
     home.withdraw()
     return was_running or had_pods
 

@@ -25,7 +25,7 @@ from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, contai
 from trainwright.controlplane.node.isolation.support import Support
 from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
 from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
-from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
+from trainwright.controlplane.node.limits.control_groups import ControlGroups
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.network_files import network_mounts
 from trainwright.controlplane.node.path_mapping import PathMapping
@@ -60,8 +60,8 @@ class NodeServices:
     """Folders of the host that no container may see."""
     shared: tuple[Path, ...] = ()
     """Folders of the host that all containers may see and change."""
-    cgroups: MemoryCgroups | None = None
-    """For memory limits; None if the supervisors watch over them."""
+    cgroups: ControlGroups | None = None
+    """None where this user may create none: supervisors then watch over memory limits."""
     fifo: Path | None = None
     """Where supervisors say that something has changed; None if workers poll."""
     start_supervisor: StartSupervisor = start_directly

@@ -58,6 +58,10 @@ def test_the_data_link_of_a_volume_is_followed_one_step(runs: Runs) -> None:
         "unshare -Um sh -c 'umount /data'",
         "unshare -Urm sh -c 'mount -o remount,bind,rw /data && touch /data/x'",
         "unshare -Urm umount /usr/share",
+        "unshare -U true",
+        "unshare -C true",
+        "unshare -UrmC true",
+        "echo 100 > /proc/sys/user/max_user_namespaces",
         "mknod /tmp/disk b 8 0 && head -c 1 /tmp/disk",
         "kill -0 HOST_PID",
         "cat /proc/HOST_PID/environ",
@@ -70,6 +74,30 @@ def test_a_container_cannot(runs: Runs, attempt: str) -> None:
     run = runs.start("sh", "-c", command, mounts=[ContainerMount("/data", data, read_only=True)], hidden=[Path("/usr/share")])
     assert run.ended()["code"] != 0, run.output()
     assert list(data.iterdir()) == []
+
+
+def test_commands_in_container_make_no_user_namespaces(runs: Runs) -> None:
+    run = runs.start("sleep", "600")
+    run.state()
+    done = run.execute("unshare", "-Ur", "true")
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("group", ["runAsUser", "runAsGroup"])
+def test_an_id_that_means_unchanged_is_not_taken_for_root(runs: Runs, group: str) -> None:
+    run = runs.start("id", container={"securityContext": {group: 2**32 - 1}})
+    ended = run.ended()
+    assert (ended["code"], ended["reason"]) == (128, "StartError")
+    assert ended["message"].startswith("isolation: ")
+    assert "Invalid argument" in ended["message"]
+    assert run.output() == ""
+
+
+def test_an_id_beyond_the_mapped_range_ends_the_start(runs: Runs) -> None:
+    run = runs.start("id", container={"securityContext": {"runAsUser": 2**33}})
+    assert (run.ended()["code"], run.ended()["reason"]) == (128, "StartError")
+    assert run.output() == ""
 
 
 def test_no_file_of_the_supervisor_is_open_in_a_container(runs: Runs) -> None:

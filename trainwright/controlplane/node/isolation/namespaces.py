@@ -9,8 +9,9 @@ import ctypes
 import os
 from collections.abc import Mapping
 
-NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
-ALL_NAMESPACES = NEWUSER | NEWNS | NEWPID | NEWUTS | NEWIPC
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID = 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
+FIRST_NAMESPACES = NEWUSER | NEWNS | NEWPID | NEWUTS | NEWIPC
+"""Those that a container is started in. The one of control groups comes last: its root is the group of the process that makes it."""
 READ_ONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 """Attributes of mounts: MOUNT_ATTR_* of linux/mount.h."""
 
@@ -48,6 +49,11 @@ class _OpenHow(ctypes.Structure):
 def unshare(flags: int) -> None:
     """Move this process into new namespaces; with NEWPID, only its future children. It must have a single thread."""
     _checked("unshare", _libc.unshare(flags))
+
+
+def cgroup_namespace() -> int:
+    """Return the flag of control groups' namespaces, or 0 where the kernel has no control groups. Ask it outside of containers."""
+    return NEWCGROUP if os.path.exists("/proc/self/ns/cgroup") else 0
 
 
 def set_namespaces(pidfd: int, flags: int) -> None:

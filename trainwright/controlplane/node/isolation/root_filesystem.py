@@ -22,6 +22,8 @@ _LEFT_OUT = {"mnt", "media", "boot", "lost+found"}
 _SHM, _VAR_TMP = "/dev/shm", "/var/tmp"  # noqa: S108  (paths of the container)
 _DATA_LINK = "/..data/"
 _READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_NESTED_NAMESPACES = ("sys/user/max_user_namespaces", "sys/user/max_cgroup_namespaces")
+"""Settings below /proc of the user namespace that opens them. Raising them again needs CAP_SYS_RESOURCE, which no container has."""
 _MASKED_PATHS = (
     *(f"/proc/{name}" for name in ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")),
     "/sys/firmware",
@@ -42,6 +44,7 @@ class RootFilesystem:
         self.host = HostFolders(self.layer, keeps_owners=plan["map_all_ids"], hidden=frozenset(self.hidden))
         self.paths = self.host.paths
         self.masks: list[int] = []
+        self.nesting: list[int] = []
 
     def build(self, cwd: str) -> None:
         """Build it with all mounts of the plan and the folder `cwd`, and make it this process's root."""
@@ -62,6 +65,13 @@ class RootFilesystem:
         os.close(self.paths.locate(cwd, "folder"))
         self._enter()
 
+    def forbid_nested_namespaces(self) -> None:
+        """Let no process of the container make user namespaces: with one, it could mount the control groups of others."""
+        self.step = "forbid nested namespaces"
+        for file in self.nesting:
+            os.write(file, b"0")
+            os.close(file)
+
     def _make_system(self) -> None:
         for name, mode in _OWN.items():
             os.mkdir(f"root/{name}")
@@ -70,6 +80,7 @@ class RootFilesystem:
         self._take_from_host()
         self.step = "mount /proc"
         proc = namespaces.filesystem("proc", {}, NOSUID | NODEV | NOEXEC)
+        self.nesting = [os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc) for name in _NESTED_NAMESPACES]
         namespaces.attach_mount(proc, self.paths.existing("/proc"))
         self.step = "mount /sys"
         try:
