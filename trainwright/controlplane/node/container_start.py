@@ -47,7 +47,7 @@ class ContainerStart:
             _check_user(pod, self._spec, environment)
             context = self.context(pod, run)
             argv = self._command(context, environment)
-        except (ConfigError, VolumeError, OSError) as error:
+        except (ConfigError, VolumeError, OSError, ValueError, OverflowError) as error:  # a NUL in a path is a ValueError
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerConfigError", str(error)) from error
         try:
