@@ -12,6 +12,7 @@ import select
 import signal
 
 from trainwright.controlplane.node.isolation import namespaces
+from trainwright.controlplane.node.isolation.landlock import leave_abstract_sockets_of_others
 
 DEFAULT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
 """CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW SYS_CHROOT MKNOD AUDIT_WRITE SETFCAP.
@@ -46,6 +47,7 @@ def take_identity(identity: dict, *, sets_groups: bool) -> None:  # type: ignore
     """
     most = min(identity["processes"], *(limit for limit in resource.getrlimit(resource.RLIMIT_NPROC) if limit >= 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    leave_abstract_sockets_of_others()
     kept = set(identity["capabilities"])
     if identity["map_all_ids"] and sets_groups:
         os.setgroups(identity["groups"])
