@@ -2,37 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
-import os
 import subprocess
 import sys
 
 import pytest
+from support.session_key import SEARCH, make_session_key
 from support.supervised_containers import Runs, interpreter
 
 from trainwright.controlplane.node.isolation import session_keyring
 from trainwright.controlplane.node.isolation.session_keyring import join_new_session_keyring
 from trainwright.controlplane.node.supervisor import exec_child
 
-ADD_KEY, KEYCTL = {"x86_64": (248, 250), "aarch64": (217, 219)}.get(os.uname().machine, (0, 0))
-SEARCH = f"""
-import ctypes
-libc = ctypes.CDLL(None, use_errno=True)
-key = libc.syscall({KEYCTL}, 10, -3, b"user", b"trainwright-test-ticket", 0)
-print("found" if key >= 0 else ctypes.get_errno(), flush=True)
-"""
-
 
 @pytest.fixture
 def ticket() -> None:
-    """A key in the session keyring of this process, as a login with Kerberos has it; it goes with the process."""
-    if not KEYCTL:
-        pytest.skip("the numbers of the system calls are not known here")
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syscall(KEYCTL, 1, None) < 0 or libc.syscall(ADD_KEY, b"user", b"trainwright-test-ticket", b"secret", 6, -3) < 0:
-        pytest.skip(f"this kernel or a filter refuses keys: {os.strerror(ctypes.get_errno())}")
-    assert subprocess.run([sys.executable, "-c", SEARCH], capture_output=True, check=True).stdout == b"found\n"
+    make_session_key()
 
 
 @pytest.mark.medium
