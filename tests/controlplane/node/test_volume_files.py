@@ -214,13 +214,14 @@ def test_secrets_and_tokens_are_in_memory_and_go_with_their_pod(
     volume: Obj, is_confidential: bool, volumes: VolumeMaker, tmp_path: Path
 ) -> None:
     found = made(volumes, tmp_path / "pod", volume)
-    memory = tmp_path / "shm"  # here a folder, on a machine with tmpfs /dev/shm: test_volume_memory.py
+    memory = tmp_path / "shm-secrets"  # here a folder, on a machine with tmpfs /dev/shm: test_volume_memory.py
     assert found.path.is_relative_to(memory) == is_confidential
     assert found.is_projected
     assert found.read_only
     assert not is_confidential or not list((tmp_path / "pod").rglob("*"))
-    volumes.remove_others(set())
-    assert found.path.exists() != is_confidential
+    volumes.close()
+    assert found.path.exists() != is_confidential, "a node that has stopped leaves no Secrets"
+    assert not memory.exists()
 
 
 def test_other_volumes_are_made_beside_one_that_cannot_be_had(volumes: VolumeMaker, tmp_path: Path) -> None:

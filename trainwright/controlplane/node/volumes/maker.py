@@ -90,13 +90,16 @@ class VolumeMaker:
         self._tokens.forget(pod_uid)
         self._given.difference_update({mounted for mounted in self._given.copy() if mounted[0] == pod_uid})
         self._memory.remove(pod_uid)
+        self._memory.of_secrets.remove(pod_uid)
 
     def remove_others(self, known: Set[str]) -> None:
         """Remove what pods other than those with the UIDs `known` have in memory. Raises OSError."""
         self._memory.remove_others(known)
+        self._memory.of_secrets.remove_others(known)
 
     def close(self) -> None:
-        """Leave nothing empty behind outside of the home."""
+        """Leave no Secrets, and nothing empty, behind outside of the home. All containers must have ended."""
+        self._memory.of_secrets.remove_all()
         self._memory.close()
 
     def _make(self, pod: Obj, volume: Obj, target: Path) -> MadeVolume:
@@ -139,7 +142,7 @@ class VolumeMaker:
     def _project(self, pod: Obj, volume: Obj, target: Path, group: int | None) -> MadeVolume:
         files = Projector(self.cluster, pod, self._tokens, lambda: self._allocatable(pod), self.authority).files(volume)
         if _is_confidential(volume):  # never on the disk
-            target = self._memory.make(uid_of(pod), volume["name"], group)
+            target = self._memory.of_secrets.make(uid_of(pod), volume["name"], group)
         else:
             make_folder(target, VOLUME_MODE, group)
         with self._writing:  # a container that starts and the minutely refresh may meet
