@@ -104,6 +104,35 @@ def test_an_event_says_what_is_not_honoured(plane: ControlPlane) -> None:
     assert "spec.containers{main}.securityContext.privileged" in event["message"]
 
 
+NUL = "a\0b"
+
+
+EMPTY = {"volumes": [{"name": "v", "emptyDir": {}}]}
+NOT_STARTABLE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "command": ({"command": ["echo", NUL]}, {}),
+    "variable": ({"env": [{"name": "A", "value": NUL}]}, {}),
+    "folder": ({"workingDir": f"/{NUL}"}, {}),
+    "message": ({"terminationMessagePath": f"/{NUL}"}, {}),
+    "mount": ({"volumeMounts": [{"name": "v", "mountPath": f"/{NUL}"}]}, EMPTY),
+    "host-path": ({}, {"volumes": [{"name": "v", "hostPath": {"path": f"/{NUL}"}}]}),
+    "proc": ({"volumeMounts": [{"name": "v", "mountPath": "/proc"}]}, EMPTY),
+}
+
+
+def test_pods_that_the_kernel_cannot_start_say_why(plane: ControlPlane, caplog: pytest.LogCaptureFixture) -> None:
+    """Never Pending without an Event, nor a stack trace every second."""
+    made = [plane.cluster.create(pod(name, script="true", container=own, **spec)) for name, (own, spec) in NOT_STARTABLE.items()]
+    eventually(lambda: all(_has_warning(plane, each) for each in made), what="warnings")
+    assert not [record for record in caplog.records if record.exc_info]
+    plane.cluster.create(pod("next", script="true"))
+    eventually(lambda: (plane.cluster.get(POD, "next", "default").get("status") or {}).get("phase") == "Succeeded")
+
+
+def _has_warning(plane: ControlPlane, obj: dict[str, Any]) -> bool:
+    events = plane.cluster.list(EVENT, "default").items
+    return any(event["involvedObject"]["name"] == name_of(obj) and event["type"] == "Warning" for event in events)
+
+
 def events_about(plane: ControlPlane, obj: dict[str, Any]) -> list[dict[str, Any]]:
     events = plane.cluster.list(EVENT, "default").items
     return [event for event in events if event["involvedObject"]["name"] == name_of(obj) and event["reason"] == "NotHonoured"]

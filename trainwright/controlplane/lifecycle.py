@@ -14,6 +14,8 @@ from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.log_file import open_log
+from trainwright.controlplane.node.limits.control_groups import remove_groups_of
+from trainwright.controlplane.node.volumes.memory import MemoryFolders
 from trainwright.controlplane.processes import MODULE, POD_GRACE_SECONDS, end_control_planes, end_pods
 
 START_SECONDS = 45.0
@@ -159,6 +161,7 @@ def _abort(home: Home, process: subprocess.Popen[bytes]) -> None:
         process.wait()
     if not home.is_locked():
         end_pods(home, 0, _PODS_SECONDS)
+        _remove_left(home)
 
 
 def command_line(
@@ -196,8 +199,15 @@ def stop(home: Home) -> bool:
         raise TimeoutError(f"the control plane in {home.path} did not stop; see {home.log}")
     # A control plane that ended in order has ended its pods, with a grace period.
     had_pods = end_pods(home, 0 if was_running else POD_GRACE_SECONDS, _PODS_SECONDS)
+    _remove_left(home)
     home.withdraw()
     return was_running or had_pods
+
+
+def _remove_left(home: Home) -> None:
+    """Remove what a killed node has left outside of its home: control groups, and Secrets in memory."""
+    remove_groups_of(home.node)
+    MemoryFolders.of_home(home.node).of_secrets.remove_all()
 
 
 def _last_words(home: Home, began: int) -> str:

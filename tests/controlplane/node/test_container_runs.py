@@ -11,6 +11,8 @@ from support.waiting import eventually
 
 from trainwright.controlplane.node import container
 from trainwright.controlplane.node.container import containers_in, latest_run, run_of
+from trainwright.controlplane.node.lifecycle.container_state import Termination
+from trainwright.controlplane.node.termination_files import message_file, with_message
 
 
 @pytest.mark.medium
@@ -48,3 +50,23 @@ def test_a_start_replaces_what_an_interrupted_one_has_left(tmp_path: Path) -> No
 def test_a_pod_whose_folder_is_gone_has_no_runs(tmp_path: Path) -> None:
     assert latest_run("main", tmp_path / "gone") is None
     assert containers_in(tmp_path / "gone") == []
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder", "link", "missing", "file"])
+def test_termination_message_is_read_from_a_regular_file_only(tmp_path: Path, kind: str) -> None:
+    """A container without isolation can replace the file by anything."""
+    run = run_of("main", 0, tmp_path)
+    path = message_file(run)
+    path.parent.mkdir(parents=True)
+    (tmp_path / "secret").write_text("secret")
+    match kind:
+        case "fifo":
+            os.mkfifo(path)
+        case "folder":
+            path.mkdir()
+        case "link":
+            path.symlink_to(tmp_path / "secret")
+        case "file":
+            path.write_text("the end")
+    ended = with_message({"name": "main"}, run, Termination(0, 1.0, 0.0))
+    assert ended.message == ("the end" if kind == "file" else "")

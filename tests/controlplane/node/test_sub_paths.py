@@ -126,7 +126,7 @@ def mounts_of(volume: MadeVolume, **mount: Any) -> list[ContainerMount]:
     ],
 )
 def test_mounts(mount: dict[str, Any], path: str, volume: Path) -> None:
-    assert mounts_of(MadeVolume(volume), **mount) == [ContainerMount("/m", volume / path)]
+    assert mounts_of(MadeVolume(volume), **mount) == [ContainerMount("/m", volume / path, volume=volume)]
 
 
 @pytest.mark.parametrize(("made", "mounted"), [(False, False), (True, False), (False, True), (True, True)])
@@ -155,6 +155,34 @@ def test_what_cannot_be_mounted(mount: dict[str, Any], message: str, volume: Pat
     with pytest.raises(ConfigError) as raised:
         mounts_of(MadeVolume(volume), **mount)
     assert str(raised.value) == message
+
+
+@pytest.mark.parametrize("target", ["/proc", "proc/self", "/a/../sys//", "/dev", "/dev/null"])
+def test_paths_of_the_kernel_are_refused(target: str, volume: Path) -> None:
+    with pytest.raises(ConfigError) as raised:
+        mounts_of(MadeVolume(volume), mountPath=target)
+    assert str(raised.value) == f'volumeMount "v" of container "main": no volume can be mounted at {target}'
+
+
+@pytest.mark.parametrize("target", ["/processed", "/system", "/dev/shm", "/dev/shm/x", "/devices", "/"])
+def test_paths_that_only_look_like_those_of_the_kernel_are_mounted(target: str, volume: Path) -> None:
+    assert mounts_of(MadeVolume(volume), mountPath=target)[0].container_path == target
+
+
+def test_devices_of_the_host_may_be_mounted_in_dev() -> None:
+    device = MadeVolume(Path("/dev/null"))
+    assert mounts_of(device, mountPath="/dev/fuse")[0].container_path == "/dev/fuse"
+    with pytest.raises(ConfigError):
+        mounts_of(MadeVolume(Path("/dev/shm/trainwright/v")), mountPath="/dev/fuse")
+
+
+@pytest.mark.parametrize("is_projected", [True, False])
+def test_only_the_flag_of_a_volume_says_that_it_is_projected(is_projected: bool, tmp_path: Path) -> None:
+    (tmp_path / "..v1").mkdir()
+    (tmp_path / "..v1" / "key").write_text("")
+    (tmp_path / "..data").symlink_to("..v1")
+    (mount,) = mounts_of(MadeVolume(tmp_path, is_projected=is_projected), subPath="..data/key")
+    assert mount.host_path == tmp_path / ("..data" if is_projected else "..v1") / "key"
 
 
 def test_a_relative_mount_path_is_below_the_root(volume: Path) -> None:

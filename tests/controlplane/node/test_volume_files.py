@@ -185,6 +185,47 @@ def test_what_cannot_be_had(volume: Obj, message: str, volumes: VolumeMaker, tmp
     assert (str(raised.value), raised.value.volume) == (message, "v")
 
 
+@pytest.mark.parametrize(
+    ("volume", "spec"),
+    [
+        ({"hostPath": {"path": "/a\0b"}}, {}),
+        ({"hostPath": {"path": "/" + "x" * 300}}, {}),
+        ({"emptyDir": {}}, {"securityContext": {"fsGroup": 2**33}}),
+        ({"secret": {"secretName": "c"}}, {"securityContext": {"fsGroup": 2**33}}),
+    ],
+)
+def test_volume_that_the_system_cannot_make_is_reported(volume: Obj, spec: Obj, volumes: VolumeMaker, tmp_path: Path) -> None:
+    """A worker tells a VolumeError by an Event, and tries again; another error would be a stack trace every second."""
+    with pytest.raises(VolumeError) as raised:
+        made(volumes, tmp_path / "pod", volume, **spec)
+    assert raised.value.volume == "v"
+    assert str(tmp_path) not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("volume", "is_confidential"),
+    [
+        ({"secret": {"secretName": "c"}}, True),
+        ({"projected": {"sources": [{"configMap": {"name": "c"}}, {"secret": {"name": "c"}}]}}, True),
+        ({"projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}, True),
+        ({"projected": {"sources": [{"configMap": {"name": "c"}}]}}, False),
+        ({"configMap": {"name": "c"}}, False),
+    ],
+)
+def test_secrets_and_tokens_are_in_memory_and_go_with_their_pod(
+    volume: Obj, is_confidential: bool, volumes: VolumeMaker, tmp_path: Path
+) -> None:
+    found = made(volumes, tmp_path / "pod", volume)
+    memory = tmp_path / "shm-secrets"  # here a folder, on a machine with tmpfs /dev/shm: test_volume_memory.py
+    assert found.path.is_relative_to(memory) == is_confidential
+    assert found.is_projected
+    assert found.read_only
+    assert not is_confidential or not list((tmp_path / "pod").rglob("*"))
+    volumes.close()
+    assert found.path.exists() != is_confidential, "a node that has stopped leaves no Secrets"
+    assert not memory.exists()
+
+
 def test_other_volumes_are_made_beside_one_that_cannot_be_had(volumes: VolumeMaker, tmp_path: Path) -> None:
     pod = pod_with({"name": "bad", "configMap": {"name": "no"}}, {"name": "good", "emptyDir": {}})
     with pytest.raises(VolumeError, match="no"):

@@ -64,6 +64,16 @@ def test_volumes_go_with_their_pod(tmp_path: Path) -> None:
     assert tmp_path.is_dir()
 
 
+def test_secrets_of_a_home_are_found_and_removed_without_its_other_volumes(tmp_path: Path) -> None:
+    """As `down` does for a node that was killed."""
+    memory = MemoryFolders.of_home(tmp_path / "one", tmp_path)
+    kept, gone = memory.make("u", "v", None), memory.of_secrets.make("u", "v", None)
+    (gone / "token").touch()
+    MemoryFolders.of_home(tmp_path / "one", tmp_path).of_secrets.remove_all()
+    assert kept.is_dir()
+    assert not memory.of_secrets.top.exists()
+
+
 def test_nothing_is_removed_before_anything_was_made(tmp_path: Path) -> None:
     memory = MemoryFolders(tmp_path / "top")
     memory.remove("a")

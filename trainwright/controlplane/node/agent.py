@@ -24,7 +24,7 @@ from trainwright.controlplane.node.forced_deletion import killings
 from trainwright.controlplane.node.images import ImageCatalogue
 from trainwright.controlplane.node.isolation.shared_folders import shared_folders
 from trainwright.controlplane.node.isolation.support import isolation_support
-from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
+from trainwright.controlplane.node.limits.control_groups import ControlGroups
 from trainwright.controlplane.node.network.pod_network import PodNetwork
 from trainwright.controlplane.node.pod_changes import PodChanges
 from trainwright.controlplane.node.pod_worker import PodWorker, has_ended, remove_folder
@@ -92,7 +92,7 @@ class NodeAgent:
             api_address=api_address,
             hidden=(Path.home(), home.parent),
             shared=shared_folders(home.parent),
-            cgroups=MemoryCgroups.find(home),
+            cgroups=ControlGroups.find(home),
             fifo=self._changes.path if self._changes.start() else None,
             start_supervisor=self._spawner.start if self._spawner is not None else start_directly,
         )

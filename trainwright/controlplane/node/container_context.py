@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import functools
 import os
+import subprocess
 from collections.abc import Callable
 from concurrent.futures import Executor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwright.api import names
@@ -21,11 +22,12 @@ from trainwright.controlplane.node.environment import VariableResolver, base_env
 from trainwright.controlplane.node.event_recorder import EventRecorder
 from trainwright.controlplane.node.images import ImageCatalogue
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
-from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, container_identity, isolation_plan
+from trainwright.controlplane.node.isolation.plan import CONTAINER_UMASK, clean_target, container_identity, isolation_plan
+from trainwright.controlplane.node.isolation.reserved_paths import is_reserved
 from trainwright.controlplane.node.isolation.support import Support
 from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
 from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
-from trainwright.controlplane.node.limits.memory_cgroup import MemoryCgroups
+from trainwright.controlplane.node.limits.control_groups import ControlGroups
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.network_files import network_mounts
 from trainwright.controlplane.node.path_mapping import PathMapping
@@ -33,7 +35,8 @@ from trainwright.controlplane.node.rendezvous import RendezvousPorts
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
 from trainwright.controlplane.node.termination_files import message_file
 from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_mounts
-from trainwright.controlplane.node.volumes.maker import MadeVolume, VolumeMaker
+from trainwright.controlplane.node.volumes.errors import ConfigError
+from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts
 
 
@@ -60,8 +63,8 @@ class NodeServices:
     """Folders of the host that no container may see."""
     shared: tuple[Path, ...] = ()
     """Folders of the host that all containers may see and change."""
-    cgroups: MemoryCgroups | None = None
-    """For memory limits; None if the supervisors watch over them."""
+    cgroups: ControlGroups | None = None
+    """None where this user may create none: supervisors then watch over memory limits."""
     fifo: Path | None = None
     """Where supervisors say that something has changed; None if workers poll."""
     start_supervisor: StartSupervisor = start_directly
@@ -122,7 +125,6 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     ]
     if isolated:
         mounts += network_mounts(pod, container, folder)
-        mounts = [_settled(mount, volumes) for mount in mounts]
     mapped = () if isolated else tuple((m.container_path, m.host_path) for m in mounts if m.host_path is not None)
     mapping = PathMapping(mapped, pod["spec"].get("subdomain", ""), namespace_of(pod), port, keeps_names=isolated)
     own = mapping.variables(resolver.own_variables(container, mapping.rewrite))
@@ -158,9 +160,15 @@ def rendezvous_port(pod: Obj, ports: RendezvousPorts) -> int | None:
 
 @functools.cache
 def _visible(environment: Path | None) -> tuple[Path, ...]:
-    """Return the folders of the Python environment in which a container's programs are found."""
+    """Return the folders of the Python environment in which a container's programs are found. Raises ConfigError, OSError."""
     own = python_folders()
-    return tuple(own if environment is None else [*own, *python_folders_of(environment / "bin" / "python"), environment])
+    if environment is None:
+        return tuple(own)
+    python = environment / "bin" / "python"
+    try:
+        return (*own, *python_folders_of(python), environment)
+    except (subprocess.SubprocessError, ValueError) as error:
+        raise ConfigError(f"the environment that images.yaml names cannot be used: {python}: {error}") from error
 
 
 def _memory_limit(container: Obj) -> Obj:
@@ -168,21 +176,16 @@ def _memory_limit(container: Obj) -> Obj:
     return {} if limit is None else {"memory_limit": parse_quantity(limit).ceiling()}
 
 
-def _settled(mount: ContainerMount, volumes: dict[str, MadeVolume]) -> ContainerMount:
-    """Return the mount of a file of a ConfigMap or the like with the path that it has now: it is mounted once, without links."""
-    path = mount.host_path
-    if path is None or not any(volume.is_projected and path.is_relative_to(volume.path) for volume in volumes.values()):
-        return mount
-    return replace(mount, host_path=path.resolve())
-
-
 def _own_mounts(container: Obj, run: ContainerRun) -> list[ContainerMount]:
     """Return the mount of the termination message, which a pod's author does not name."""
+    path = container.get("terminationMessagePath") or DEFAULT_PATH
+    if is_reserved(clean_target(path), None, is_volume=False):
+        raise ConfigError(f"terminationMessagePath of container {container['name']!r}: no file can be mounted at {path}")
     message = message_file(run)
     message.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     message.touch(0o666)
     message.chmod(0o666)
-    return [ContainerMount(container.get("terminationMessagePath") or DEFAULT_PATH, message)]
+    return [ContainerMount(path, message)]
 
 
 def _with_address(pod: Obj, services: NodeServices) -> Obj:

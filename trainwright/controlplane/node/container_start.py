@@ -13,6 +13,7 @@ from trainwright.controlplane.node.container_context import ContainerContext, No
 from trainwright.controlplane.node.expansion import expand_references
 from trainwright.controlplane.node.images import ImageEnvironment, image_name_error
 from trainwright.controlplane.node.images.absent import AbsentImage
+from trainwright.controlplane.node.isolation.plan import PROCESS_LIMIT
 from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState
 from trainwright.controlplane.node.lifecycle.decision import Launch
@@ -46,7 +47,7 @@ class ContainerStart:
             _check_user(pod, self._spec, environment)
             context = self.context(pod, run)
             argv = self._command(context, environment)
-        except (ConfigError, VolumeError, OSError) as error:
+        except (ConfigError, VolumeError, OSError, ValueError, OverflowError) as error:  # a NUL in a path is a ValueError
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerConfigError", str(error)) from error
         try:
@@ -77,11 +78,14 @@ class ContainerStart:
         remove_old_runs(name, launch.attempt, self._folder)
 
     def _limit(self, pod: Obj, launch: Launch, context: ContainerContext) -> None:
-        """Create the control group of a container with a memory limit; without one, its supervisor watches. Raises OSError."""
-        limit = context.more.get("memory_limit")
-        if limit and self._services.cgroups is not None:
-            group = self._services.cgroups.create(uid_of(pod), launch.container.name, launch.attempt, limit)
-            context.more["cgroup"] = [str(group)]
+        """Create the control groups of a container. Without them, its supervisor watches over a memory limit. Raises OSError."""
+        if (groups := self._services.cgroups) is None:
+            return
+        limit = context.more.get("memory_limit") or None
+        made = groups.create(uid_of(pod), launch.container.name, launch.attempt, limit, PROCESS_LIMIT)
+        context.more["cgroup"] = [str(folder) for folder in made]
+        if groups.limit_memory:
+            context.more.pop("memory_limit", None)
 
     def context(self, pod: Obj, run: ContainerRun) -> ContainerContext:
         """Return the context of a run's processes. Raises ConfigError, OSError."""

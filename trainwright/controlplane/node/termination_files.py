@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def _end_of(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:  # removed by the container, or with its pod
         return b""
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(descriptor).st_size
-        file.seek(max(size - FILE_BYTES, 0))
-        return file.read(FILE_BYTES)
+    try:
+        found = os.fstat(descriptor)
+        return os.pread(descriptor, FILE_BYTES, max(found.st_size - FILE_BYTES, 0)) if stat.S_ISREG(found.st_mode) else b""
+    finally:
+        os.close(descriptor)

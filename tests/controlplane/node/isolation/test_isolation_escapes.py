@@ -36,14 +36,91 @@ def test_a_source_that_became_a_link_is_refused(runs: Runs) -> None:
     assert ended["message"] == f"isolation: mount {volume}/sub at /v: Too many levels of symbolic links (open)"
 
 
-def test_the_data_link_of_a_volume_is_followed_one_step(runs: Runs) -> None:
+def test_links_of_a_volume_are_followed_inside_of_it_only(runs: Runs) -> None:
     volume = runs.make_folder("volume", {"..v1/key": "value"})
     (volume / "..data").symlink_to("..v1")
-    assert runs.start("cat", "/k", mounts=[ContainerMount("/k", volume / "..data" / "key")]).output() == "value\n"
-    (volume / "..data").unlink()
-    (volume / "..data").symlink_to("/etc")
-    ended = runs.start("cat", "/k", mounts=[ContainerMount("/k", volume / "..data" / "passwd")]).ended()
-    assert ended["reason"] == "StartError"
+    (volume / "up").symlink_to("..data/../../outside")
+    runs.make_folder("outside", {"key": "secret", "passwd": "secret"})
+
+    def mounted(path: str) -> ContainerMount:
+        return ContainerMount("/k", volume / path, volume=volume)
+
+    assert runs.start("cat", "/k", mounts=[mounted("..data/key")]).output() == "value\n"
+    refused = "Invalid cross-device link (open)"
+    for outside in ("/etc", str(runs.folder / "outside"), "..", "../outside"):
+        (volume / "..data").unlink()
+        (volume / "..data").symlink_to(outside)
+        for path in ("..data/passwd", "..data", "up/key"):
+            ended = runs.start("true", mounts=[mounted(path)]).ended()
+            assert (ended["reason"], refused in ended["message"]) == ("StartError", True), (outside, path, ended)
+
+
+SWAP = """
+import os
+os.chdir("/v")
+open("ready", "w").close()
+while True:
+    os.rename("..data", "kept"); os.symlink("..", "..data")
+    os.unlink("..data"); os.rename("kept", "..data")
+"""
+
+
+def test_volume_whose_folders_are_swapped_all_the_time_never_gives_its_parent(runs: Runs) -> None:
+    """A subPath through `..data`, which another container of the pod replaces by a link to the parent in a loop."""
+    volume = runs.make_folder("pod/volume", {"..data/name": "inside"})
+    runs.make_folder("pod/name", {"secret": ""})
+    runs.own(runs.folder / "pod")
+    other = runs.start("/usr/bin/python3", "-I", "-c", SWAP, mounts=[ContainerMount("/v", volume)])
+    other.state()
+    eventually(lambda: (volume / "ready").exists(), what="the first swap")
+    mount = ContainerMount("/k", volume / "..data" / "name", volume=volume)
+    attempts = [runs.start("sh", "-c", "cat /k || ls /k", mounts=[mount]) for _ in range(20)]
+    assert {run.output() for run in attempts} <= {"inside\n", ""}
+    assert {run.ended().get("reason") for run in attempts} <= {None, "StartError"}
+
+
+@pytest.mark.parametrize(
+    "target", ["/proc", "/proc/self", "/proc/sys/user", "/sys", "/sys/fs/cgroup", "/dev", "/dev/null", "/dev/x"]
+)
+def test_no_volume_covers_the_kernels_files(runs: Runs, target: str) -> None:
+    volume = runs.make_folder("volume", {"self/setgroups": "deny"})
+    for path in (target, f"/usr/..{target}/"):
+        ended = runs.start("true", mounts=[ContainerMount(path, volume, volume=volume)]).ended()
+        assert (ended["code"], ended["reason"]) == (128, "StartError")
+        assert target in ended["message"]
+
+
+def test_no_volume_covers_the_kernels_files_through_a_link(runs: Runs) -> None:
+    volume, fake = runs.make_folder("volume"), runs.make_folder("fake")
+    (volume / "link").symlink_to("/proc")
+    mounts = [ContainerMount("/v", volume, volume=volume), ContainerMount("/v/link/sys", fake, volume=fake)]
+    ended = runs.start("true", mounts=mounts).ended()
+    assert "Operation not permitted (no volume may cover /proc/sys)" in ended["message"]
+
+
+def test_volume_has_no_programs_of_other_users_and_no_devices(runs: Runs) -> None:
+    volume = runs.make_folder("volume", {"inner/f": ""})
+    mounts = [ContainerMount("/v", volume, volume=volume), ContainerMount("/dev/shm", volume, volume=volume)]
+    mounts.append(ContainerMount("/f", volume / "inner" / "f", volume=volume))
+    options = "awk '$5 ~ /^.(v|dev.shm|f)$/ {print $5, ($6 ~ /nosuid/) + ($6 ~ /nodev/)}' /proc/self/mountinfo"
+    printed = runs.start("sh", "-c", options, mounts=mounts).output().splitlines()
+    assert sorted(printed) == ["/dev/shm 2", "/f 2", "/v 2"]
+
+
+def test_device_that_a_pod_names_is_a_device(runs: Runs) -> None:
+    zero = Path("/dev/zero")
+    run = runs.start("sh", "-c", "head -c 3 /dev/mine | wc -c", mounts=[ContainerMount("/dev/mine", zero, volume=zero)])
+    assert run.output() == "3\n"
+
+
+@pytest.mark.parametrize("source", ["/proc", "/sys/fs", "/"])
+def test_settings_of_the_machine_are_read_only_in_a_volume(runs: Runs, source: str) -> None:
+    """As root, a container could otherwise write sysctls and the control groups of others."""
+    mount = ContainerMount("/host", Path(source), volume=Path(source))
+    script = "grep -E ' - (proc|sysfs|cgroup2?) ' /proc/self/mountinfo | grep ' /host' | grep -cv ' ro,'; ls /host"
+    printed = runs.start("sh", "-c", script, mounts=[mount]).output().splitlines()
+    assert printed[0] == "0"
+    assert len(printed) > 1
 
 
 @pytest.mark.parametrize(
@@ -58,6 +135,10 @@ def test_the_data_link_of_a_volume_is_followed_one_step(runs: Runs) -> None:
         "unshare -Um sh -c 'umount /data'",
         "unshare -Urm sh -c 'mount -o remount,bind,rw /data && touch /data/x'",
         "unshare -Urm umount /usr/share",
+        "unshare -U true",
+        "unshare -C true",
+        "unshare -UrmC true",
+        "echo 100 > /proc/sys/user/max_user_namespaces",
         "mknod /tmp/disk b 8 0 && head -c 1 /tmp/disk",
         "kill -0 HOST_PID",
         "cat /proc/HOST_PID/environ",
@@ -70,6 +151,30 @@ def test_a_container_cannot(runs: Runs, attempt: str) -> None:
     run = runs.start("sh", "-c", command, mounts=[ContainerMount("/data", data, read_only=True)], hidden=[Path("/usr/share")])
     assert run.ended()["code"] != 0, run.output()
     assert list(data.iterdir()) == []
+
+
+def test_commands_in_container_make_no_user_namespaces(runs: Runs) -> None:
+    run = runs.start("sleep", "600")
+    run.state()
+    done = run.execute("unshare", "-Ur", "true")
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("group", ["runAsUser", "runAsGroup"])
+def test_an_id_that_means_unchanged_is_not_taken_for_root(runs: Runs, group: str) -> None:
+    run = runs.start("id", container={"securityContext": {group: 2**32 - 1}})
+    ended = run.ended()
+    assert (ended["code"], ended["reason"]) == (128, "StartError")
+    assert ended["message"].startswith("isolation: ")
+    assert "Invalid argument" in ended["message"]
+    assert run.output() == ""
+
+
+def test_an_id_beyond_the_mapped_range_ends_the_start(runs: Runs) -> None:
+    run = runs.start("id", container={"securityContext": {"runAsUser": 2**33}})
+    assert (run.ended()["code"], run.ended()["reason"]) == (128, "StartError")
+    assert run.output() == ""
 
 
 def test_no_file_of_the_supervisor_is_open_in_a_container(runs: Runs) -> None:

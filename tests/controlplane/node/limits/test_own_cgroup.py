@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.node.limits import memory_cgroup
-from trainwright.controlplane.node.limits.memory_cgroup import AGENT_LEAF, MemoryCgroups
-from trainwright.controlplane.node.limits.oom_kills import oom_kills
-from trainwright.controlplane.node.limits.own_cgroup import OwnCgroup, own_memory_cgroup
+from trainwright.controlplane.node.limits import control_groups
+from trainwright.controlplane.node.limits.control_groups import AGENT_LEAF, ControlGroups
+from trainwright.controlplane.node.limits.group_files import oom_kills
+from trainwright.controlplane.node.limits.own_cgroup import OwnCgroup, own_cgroup
 
 V1 = "33 24 0:29 / /sys/fs/cgroup/memory rw,relatime shared:9 - cgroup cgroup rw,memory"
 V2 = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate"
@@ -32,12 +33,12 @@ DOCKER = "33 24 0:29 /docker/abc /sys/fs/cgroup/memory ro - cgroup cgroup rw,mem
 def test_the_group_of_this_process(tmp_path: Path, groups: str, mounts: list[str], expected: tuple[str, int] | None) -> None:
     (tmp_path / "cgroup").write_text(groups, "utf-8")
     (tmp_path / "mountinfo").write_text("\n".join(mounts) + "\n", "utf-8")
-    found = own_memory_cgroup(tmp_path)
+    found = own_cgroup("memory", tmp_path)
     assert (None if found is None else (str(found.folder), found.version)) == expected
 
 
 def test_a_system_without_control_groups(tmp_path: Path) -> None:
-    assert own_memory_cgroup(tmp_path) is None
+    assert own_cgroup("memory", tmp_path) is None
 
 
 @pytest.mark.parametrize(
@@ -56,55 +57,114 @@ def test_counts_of_kills(tmp_path: Path, files: dict[str, str], expected: int) -
     assert oom_kills(str(tmp_path / "missing")) == 0
 
 
-class DelegatedGroup:
-    """A folder that looks like a group of version 2; files are written as the kernel would see them."""
+UNIT = "user.slice/user-1000.slice/user@1000.service/app.slice/trainwright.service"
 
-    def __init__(self, folder: Path, pids: list[int], controllers: str = "cpu memory"):
-        self.folder = folder
-        folder.mkdir()
-        for name, text in {"cgroup.controllers": controllers, "cgroup.subtree_control": "", "cgroup.type": "domain"}.items():
+
+class SystemdTree:
+    """Folders that look like /sys/fs/cgroup of version 2 with systemd: a user's service with `Delegate=yes`.
+
+    As recorded on systemd 252: a user's manager passes on `cpu memory pids`; files are written as the kernel would see them.
+    """
+
+    def __init__(self, top: Path, monkeypatch: pytest.MonkeyPatch, pids: list[int], controllers: str = "cpu memory pids"):
+        self.top, self.unit = top / "cgroup", top / "cgroup" / UNIT
+        folder = self.top
+        for name in Path(UNIT).parts:
+            folder /= name
+            self._add(folder, controllers, "cpu memory pids", [])
+        self._add(self.unit, controllers, "", pids)
+        monkeypatch.setattr(control_groups, "own_cgroup", lambda _: self.own)
+        self.own = OwnCgroup(self.unit, self.top, 2, is_root=False)
+
+    def restart_in_leaf(self) -> None:
+        """The control plane was started again by a process that the last one had moved."""
+        self._add(self.unit / AGENT_LEAF, "", "", [])
+        self.own = OwnCgroup(self.unit / AGENT_LEAF, self.top, 2, is_root=False)
+
+    def text(self, path: str) -> str:
+        return (self.unit / path).read_text("ascii")
+
+    def _add(self, folder: Path, controllers: str, children: str, pids: list[int]) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in {
+            "cgroup.controllers": controllers,
+            "cgroup.subtree_control": children,
+            "cgroup.type": "domain",
+        }.items():
             (folder / name).write_text(text, "ascii")
         (folder / "cgroup.procs").write_text("\n".join(map(str, pids)), "ascii")
 
-    @property
-    def own(self) -> OwnCgroup:
-        return OwnCgroup(self.folder, self.folder.parent, 2, is_root=False)
-
 
 def test_a_group_with_processes_of_others_is_not_restructured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = DelegatedGroup(tmp_path / "unit", [memory_cgroup.os.getpid(), memory_cgroup.os.getppid()])
-    monkeypatch.setattr(memory_cgroup, "own_memory_cgroup", lambda: group.own)
-    assert MemoryCgroups.find(tmp_path) is None
-    assert not (group.folder / AGENT_LEAF).exists()
-    assert (group.folder / "cgroup.subtree_control").read_text("ascii") == ""
+    tree = SystemdTree(tmp_path, monkeypatch, [os.getpid(), os.getppid()])
+    assert ControlGroups.find(tmp_path) is None
+    assert not (tree.unit / AGENT_LEAF).exists()
+    assert tree.text("cgroup.subtree_control") == ""
 
 
-def test_a_group_without_the_controller_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = DelegatedGroup(tmp_path / "unit", [memory_cgroup.os.getpid()], "cpu pids")
-    monkeypatch.setattr(memory_cgroup, "own_memory_cgroup", lambda: group.own)
-    assert MemoryCgroups.find(tmp_path) is None
-    assert not (group.folder / AGENT_LEAF).exists()
+def test_a_group_without_controllers_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = SystemdTree(tmp_path, monkeypatch, [os.getpid()], "cpu io")
+    assert ControlGroups.find(tmp_path) is None
+    assert not (tree.unit / AGENT_LEAF).exists()
 
 
 def test_a_delegated_group_gets_a_leaf_for_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pid = memory_cgroup.os.getpid()
-    group = DelegatedGroup(tmp_path / "unit", [pid])
-    monkeypatch.setattr(memory_cgroup, "own_memory_cgroup", lambda: group.own)
-    found = MemoryCgroups.find(tmp_path)
+    tree = SystemdTree(tmp_path, monkeypatch, [os.getpid()])
+    found = ControlGroups.find(tmp_path)
     assert found is not None
-    assert (group.folder / AGENT_LEAF / "cgroup.procs").read_text("ascii") == str(pid)
-    assert (group.folder / "cgroup.subtree_control").read_text("ascii") == "+memory"
-    created = found.create("uid", "main", 0, 1000)
+    assert tree.text(f"{AGENT_LEAF}/cgroup.procs") == str(os.getpid())
+    assert tree.text("cgroup.subtree_control") == "+memory +pids"
+    (created,) = found.create("uid", "main", 0, 1000, 50)
+    assert created.is_relative_to(tree.unit)
     assert (created / "memory.max").read_text("ascii") == "1000"
-    assert (created.parent / "cgroup.subtree_control").read_text("ascii") == "+memory"
+    assert (created / "pids.max").read_text("ascii") == "50"
+    assert (created.parent / "cgroup.subtree_control").read_text("ascii") == "+memory +pids"
+    assert found.limit_memory
+
+
+def test_container_without_memory_limit_gets_a_group_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    SystemdTree(tmp_path, monkeypatch, [os.getpid()])
+    found = ControlGroups.find(tmp_path)
+    assert found is not None
+    (created,) = found.create("uid", "main", 0, None, 50)
+    assert (created / "pids.max").read_text("ascii") == "50"
+    assert not (created / "memory.max").exists()
+
+
+def test_supervisors_watch_memory_where_only_pids_are_delegated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = SystemdTree(tmp_path, monkeypatch, [os.getpid()], "pids")
+    found = ControlGroups.find(tmp_path)
+    assert found is not None
+    assert not found.limit_memory
+    assert tree.text("cgroup.subtree_control") == "+pids"
+    (created,) = found.create("uid", "main", 0, 1000, 50)
+    assert not (created / "memory.max").exists()
 
 
 def test_a_restart_in_the_leaf_uses_its_parent_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    group = DelegatedGroup(tmp_path / "unit", [])
-    (group.folder / "cgroup.subtree_control").write_text("memory", "ascii")
-    leaf = group.folder / AGENT_LEAF
-    leaf.mkdir()
-    monkeypatch.setattr(memory_cgroup, "own_memory_cgroup", lambda: OwnCgroup(leaf, tmp_path, 2, is_root=False))
-    found = MemoryCgroups.find(tmp_path)
+    tree = SystemdTree(tmp_path, monkeypatch, [])
+    (tree.unit / "cgroup.subtree_control").write_text("memory pids", "ascii")
+    tree.restart_in_leaf()
+    found = ControlGroups.find(tmp_path)
     assert found is not None
-    assert found.base.parent == group.folder
+    assert [hierarchy.base.parent for hierarchy in found.hierarchies] == [tree.unit]
+
+
+def test_a_group_of_another_user_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal's session scope belongs to root: nothing is delegated."""
+    SystemdTree(tmp_path, monkeypatch, [os.getpid()])
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(control_groups, "_write", refuse)
+    assert ControlGroups.find(tmp_path) is None
+
+
+def test_groups_of_a_killed_node_are_found_below_any_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = SystemdTree(tmp_path, monkeypatch, [])
+    left = tree.unit.parent / "other.scope" / control_groups._base_name(tmp_path) / "uid" / "main-0"
+    left.mkdir(parents=True)
+    control_groups.remove_groups_of(tmp_path)
+    assert not left.parent.parent.exists()
+    assert tree.unit.exists()

@@ -5,12 +5,14 @@ Standard library only, because a container's supervisor loads this file. The sam
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import select
 import signal
 
 from trainwright.controlplane.node.isolation import namespaces
+from trainwright.controlplane.node.isolation.landlock import leave_abstract_sockets_of_others
 
 DEFAULT_CAPABILITIES = (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 18, 27, 29, 31)
 """CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW SYS_CHROOT MKNOD AUDIT_WRITE SETFCAP.
@@ -37,27 +39,41 @@ def map_all_ids(pid: int) -> None:
         _write(f"/proc/{pid}/{name}", "".join(f"{first} {first} {count}\n" for first, _, count in ranges))
 
 
-def take_identity(identity: dict) -> None:  # type: ignore[type-arg]
+def take_identity(identity: dict, *, sets_groups: bool) -> None:  # type: ignore[type-arg]
     """Become the user of a container: `uid`, `gid`, `groups`, `capabilities` (numbers), `no_new_privs`, and lose all else.
 
     `processes` is how many processes and threads the container may have: they are counted by its user namespace. The kernel does
-    not count those of the machine's root.
+    not count those of the machine's root. `sets_groups`: the answer of `may_set_groups`. Raises OSError.
     """
     most = min(identity["processes"], *(limit for limit in resource.getrlimit(resource.RLIMIT_NPROC) if limit >= 0))
     resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    leave_abstract_sockets_of_others()
     kept = set(identity["capabilities"])
-    if identity["map_all_ids"] and _may_set_groups():
+    if identity["map_all_ids"] and sets_groups:
         os.setgroups(identity["groups"])
     namespaces.limit_bounding_set(kept)
     os.setresgid(identity["gid"], identity["gid"], identity["gid"])
     os.setresuid(identity["uid"], identity["uid"], identity["uid"])
+    _check_ids("group", identity["gid"], os.getresgid())
+    _check_ids("user", identity["uid"], os.getresuid())
     namespaces.set_capabilities(kept if identity["uid"] == 0 else set())
     if identity["no_new_privs"]:
         namespaces.prctl(namespaces.PR_SET_NO_NEW_PRIVS, 1)
 
 
-def _may_set_groups() -> bool:
-    with open("/proc/self/setgroups", "rb") as file:  # bytes: the files of a codec are out of reach in the container's root
+def _check_ids(kind: str, wanted: int, found: tuple[int, int, int]) -> None:
+    """The system calls take -1, which is 2**32 - 1, for "unchanged" and succeed."""
+    if found != (wanted, wanted, wanted):
+        number = errno.EINVAL
+        raise OSError(number, os.strerror(number), f"{kind} {wanted} cannot be taken: the {kind} is {found[1]}")
+
+
+def may_set_groups() -> bool:
+    """Whether a process may set its supplementary groups here and in namespaces below.
+
+    To be asked before a container is entered: a pod may have mounted something else at this path.
+    """
+    with open("/proc/self/setgroups", "rb") as file:
         return file.read().strip() == b"allow"
 
 

@@ -10,7 +10,7 @@ import errno
 import os
 
 from trainwright.controlplane.node.isolation import namespaces
-from trainwright.controlplane.node.isolation.credentials import die_with_parent, map_one_id, take_identity
+from trainwright.controlplane.node.isolation.credentials import die_with_parent, map_one_id, may_set_groups, take_identity
 from trainwright.controlplane.node.isolation.root_filesystem import RootFilesystem
 
 WANTS_MAPPING, HAS_PID, FAILED, EXECUTES = b"M", b"P", b"E", b"X"
@@ -29,7 +29,7 @@ def create_namespaces(plan: dict, status: int, supervisor: int) -> None:  # type
     user, group = os.geteuid(), os.getegid()
     step = "create namespaces"
     try:
-        namespaces.unshare(namespaces.ALL_NAMESPACES)
+        namespaces.unshare(namespaces.FIRST_NAMESPACES)
         step = "map user and group ids"
         if plan["map_all_ids"]:
             os.write(status, WANTS_MAPPING + b"\n")
@@ -52,15 +52,18 @@ def isolate(plan: dict, cwd: str, cgroups: list, supervisor: int) -> None:  # ty
     """
     root = RootFilesystem(plan)
     try:
+        sets_groups, cgroup_namespace = may_set_groups(), namespaces.cgroup_namespace()
         root.step = f"set the host name {plan['hostname']}"
         namespaces.set_hostname(plan["hostname"])
         root.build(cwd)
         root.step = "join the control group"
         for cgroup in cgroups:
             os.write(cgroup, b"0")
+        namespaces.unshare(cgroup_namespace)
+        root.forbid_nested_namespaces()
         root.step = "take the identity of the container's user"
         _wait_for(supervisor)
-        take_identity(plan)
+        take_identity(plan, sets_groups=sets_groups)
         die_with_parent(supervisor)
     except OSError as error:
         raise _failed(root.step, error) from error

@@ -12,6 +12,7 @@ import stat
 
 from trainwright.controlplane.node.isolation import namespaces
 from trainwright.controlplane.node.isolation.namespaces import NODEV, READ_ONLY
+from trainwright.controlplane.node.isolation.reserved_paths import KERNEL_FILE_SYSTEMS
 from trainwright.controlplane.node.isolation.root_paths import RootPaths
 
 _DEPTH, _ENTRIES, _COPIED_BYTES = 3, 300, 64 * 1024
@@ -30,7 +31,10 @@ class HostFolders:
         """Mounts that are part of the container's root file system, like files of an image."""
         self._layer, self._keeps_owners, self._hidden = layer, keeps_owners, hidden
         self._count = 0
-        self._mount_points = _mount_points()
+        mounted = _mount_points()
+        self._mount_points = [path for path, _ in mounted]
+        self.kernel_mounts = [path for path, kind in mounted if kind in KERNEL_FILE_SYSTEMS]
+        """Mounts of the host whose files are settings of the machine."""
 
     def make_root(self, folder: str) -> None:
         """Make a folder of the layer the root: a mount of its own."""
@@ -153,7 +157,12 @@ def _is_empty(path: str) -> bool:
         return True  # to the container as well
 
 
-def _mount_points() -> list[str]:
-    """Return the paths of all mounts of the host. Source: mountinfo in proc(5), with octal escapes."""
+def _mount_points() -> list[tuple[str, str]]:
+    """Return the paths and kinds of all mounts of the host. Source: mountinfo in proc(5), with octal escapes."""
+    found = []
     with open("/proc/self/mountinfo", "rb") as file:
-        return [os.fsdecode(line.split()[4].decode("unicode_escape").encode("latin-1")) for line in file]
+        for line in file:
+            left, _, right = line.partition(b" - ")
+            path = os.fsdecode(left.split()[4].decode("unicode_escape").encode("latin-1"))
+            found.append((path, right.split()[0].decode("ascii")))
+    return found

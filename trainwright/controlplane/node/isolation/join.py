@@ -10,7 +10,7 @@ import json
 import os
 
 from trainwright.controlplane.node.isolation import namespaces
-from trainwright.controlplane.node.isolation.credentials import die_with_parent, take_identity
+from trainwright.controlplane.node.isolation.credentials import die_with_parent, may_set_groups, take_identity
 from trainwright.controlplane.node.isolation.process_identity import start_time
 
 
@@ -34,7 +34,8 @@ def fork_inside(run: str) -> tuple[int, dict]:  # type: ignore[type-arg]
         cgroups = [os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC) for path in identity["cgroup"]]
         # Until it executes the command, processes of the container must not reach this program's files through /proc (CVE-2019-5736).
         namespaces.prctl(namespaces.PR_SET_DUMPABLE, 0)
-        namespaces.set_namespaces(pidfd, namespaces.ALL_NAMESPACES)
+        sets_groups = may_set_groups()
+        namespaces.set_namespaces(pidfd, namespaces.FIRST_NAMESPACES | namespaces.cgroup_namespace())
         reader, lifeline = os.pipe()
         child = os.fork()
         if child:
@@ -48,7 +49,7 @@ def fork_inside(run: str) -> tuple[int, dict]:  # type: ignore[type-arg]
             os._exit(1)
         os.setsid()
         os.umask(identity["umask"])
-        take_identity(identity)
+        take_identity(identity, sets_groups=sets_groups)
         die_with_parent(reader)
     except OSError as error:
         raise JoinError(f"{error.strerror} ({error.filename or 'join the container'})") from error

@@ -9,8 +9,9 @@ import ctypes
 import os
 from collections.abc import Mapping
 
-NEWNS, NEWUTS, NEWIPC, NEWUSER, NEWPID = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
-ALL_NAMESPACES = NEWUSER | NEWNS | NEWPID | NEWUTS | NEWIPC
+NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID = 0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000
+FIRST_NAMESPACES = NEWUSER | NEWNS | NEWPID | NEWUTS | NEWIPC
+"""Those that a container is started in. The one of control groups comes last: its root is the group of the process that makes it."""
 READ_ONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 """Attributes of mounts: MOUNT_ATTR_* of linux/mount.h."""
 
@@ -18,7 +19,9 @@ _MS_REC, _MS_PRIVATE, _MNT_DETACH = 0x4000, 0x40000, 2
 _EMPTY_PATH, _RECURSIVE, _NO_AUTOMOUNT = 0x1000, 0x8000, 0x800
 _TREE_CLONE, _MOVE_FROM_FD, _MOVE_TO_FD = 1, 0x4, 0x40
 _FS_CLOEXEC, _SET_FLAG, _SET_STRING, _CREATE = 1, 0, 1, 6
-_NO_SYMLINKS, _NO_MAGIC_LINKS = 4, 2
+_NO_SYMLINKS, _NO_MAGIC_LINKS, _BENEATH = 4, 2, 8
+_RACES = 100
+"""How often a path is tried whose folders are renamed at that moment."""
 _RANGE_CLOEXEC = 4
 # The numbers of system calls since 5.2 are the same on every architecture.
 _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT = 428, 429, 430, 431, 432
@@ -48,6 +51,11 @@ class _OpenHow(ctypes.Structure):
 def unshare(flags: int) -> None:
     """Move this process into new namespaces; with NEWPID, only its future children. It must have a single thread."""
     _checked("unshare", _libc.unshare(flags))
+
+
+def cgroup_namespace() -> int:
+    """Return the flag of control groups' namespaces, or 0 where the kernel has no control groups. Ask it outside of containers."""
+    return NEWCGROUP if os.path.exists("/proc/self/ns/cgroup") else 0
 
 
 def set_namespaces(pidfd: int, flags: int) -> None:
@@ -110,7 +118,24 @@ def attach_mount(mount: int, target: int) -> None:
 
 def open_without_symlinks(path: str, folder: int) -> int:
     """Open a path below an open folder, as a mount's source. Raises OSError with ELOOP if any component is a symbolic link."""
-    how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, _NO_SYMLINKS | _NO_MAGIC_LINKS)
+    return _open_path(path, folder, _NO_SYMLINKS | _NO_MAGIC_LINKS)
+
+
+def open_beneath(path: str, folder: int) -> int:
+    """Open a path below an open folder, as a mount's source, following links inside of the folder.
+
+    Raises OSError with EXDEV if it leads out of the folder, and with EAGAIN if folders are renamed all the time meanwhile.
+    """
+    for _ in range(_RACES):
+        try:
+            return _open_path(path, folder, _BENEATH | _NO_MAGIC_LINKS)
+        except BlockingIOError:
+            continue
+    return _open_path(path, folder, _BENEATH | _NO_MAGIC_LINKS)
+
+
+def _open_path(path: str, folder: int, resolve: int) -> int:
+    how = _OpenHow(os.O_PATH | os.O_CLOEXEC, 0, resolve)
     return _syscall(_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how), name="open")
 
 

@@ -72,7 +72,7 @@ def isolation_plan(
     context = container.get("securityContext") or {}
     shared = set(shared) - {Path("/")}
     hidden = {variant for path in hidden for variant in (path, Path(os.path.realpath(path)))} - {Path("/")} - shared
-    ordered = sorted(mounts, key=lambda mount: len(_clean(mount.container_path)))
+    ordered = sorted(mounts, key=lambda mount: len(clean_target(mount.container_path)))
     return {
         "layer": str(layer),
         "hostname": hostname[:63],
@@ -89,8 +89,9 @@ def isolation_plan(
         "shared": sorted(str(path) for path in shared),
         "mounts": [
             {
-                "target": _clean(mount.container_path),
+                "target": clean_target(mount.container_path),
                 "source": None if mount.host_path is None else str(mount.host_path),
+                "volume": None if mount.volume is None else str(mount.volume),
                 "read_only": mount.read_only,
                 "tmpfs_bytes": mount.tmpfs_bytes,
             }
@@ -109,7 +110,7 @@ def _nearest(path: Path, candidates: set[Path]) -> Path | None:
     return next((parent for parent in path.parents if parent in candidates), None)
 
 
-def _clean(path: str) -> str:
+def clean_target(path: str) -> str:
     """Return an absolute path without `//`, `.` and a slash at the end. A relative one is taken from the root, as runtimes do."""
     return "/" + posixpath.normpath("/" + path).lstrip("/")
 

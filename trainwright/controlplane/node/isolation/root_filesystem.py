@@ -15,13 +15,15 @@ from trainwright.controlplane.node.isolation import namespaces
 from trainwright.controlplane.node.isolation.device_files import make_dev
 from trainwright.controlplane.node.isolation.host_folders import HostFolders, bind_tree
 from trainwright.controlplane.node.isolation.namespaces import NODEV, NOEXEC, NOSUID, READ_ONLY
+from trainwright.controlplane.node.isolation.reserved_paths import is_in, is_reserved, names_devices
 
 _OWN = {"tmp": 0o1777, "run": 0o755, "root": 0o700, "home": 0o755, "dev": 0o755, "proc": 0o555, "sys": 0o555}
 """Folders of the root that are not taken from the host, with their modes."""
 _LEFT_OUT = {"mnt", "media", "boot", "lost+found"}
 _SHM, _VAR_TMP = "/dev/shm", "/var/tmp"  # noqa: S108  (paths of the container)
-_DATA_LINK = "/..data/"
 _READ_ONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_NESTED_NAMESPACES = ("sys/user/max_user_namespaces", "sys/user/max_cgroup_namespaces")
+"""Settings below /proc of the user namespace that opens them. Raising them again needs CAP_SYS_RESOURCE, which no container has."""
 _MASKED_PATHS = (
     *(f"/proc/{name}" for name in ("acpi", "asound", "kcore", "keys", "latency_stats", "sched_debug", "scsi", "timer_list")),
     "/sys/firmware",
@@ -42,6 +44,8 @@ class RootFilesystem:
         self.host = HostFolders(self.layer, keeps_owners=plan["map_all_ids"], hidden=frozenset(self.hidden))
         self.paths = self.host.paths
         self.masks: list[int] = []
+        self.nesting: list[int] = []
+        self.sources: list[int | None] = []
 
     def build(self, cwd: str) -> None:
         """Build it with all mounts of the plan and the folder `cwd`, and make it this process's root."""
@@ -52,15 +56,24 @@ class RootFilesystem:
             os.mkdir(name, 0o755)
         self.step = "make a root of its own"
         namespaces.make_mounts_private()
+        self._take_sources()
+        self.step = "make a root of its own"
         self.host.make_root("root")
         self._make_system()
         self._make_targets(cwd)
         self._hide_and_show()
-        for mount in self.plan["mounts"]:
-            self._mount(mount)
+        for mount, source in zip(self.plan["mounts"], self.sources, strict=True):
+            self._mount(mount, source)
         self.step = f"create the working directory {cwd}"
         os.close(self.paths.locate(cwd, "folder"))
         self._enter()
+
+    def forbid_nested_namespaces(self) -> None:
+        """Let no process of the container make user namespaces: with one, it could mount the control groups of others."""
+        self.step = "forbid nested namespaces"
+        for file in self.nesting:
+            os.write(file, b"0")
+            os.close(file)
 
     def _make_system(self) -> None:
         for name, mode in _OWN.items():
@@ -70,6 +83,7 @@ class RootFilesystem:
         self._take_from_host()
         self.step = "mount /proc"
         proc = namespaces.filesystem("proc", {}, NOSUID | NODEV | NOEXEC)
+        self.nesting = [os.open(name, os.O_WRONLY | os.O_CLOEXEC, dir_fd=proc) for name in _NESTED_NAMESPACES]
         namespaces.attach_mount(proc, self.paths.existing("/proc"))
         self.step = "mount /sys"
         try:
@@ -133,7 +147,7 @@ class RootFilesystem:
         """Create missing targets of mounts before anything is mounted, because this may cover folders with an overlay."""
         covered = [*self.hidden, *self.visible, *self.shared, *(mount["target"] for mount in self.plan["mounts"])]
         wanted = [(path, "folder" if os.path.isdir(path) else "file") for path in (*self.visible, *self.shared)]
-        wanted += [(mount["target"], _kind(mount)) for mount in self.plan["mounts"]]
+        wanted += [(mount["target"], _kind(source)) for mount, source in zip(self.plan["mounts"], self.sources, strict=True)]
         for path, kind in (*wanted, (cwd, "folder")):
             self.step = f"create {path}"
             if not any(path.startswith(other.rstrip("/") + "/") for other in covered):
@@ -159,40 +173,68 @@ class RootFilesystem:
                 namespaces.attach_mount(mask, place)
                 self.masks.append(mask)
 
-    def _mount(self, mount: dict) -> None:  # type: ignore[type-arg]
+    def _mount(self, mount: dict, source: int | None) -> None:  # type: ignore[type-arg]
         """Mount a volume of the pod. Paths in it may have been changed by another container of the pod."""
-        target, source = mount["target"], mount["source"]
-        self.step = f"mount {target}"
-        place = self.paths.locate(target, _kind(mount))
+        target, path = mount["target"], mount["source"]
+        self.step = f"mount {target}" if path is None else f"mount {path} at {target}"
+        place, real = self.paths.locate_real(target, _kind(source))
+        if is_reserved(real, path, is_volume=mount["volume"] is not None):
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), f"no volume may cover {real}")
         if source is None:
             options = {"mode": "1777"} | ({"size": str(mount["tmpfs_bytes"])} if mount["tmpfs_bytes"] else {})
             tree = namespaces.filesystem("tmpfs", options, NOSUID | NODEV)
         else:
-            self.step = f"mount {source} at {target}"
-            origin = self._open_source(source)
-            tree = namespaces.clone_tree(origin)
-            os.close(origin)
+            tree = source
+            namespaces.restrict_mount(tree, NOSUID if names_devices(path) else NOSUID | NODEV, recursive=True)
         if mount["read_only"]:
             namespaces.restrict_mount(tree, READ_ONLY, recursive=True)
         namespaces.attach_mount(tree, place)
+        if path is not None:
+            self._protect_settings(path, tree)
         os.close(tree)
         os.close(place)
 
-    def _open_source(self, path: str) -> int:
-        """Open a mount's source. Below what it has in common with the layer's path, symbolic links are refused, see ContainerMount.
+    def _protect_settings(self, path: str, tree: int) -> None:
+        """Make read-only what shows settings of the machine in the attached mount of a host path, such as control groups."""
+        if any(is_in(path, mounted) for mounted in self.host.kernel_mounts):
+            namespaces.restrict_mount(tree, READ_ONLY, recursive=True)
+            return
+        for mounted in self.host.kernel_mounts:
+            if is_in(mounted, path):
+                self.step = f"make {mounted} read-only in a volume"
+                found = namespaces.open_without_symlinks(os.path.relpath(mounted, path), tree)
+                namespaces.restrict_mount(found, READ_ONLY, recursive=True)
+                os.close(found)
 
-        Except for `..data` of volumes with files of the API: the folder beside it that it points to is replaced with their content.
+    def _take_sources(self) -> None:
+        """Copy the mounts of all sources first: what was opened is what is mounted, whatever becomes of its path."""
+        for mount in self.plan["mounts"]:
+            if mount["source"] is None:
+                self.sources.append(None)
+                continue
+            self.step = f"mount {mount['source']} at {mount['target']}"
+            origin = self._open_source(mount["source"], mount["volume"])
+            self.sources.append(namespaces.clone_tree(origin))
+            os.close(origin)
+
+    def _open_source(self, path: str, volume: str | None) -> int:
+        """Open a mount's source. In a pod's volume links are followed, but never out of it; elsewhere they are refused.
+
+        Of the path of the volume, or of another source, what it has in common with the layer's path is trusted.
         """
-        volume, _, name = path.partition(_DATA_LINK)
-        if name:
-            version = os.path.basename(os.readlink(volume + _DATA_LINK[:-1]))
-            path = f"{volume}/{version}/{name}"
-        trusted = os.path.commonpath([self.plan["layer"], path])
+        top = volume or path
+        trusted = os.path.commonpath([self.plan["layer"], top])
         start = os.open(trusted, os.O_PATH | os.O_CLOEXEC)
         try:
-            return namespaces.open_without_symlinks(os.path.relpath(path, trusted), start)
+            found = namespaces.open_without_symlinks(os.path.relpath(top, trusted), start)
         finally:
             os.close(start)
+        if top == path:
+            return found
+        try:
+            return namespaces.open_beneath(os.path.relpath(path, top), found)
+        finally:
+            os.close(found)
 
     def _enter(self) -> None:
         self.step = "make the root file system read-only"
@@ -203,5 +245,5 @@ class RootFilesystem:
         namespaces.pivot_root()
 
 
-def _kind(mount: dict) -> str:  # type: ignore[type-arg]
-    return "folder" if mount["source"] is None or os.path.isdir(mount["source"]) else "file"
+def _kind(source: int | None) -> str:
+    return "folder" if source is None or stat.S_ISDIR(os.fstat(source).st_mode) else "file"

@@ -35,6 +35,10 @@ class RootPaths:
 
     def locate(self, path: str, kind: str, *, may_cover: bool = False) -> int:
         """Open a path with O_PATH. If `kind` is "folder" or "file", create what is missing (0755 and 0644). Raises OSError."""
+        return self.locate_real(path, kind, may_cover=may_cover)[0]
+
+    def locate_real(self, path: str, kind: str, *, may_cover: bool = False) -> tuple[int, str]:
+        """As `locate`, and return the path without links as well."""
         pending = path.split("/")[::-1]
         opened = [(self.root, "")]
         links = 0
@@ -61,7 +65,7 @@ class RootPaths:
                         del opened[1:]
                 else:
                     opened.append((entry, f"{opened[-1][1]}/{name}"))
-            return os.dup(opened[-1][0])
+            return os.dup(opened[-1][0]), opened[-1][1] or "/"
         finally:
             self._close(opened[1:])
 

@@ -1,1 +1,1 @@
-"""Memory limits of containers: control groups where this user may use them, a watchdog elsewhere."""
+"""Limits of containers: control groups where this user may use them, a watchdog over memory elsewhere."""

@@ -31,12 +31,23 @@ def main() -> None:
     arguments = sys.argv[1:]
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    leave_operators_keyring()
     if arguments[0] == "--enter":
         run, env, folder, terminal, *argv = arguments[1:]
         run_inside(run, int(env), folder, argv, has_terminal=terminal == "1")
     else:
         folder, terminal, *argv = arguments
         run_here(folder, argv, has_terminal=terminal == "1")
+
+
+def leave_operators_keyring() -> None:
+    from trainwright.controlplane.node.isolation.session_keyring import join_new_session_keyring
+
+    try:
+        join_new_session_keyring()
+    except OSError as error:
+        os.write(2, f"{CANNOT_START}a command: {error.filename}: {error.strerror}\n".encode())
+        os._exit(NOT_EXECUTABLE)
 
 
 def run_here(folder: str, argv: list[str], *, has_terminal: bool) -> None:
@@ -60,10 +71,11 @@ def run_inside(run: str, env_fd: int, folder: str, argv: list[str], *, has_termi
 
     with open(env_fd, encoding="utf-8") as file:
         env = json.load(file)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     try:
         child, identity = fork_inside(run)
         if child:
-            wait_like(child)
+            wait_like(child, null)
         if has_terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         reset_signals()
@@ -74,11 +86,13 @@ def run_inside(run: str, env_fd: int, folder: str, argv: list[str], *, has_termi
         os._exit(NOT_FOUND if isinstance(error, CommandError) and error.is_missing else NOT_EXECUTABLE)
 
 
-def wait_like(child: int) -> None:
-    """Forward signals to the process group of `child`, wait for it, and end with its exit code or signal."""
+def wait_like(child: int, null: int) -> None:
+    """Forward signals to the process group of `child`, wait for it, and end with its exit code or signal.
+
+    `null` is the host's open null device: this process has joined the container, whose /dev is not to be trusted.
+    """
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda number, _: forward(child, number))
-    null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):  # so that the command alone holds the pipes
         os.dup2(null, stream)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 
+from trainwright.controlplane.node.isolation.session_keyring import join_new_session_keyring
 from trainwright.controlplane.node.supervisor.start_command import CommandError, change_folder, execute, find_command
 
 DEFAULT_UMASK = 0o077
@@ -93,6 +94,7 @@ def _run(spec: dict, stdout: int, stderr: int, status: int, supervisor: int) -> 
     try:
         for number in _RESET_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
+        join_new_session_keyring()
         cgroups = [os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC) for path in spec.get("cgroup") or []]
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
         os.dup2(stdout, 1)

@@ -3,7 +3,7 @@
 It outlives the node agent, so that exit codes are not lost and running containers can be adopted after a crash.
 Usage: supervise.py FOLDER LOCK_FD, or `main` in a process forked by spawner.py. The lock on LOCK_FD is held while it
 is running. FOLDER/spec.json (0600, removed after reading) has argv, env, cwd, log and, optionally, umask, isolation (see
-isolation/plan.py), cgroup (folders that the process joins), memory_limit (bytes, where there is no cgroup), notify and notify_name.
+isolation/plan.py), cgroup (folders that the process joins), memory_limit (bytes, where no cgroup keeps it), notify and notify_name.
 Writes state.json when the command has been executed and exit.json on exit; then a line with notify_name to the FIFO `notify`.
 Output is written to `log`, then `log.1`, `log.2` ..., in the CRI log format: `2026-01-02T03:04:05.000000006Z stdout F text`, with
 P instead of F for a partial line.
@@ -22,7 +22,7 @@ if __name__ == "__main__":  # started with -P: the package is not in the path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
 from trainwright.controlplane.node.isolation.process_identity import boot_id, start_time
-from trainwright.controlplane.node.limits.oom_kills import oom_kills
+from trainwright.controlplane.node.limits.group_files import oom_kills, remove_group
 from trainwright.controlplane.node.supervisor.process_start import DEFAULT_UMASK, StartError, start_process
 
 TERMINATION_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -63,6 +63,8 @@ def main(folder: str, lock: int) -> None:
         from trainwright.controlplane.node.isolation.layers import remove_layer
 
         remove_layer(spec["isolation"]["layer"])
+    for path in spec.get("cgroup") or []:
+        remove_group(path)
 
 
 def take_spec(folder: str):  # type: ignore[no-untyped-def]
@@ -97,8 +99,8 @@ def supervise(folder: str, spec: dict, pid: int, output: "Output") -> None:  # t
 
 
 def watch_memory(spec: dict):  # type: ignore[type-arg,no-untyped-def]
-    """Start a watchdog if the container has a memory limit and no control group for it."""
-    if spec.get("cgroup") or not spec.get("memory_limit"):
+    """Start a watchdog if the container has a memory limit that no control group keeps."""
+    if not spec.get("memory_limit"):
         return None
     from trainwright.controlplane.node.limits.memory_watchdog import MemoryWatchdog
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from collections.abc import Set
 from dataclasses import dataclass, field
@@ -72,7 +74,7 @@ class VolumeMaker:
         """Make or refresh all volumes of a pod whose files are in `folder`. Returns them by name; data in them is kept.
 
         Called before a container starts and, as tokens and ConfigMaps change, every minute. What is unchanged is not rewritten.
-        All volumes are tried. Raises the first VolumeError, with the name of its volume, and OSError (disk full).
+        All volumes are tried. Raises the first VolumeError, with the name of its volume.
         """
         made: dict[str, MadeVolume] = {}
         failed: list[VolumeError] = []
@@ -84,6 +86,8 @@ class VolumeMaker:
             except VolumeError as error:
                 error.volume = name
                 failed.append(error)
+            except (OSError, ValueError, OverflowError) as error:  # a full disk; a NUL in a path; an id beyond the mapped ones
+                failed.append(VolumeError(_refusal(error), name))
         if failed:
             raise failed[0]
         return made
@@ -93,13 +97,16 @@ class VolumeMaker:
         self._tokens.forget(pod_uid)
         self._given.difference_update({mounted for mounted in self._given.copy() if mounted[0] == pod_uid})
         self._memory.remove(pod_uid)
+        self._memory.of_secrets.remove(pod_uid)
 
     def remove_others(self, known: Set[str]) -> None:
         """Remove what pods other than those with the UIDs `known` have in memory. Raises OSError."""
         self._memory.remove_others(known)
+        self._memory.of_secrets.remove_others(known)
 
     def close(self) -> None:
-        """Leave nothing empty behind outside of the home."""
+        """Leave no Secrets, and nothing empty, behind outside of the home. All containers must have ended."""
+        self._memory.of_secrets.remove_all()
         self._memory.close()
 
     def _make(self, pod: Obj, volume: Obj, target: Path) -> MadeVolume:
@@ -141,7 +148,10 @@ class VolumeMaker:
 
     def _project(self, pod: Obj, volume: Obj, target: Path, group: int | None) -> MadeVolume:
         files = Projector(self.cluster, pod, self._tokens, lambda: self._allocatable(pod), self.authority).files(volume)
-        make_folder(target, VOLUME_MODE, group)
+        if _is_confidential(volume):  # never on the disk
+            target = self._memory.of_secrets.make(uid_of(pod), volume["name"], group)
+        else:
+            make_folder(target, VOLUME_MODE, group)
         with self._writing:  # a container that starts and the minutely refresh may meet
             write_files(target, files, group)
         return MadeVolume(target, read_only=True, is_projected=True)
@@ -149,6 +159,17 @@ class VolumeMaker:
     def _allocatable(self, pod: Obj) -> Obj:
         node = get_or_none(self.cluster, NODE, pod["spec"].get("nodeName") or "", None)
         return ((node or {}).get("status") or {}).get("allocatable") or {}
+
+
+def _is_confidential(volume: Obj) -> bool:
+    """Whether a volume has files of Secrets, or tokens."""
+    sources = [volume, *((volume.get("projected") or {}).get("sources") or [])]
+    return any(name in source for source in sources for name in ("secret", "serviceAccountToken"))
+
+
+def _refusal(error: OSError | ValueError | OverflowError) -> str:
+    """Return the reason why the system cannot make a volume, without paths of the machine."""
+    return f"this node cannot make it: {os.strerror(error.errno or errno.EIO) if isinstance(error, OSError) else error}"
 
 
 def _cannot_mount(volume: Obj) -> str:

@@ -1,6 +1,7 @@
-"""emptyDir volumes of medium Memory: folders on the machine's tmpfs, found again and removed by the UID of their pod.
+"""Volumes in memory: emptyDirs of medium Memory, and files of Secrets. They are found again and removed by the UID of their pod.
 
-`/dev/shm` is open to everybody, so the top folder is trusted only if it is a folder of this user that nobody else can enter.
+They are folders on the machine's `/dev/shm`, which is open to everybody, so the top folder is trusted only if it is a folder of this
+user that nobody else can enter.
 """
 
 from __future__ import annotations
@@ -35,6 +36,11 @@ class MemoryFolders:
         digest = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:16]
         return cls(shared_memory / f"trainwright-{os.geteuid()}-{digest}")
 
+    @property
+    def of_secrets(self) -> MemoryFolders:
+        """The folders of the same node for files of Secrets and tokens: nothing of them is left when the node has stopped."""
+        return MemoryFolders(self.top.with_name(f"{self.top.name}-secrets"))
+
     def make(self, pod_uid: str, volume: str, group: int | None, size: int | None = None) -> Path:
         """Return the folder of a volume, created if it is missing. `size` is in bytes. Raises VolumeError, OSError."""
         self._make_private_top()
@@ -59,6 +65,11 @@ class MemoryFolders:
         for folder in self.top.iterdir():
             if folder.name not in known:
                 _remove_pod(folder)
+
+    def remove_all(self) -> None:
+        """Remove everything, also the top folder."""
+        self.remove_others(set())
+        self.close()
 
     def close(self) -> None:
         """Leave nothing behind if no volume is left; with one, the folder is for the next life of the node."""

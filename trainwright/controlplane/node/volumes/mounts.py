@@ -11,6 +11,8 @@ from pathlib import Path
 from trainwright.api.objects import Obj, named
 from trainwright.controlplane.node.expansion import expand_references, references_in
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
+from trainwright.controlplane.node.isolation.plan import clean_target
+from trainwright.controlplane.node.isolation.reserved_paths import is_reserved
 from trainwright.controlplane.node.volumes.atomic_files import DATA
 from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import MadeVolume
@@ -38,10 +40,13 @@ def _mount(container: str, mount: Obj, volumes: Mapping[str, MadeVolume], variab
     if sub_path := _sub_path(mount, variables):
         path = _path_in(volume, sub_path, f'for volumeMount "{name}" of container "{container}"')
     container_path = mount["mountPath"]
+    if is_reserved(clean_target(container_path), str(path), is_volume=True):
+        raise ConfigError(f'volumeMount "{name}" of container "{container}": no volume can be mounted at {container_path}')
     return ContainerMount(
         container_path if container_path.startswith("/") else f"/{container_path}",
         path,
         read_only=bool(mount.get("readOnly")) or volume.read_only,
+        volume=volume.path,
     )
 
 
@@ -71,7 +76,7 @@ def _path_in(volume: MadeVolume, sub_path: str, where: str) -> Path:
 
 
 def _lasting(volume: MadeVolume, found: Path) -> Path:
-    """Return a path through `..data`: the folder behind it is replaced as soon as the content changes."""
+    """Return a path through `..data`: the folder behind it, whose name begins alike, is replaced as soon as the content changes."""
     top = volume.path.resolve()
-    current = (top / DATA).resolve()
-    return top / DATA / found.relative_to(current) if found.is_relative_to(current) else found
+    version, *names = (*found.relative_to(top).parts, "")
+    return top.joinpath(DATA, *names) if version.startswith("..") else found

@@ -1,4 +1,4 @@
-"""Counts the processes that the kernel has killed in a control group for memory.
+"""What a container's supervisor does with its control groups at the end: counts kills for memory, and removes them.
 
 Standard library only, because a container's supervisor loads this file.
 """
@@ -18,3 +18,12 @@ def oom_kills(folder: str) -> int:
         except (FileNotFoundError, NotADirectoryError):
             continue
     return 0
+
+
+def remove_group(folder: str) -> None:
+    """Remove the group of a run, and the pod's if it was the last. Groups with processes are left."""
+    for each in (folder, os.path.dirname(folder)):
+        try:
+            os.rmdir(each)
+        except OSError:
+            return
