@@ -73,6 +73,18 @@ def test_the_guarantees_name_tests_that_exist() -> None:
         assert (ROOT / path).exists(), path
 
 
+def test_the_threat_model_names_tests_that_exist() -> None:
+    """Each promise has at least one."""
+    text = (ROOT / "docs/security.md").read_text("utf-8")
+    for path, name in re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", text):
+        assert (ROOT / path).is_file(), path
+        assert not name or f"def {name}(" in (ROOT / path).read_text("utf-8"), (path, name)
+    promises = [row for row in re.findall(r"^\| .* \|$", text, re.M) if "tests/" in row]
+    assert len(promises) > 40
+    rows = text[text.index("## What a pod cannot do") : text.index("## What is not promised")]
+    assert not [row for row in re.findall(r"^\| .* \|$", rows, re.M) if "tests/" not in row and not row.startswith("| promise")]
+
+
 def test_the_index_lists_every_page_once() -> None:
     index = ROOT / "docs/index.md"
     listed = re.findall(r"^- \[[^]]+\]\(([^)]+)\): ", index.read_text("utf-8"), re.MULTILINE)

@@ -96,6 +96,7 @@ def supervise(folder: str, spec: dict, pid: int, output: "Output") -> None:  # t
         record(folder, "exit.json", {**ended, "reason": "OOMKilled"}, spec)
     else:
         record(folder, "exit.json", ended, spec)
+    drop_spare(folder)
 
 
 def watch_memory(spec: dict):  # type: ignore[type-arg,no-untyped-def]
@@ -294,6 +295,14 @@ def keep_spare(folder: str) -> None:
     """Allocate the spare file; without space the run has none."""
     try:
         rewrite(os.path.join(folder, SPARE), os.O_CREAT, bytes(SPARE_BYTES))
+    except OSError:
+        return
+
+
+def drop_spare(folder: str) -> None:
+    """Remove the spare file, unless it was used."""
+    try:
+        os.unlink(os.path.join(folder, SPARE))
     except OSError:
         return
 
