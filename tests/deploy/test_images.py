@@ -10,6 +10,7 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -165,6 +166,29 @@ def started(image: str, *command: str, user: str = "") -> str:
         run("buildah", "rm", container)
 
 
+def configuration(image: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("buildah", "inspect", "--type", "image", image))["OCIv1"]["config"]
+    return found
+
+
+ON_A_READ_ONLY_ROOT = """
+root=$1 user=$2; shift 2
+mount --bind "$root" "$root" && mount -o remount,ro,bind "$root" && mount -t tmpfs tmpfs "$root/tmp" &&
+mount --rbind /dev "$root/dev" && mount --rbind /proc "$root/proc" && exec chroot --userspec="$user" "$root" "$@"
+"""
+
+
+def started_read_only(image: str, *command: str, user: str) -> str:
+    """What a command prints on a root file system that nobody can write, but for /tmp: `readOnlyRootFilesystem` and an emptyDir."""
+    container = run("buildah", "from", image).strip()
+    try:
+        environment = ["/usr/bin/env", "-i", *configuration(image)["Env"], "HOME=/tmp"]
+        root = run("buildah", "mount", container).strip()
+        return run("unshare", "--mount", "bash", "-c", ON_A_READ_ONLY_ROOT, "-", root, user, *environment, *command)
+    finally:
+        run("buildah", "rm", container)
+
+
 def layers(image: str) -> list[str]:
     found: list[str] = json.loads(run("buildah", "inspect", "--type", "image", image))["OCIv1"]["rootfs"]["diff_ids"]
     return found
@@ -183,14 +207,17 @@ def test_an_image_starts_as_any_user_and_lists_what_it_contains(name: str, modul
     image = build(name, base)
     for user in ("", "12345:0"):
         assert started(image, "trainwright", "--version", user=user).strip() == __version__
-        assert (
-            started(image, "python", "-c", f"import {modules}, os; print(os.getuid())", user=user).strip() == user[:5] or "1000"
-        )
+        shown = started(image, "python", "-c", f"import {modules}, os; print(os.getuid())", user=user)
+        assert shown.strip() == (user or "1000").partition(":")[0]
+        look = f"import {modules}, os, pathlib; print(os.getuid()); pathlib.Path('/opt/code/x').touch()"
+        with pytest.raises(AssertionError, match=rf"{user.partition(':')[0] or 1000}\n(.|\n)*Read-only file system"):
+            started_read_only(image, "python", "-c", look, user=user or "1000:1000")
+        assert started_read_only(image, "trainwright", "--version", user=user or "1000:1000").strip() == __version__
     listed = json.loads(started(image, "cat", "/opt/code/sbom.cdx.json"))
     assert (listed["bomFormat"], listed["metadata"]["component"]["name"]) == ("CycloneDX", "trainwright")
     contained = {component["name"].lower().replace("_", "-") for component in listed["components"]}
     assert {"kubernetes", "pydantic"} <= contained
-    config = json.loads(run("buildah", "inspect", "--type", "image", image))["OCIv1"]["config"]
+    config = configuration(image)
     assert config["User"] == "1000:1000"
     assert config["Labels"]["org.opencontainers.image.version"] == __version__
     own = started(image, "python", "-c", "import trainwright; print(trainwright.__file__, trainwright.__cached__)").split()
