@@ -42,7 +42,8 @@ class Live:
         self.url = self.plane.start(0).url
         token = (home / "credentials/admin.token").read_text().strip()
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        self._pool = urllib3.PoolManager(headers=headers, ca_certs=str(home / "credentials/ca.crt"), retries=False, timeout=20)
+        again = urllib3.Retry(3, allowed_methods=None)  # an idle connection may be closed just as it is used
+        self._pool = urllib3.PoolManager(headers=headers, ca_certs=str(home / "credentials/ca.crt"), retries=again, timeout=20)
         self._pods = 0
 
     def send(self, kind: Kind, obj: Any) -> int:
