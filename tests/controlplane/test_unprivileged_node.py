@@ -118,7 +118,7 @@ def test_pods_of_an_unprivileged_user_cannot_do_more_than_those_of_root(cluster_
     assert _output(cluster, "keys").strip().isdigit()
     assert _terminated(cluster, "eats")["reason"] == "OOMKilled"
     for name in ("over-proc", "data-link", "up-link"):
-        message = eventually(lambda name=name: _warnings(cluster, name), what=f"a warning of {name}")[0]  # type: ignore[misc]
+        message = eventually(lambda name=name: _warnings(cluster, name), what=f"a warning of {name}")[0]  # type: ignore[misc]  # its default binds the name
         assert "Error: " in message
 
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 from factories import pod
@@ -94,10 +95,10 @@ def scarce(tmp_path: Path) -> Iterator[tuple[Cluster, Callable[[str], None]]]:
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(process.stdout.readline().replace("\0", "\n"))
 
-        def ask(what: str) -> None:
-            process.stdin.write(f"{what}\n")  # type: ignore[union-attr]  # checked above
-            process.stdin.flush()  # type: ignore[union-attr]
-            assert process.stdout.readline().startswith("done" if what in ("free", "take_threads") else "taken")  # type: ignore[union-attr]
+        def ask(what: str, to: IO[str] = process.stdin, answers: IO[str] = process.stdout) -> None:
+            to.write(f"{what}\n")
+            to.flush()
+            assert answers.readline().startswith("done" if what in ("free", "take_threads") else "taken")
 
         yield connect(kubeconfig), ask
     finally:

@@ -6,7 +6,7 @@ This reads Secrets, which no client of a run may: it is for a person with the ri
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from trainwright.api import names
@@ -62,11 +62,11 @@ def delete_left(cluster: Cluster, left: list[LeftCredentials]) -> Iterator[LeftC
     for each in left:
         try:
             retrying.delete(SECRET, each.name, each.namespace, uid=each.uid)
-            yield _with(each, "deleted")
+            yield replace(each, outcome="deleted")
         except (NotFound, Conflict):
-            yield _with(each, "gone already")
+            yield replace(each, outcome="gone already")
         except ApiError as error:
-            yield _with(each, f"it could not be deleted: {error.message}", failed=True)
+            yield replace(each, outcome=f"it could not be deleted: {error.message}", failed=True)
 
 
 def _is_left(secret: Obj, unfinished: set[tuple[str, str]], latest: datetime) -> bool:
@@ -74,7 +74,3 @@ def _is_left(secret: Obj, unfinished: set[tuple[str, str]], latest: datetime) ->
     if metadata.get("ownerReferences") or not name.endswith(SUFFIX) or parse_time(metadata["creationTimestamp"]) > latest:
         return False
     return (namespace_of(secret), name.removesuffix(SUFFIX)) not in unfinished
-
-
-def _with(each: LeftCredentials, outcome: str, *, failed: bool = False) -> LeftCredentials:
-    return LeftCredentials(each.name, each.namespace, each.uid, each.created, outcome, failed)

@@ -15,7 +15,7 @@ from typing import Any
 MAX_OPERATIONS = 40_000_000
 """Enough for 500,000 shards of tensors."""
 MEMORY_FACTOR = 48
-"""Bytes of memory for each byte of a pickle, at most; torch's own metadata takes 20."""
+"""Bytes of memory for each byte of a pickle, at most; torch's own metadata takes 14."""
 _BYTES_PER_OBJECT = 4
 """A pickle has at least so many for each list, dict, tuple and object; torch's own metadata has ten."""
 _FREE_OBJECTS = 1000
