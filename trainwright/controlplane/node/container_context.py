@@ -28,6 +28,7 @@ from trainwright.controlplane.node.isolation.support import Support
 from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
 from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
 from trainwright.controlplane.node.limits.control_groups import ControlGroups
+from trainwright.controlplane.node.mpi.stand_in import mpi_variables
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.network_files import network_mounts
 from trainwright.controlplane.node.path_mapping import PathMapping
@@ -129,7 +130,8 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     mapping = PathMapping(mapped, pod["spec"].get("subdomain", ""), namespace_of(pod), port, keeps_names=isolated)
     own = mapping.variables(resolver.own_variables(container, mapping.rewrite))
     marks = {} if isolated else {RUN_MARK: run_mark(run, uid_of(pod))}
-    env = {**base, **own, **marks}
+    mpi = {} if image is None else mpi_variables(container, image, own, pod["status"]["podIP"])
+    env = {**base, **{name: mapping.rewrite(value) for name, value in mpi.items()}, **own, **marks}
     directory = container.get("workingDir") or (image.working_dir if image is not None else None)
     more: Obj = {"notify": str(services.fifo), "notify_name": uid_of(pod)} if services.fifo is not None else {}
     more |= _memory_limit(container)

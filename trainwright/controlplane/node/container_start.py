@@ -18,6 +18,7 @@ from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.container_state import ContainerState
 from trainwright.controlplane.node.lifecycle.decision import Launch
 from trainwright.controlplane.node.lifecycle.events import PodEvent
+from trainwright.controlplane.node.mpi.stand_in import replace_program
 from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
 
 Record = Callable[[PodEvent], None]
@@ -126,6 +127,8 @@ class ContainerStart:
                 "set a command, or say in images.yaml what the image runs"
             )
         words = [*command, *(self._spec.get("args") or [])]
+        if environment is not None:
+            words = replace_program(words, environment.programs, self._spec)
         return [context.rewrite(expand_references(word, context.references)) for word in words]
 
 

@@ -12,7 +12,7 @@ from trainwright.text.suggest import suggest
 from trainwright.text.text_input import Unreadable
 from trainwright.text.yaml_reader import read_yaml
 
-_FIELDS = ("image", "environment", "command", "workingDir", "env", "user", "absent")
+_FIELDS = ("image", "environment", "command", "workingDir", "env", "user", "programs", "absent")
 
 
 class ImagesFileError(ConfigError):
@@ -39,6 +39,8 @@ class ImageEnvironment:
     """The entry's place in the file, for messages."""
     absent: bool = False
     """It is not there, and cannot be pulled."""
+    programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Programs of the image, by path, and the words that replace them at the beginning of a command."""
 
 
 def parse_images_file(file: Path) -> tuple[ImageEnvironment, ...]:
@@ -86,6 +88,7 @@ class _Entry:
             self._user(entry),
             self.where,
             self._absent(entry),
+            self._programs(entry),
         )
 
     def _required(self, entry: dict[str, Any]) -> str:
@@ -110,6 +113,15 @@ class _Entry:
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words) or ("command" in entry and not words):
             raise self._error("command", f"expected a list of texts, the program and its arguments, got {words!r}")
         return tuple(words)
+
+    def _programs(self, entry: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+        programs = entry.get("programs", {})
+        if not isinstance(programs, dict) or not all(isinstance(name, str) and name for name in programs):
+            raise self._error("programs", "expected lists of texts by the programs that they replace")
+        for name, words in programs.items():
+            if not isinstance(words, list) or not words or not all(isinstance(word, str) and "\0" not in word for word in words):
+                raise self._error(f"programs.{name}", f"expected a list of texts, a program and its arguments, got {words!r}")
+        return {name: tuple(words) for name, words in programs.items()}
 
     def _variables(self, entry: dict[str, Any]) -> dict[str, str]:
         variables = entry.get("env", {})

@@ -1,0 +1,1 @@
+"""MPI on one machine: what stands in for sshd and ssh between the pods of an MPI job."""

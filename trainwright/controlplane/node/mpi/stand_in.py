@@ -1,0 +1,83 @@
+"""Decides which containers get the launch agent in place of sshd, and the variables by which mpirun uses it in place of ssh. Pure.
+
+An entry of images.yaml says that an image's programs are replaced: `programs: {/usr/sbin/sshd: [trainwright-sshd]}`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from trainwright.api.objects import Obj
+from trainwright.controlplane.node.images import ImageEnvironment
+from trainwright.controlplane.node.mpi.ssh_options import OptionError, sshd_configuration
+from trainwright.controlplane.node.mpi.wire import ADDRESS, KEY
+from trainwright.materialize.policies.mpi import SSH_VOLUME
+
+AGENT = "trainwright-sshd"
+"""The name of the launch agent in `programs`."""
+SSHD = "/usr/sbin/sshd"
+
+_FOLDER = Path(__file__).parent
+_PYTHON = (sys.executable, "-S", "-E", "-P")
+_REMOTE_SHELL = " ".join((*_PYTHON, str(_FOLDER / "remote_shell.py")))
+_LOOPBACK = "lo0" if sys.platform == "darwin" else "lo"
+_LAUNCHER = {
+    # Open MPI 5 does not know the names that Trainer sets, and would start all ranks on the launcher.
+    "PRTE_MCA_plm_ssh_agent": _REMOTE_SHELL,
+    "OMPI_MCA_plm_rsh_agent": _REMOTE_SHELL,
+    # Daemons stay children of the agent's connection, and so end with the launcher, however it ends.
+    "PRTE_MCA_prte_leave_session_attached": "1",
+    "OMPI_MCA_orte_leave_session_attached": "1",
+    # Only the launcher knows the key of the connection to each worker.
+    "PRTE_MCA_plm_ssh_no_tree_spawn": "1",
+    "OMPI_MCA_plm_rsh_no_tree_spawn": "1",
+}
+_EVERYWHERE = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT": "1",
+    "PRTE_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    # Ranks of several pods talk over the loopback interface. The daemons have no such setting, nor one for what they listen on.
+    "OMPI_MCA_pml": "ob1",
+    "OMPI_MCA_btl_tcp_if_include": _LOOPBACK,
+}
+
+
+def replace_program(words: Sequence[str], programs: Mapping[str, Sequence[str]], container: Obj) -> list[str]:
+    """Return the command of a container, with its program replaced if `programs` says so.
+
+    An sshd whose configuration is in a volume of the container stays.
+    """
+    replacement = programs.get(words[0])
+    if replacement is None or (words[0] == SSHD and _has_configuration(words[1:], container)):
+        return list(words)
+    if replacement[0] == AGENT:
+        replacement = [*_PYTHON, str(_FOLDER / "launch_agent.py"), *replacement[1:]]
+    return [*replacement, *words[1:]]
+
+
+def mpi_variables(container: Obj, image: ImageEnvironment, own: Mapping[str, str], address: str) -> dict[str, str]:
+    """Return the variables of a container of an MPI job whose sshd is replaced by the launch agent, else none.
+
+    `own` are the variables that the pod sets; they win, as do those of the image. `address` is that of the pod.
+    """
+    if not any(words[0] == AGENT for words in image.programs.values()):
+        return {}
+    folder = next((mount["mountPath"] for mount in container.get("volumeMounts") or [] if mount["name"] == SSH_VOLUME), None)
+    if folder is None:
+        return {}
+    found = {KEY: f"{folder.rstrip('/')}/id_rsa", ADDRESS: address} | _EVERYWHERE
+    if (hostfile := own.get("OMPI_MCA_orte_default_hostfile")) is not None:
+        found |= _LAUNCHER | {"PRTE_MCA_prte_default_hostfile": hostfile}
+    return {name: value for name, value in found.items() if name not in image.env}
+
+
+def _has_configuration(arguments: Sequence[str], container: Obj) -> bool:
+    try:
+        file = sshd_configuration(arguments)
+    except OptionError:
+        return False
+    mounts = [mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []]
+    return any(file.startswith(f"{path}/") or file == path for path in mounts)
