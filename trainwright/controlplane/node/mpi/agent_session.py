@@ -47,7 +47,7 @@ def serve_client(connection: socket.socket, key: bytes, peer: tuple[str, int]) -
     for descriptor in (wakeup, wake):
         os.set_blocking(descriptor, False)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    session = Session(connection, wakeup)
+    session = Session(connection, wakeup, _text(peer))
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, session.stop)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -62,9 +62,9 @@ def serve_client(connection: socket.socket, key: bytes, peer: tuple[str, int]) -
 class Session:
     """Runs the command of a client. `code` is its exit code, or None if it was not run to its end."""
 
-    def __init__(self, connection: socket.socket, wakeup: int):
+    def __init__(self, connection: socket.socket, wakeup: int, peer: str):
         self.code: int | None = None
-        self._connection, self._wakeup = connection, wakeup
+        self._connection, self._wakeup, self._peer = connection, wakeup, peer
         self._frames = wire.FrameReader()
         self._selector = selectors.DefaultSelector()
         self._to_client, self._to_command = bytearray(), bytearray()
@@ -193,8 +193,7 @@ class Session:
                 os.close(fd)
         os.set_blocking(self._input, False)
         self._streams = {stdout: wire.OUTPUT, stderr: wire.ERRORS}
-        words = command.split(maxsplit=1)
-        log("started", pid=self._pid, program=os.path.basename(words[0]).decode("utf-8", "replace") if words else "")
+        log("started", peer=self._peer, pid=self._pid)
 
     def _write_input(self) -> None:
         try:

@@ -19,7 +19,7 @@ if __name__ == "__main__":  # started with -P: the package is not in the path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
 from trainwright.controlplane.node.mpi import wire
-from trainwright.controlplane.node.mpi.agent_session import log, serve_client
+from trainwright.controlplane.node.mpi.agent_session import become_subreaper, descendants, log, send, serve_client
 from trainwright.controlplane.node.mpi.ssh_options import OptionError, sshd_port
 
 BACKLOG, MOST_SESSIONS = 128, 256
@@ -35,6 +35,7 @@ def main() -> int:
         return fail(f"the variable {error.args[0]} is not set")
     except (OSError, OptionError, wire.WireError) as error:
         return fail(str(error))
+    become_subreaper()  # it is not process 1 on a node without isolation
     agent = Agent(listener, key)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, agent.stop)
@@ -134,6 +135,7 @@ class Agent:
         while self._sessions and time.monotonic() < deadline:
             self._reap()
             time.sleep(0.01)
+        send(signal.SIGKILL, set(), descendants())
 
 
 def fail(problem: str) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
+import select
 import signal
 import socket
 import sys
@@ -26,6 +26,7 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 def main() -> int:
+    open_standard_streams()
     try:
         wanted = parse_ssh(sys.argv[1:])
         key = wire.read_key(os.environ.get(wire.KEY) or os.path.expanduser("~/.ssh/id_rsa"))
@@ -38,6 +39,15 @@ def main() -> int:
             return Client(connection, wanted).run()
     except (OSError, wire.WireError) as error:
         return fail(f"{wanted.host}: {error}")
+
+
+def open_standard_streams() -> None:
+    """Open those that are closed: a connection would get their numbers."""
+    for descriptor in (_STDIN, _STDOUT, _STDERR):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def connect(wanted: SshCommand) -> socket.socket:
@@ -113,7 +123,7 @@ class Client:
             found = os.read(_STDIN, min(wire.CHUNK, self._window))
         except BlockingIOError:
             return
-        except OSError:  # closed, or a terminal that is gone
+        except OSError:  # a terminal that is gone, or what cannot be read
             found = b""
         if found:
             self._window -= len(found)
@@ -127,14 +137,8 @@ class Client:
 
 
 def _readable(descriptors: list[int]) -> list[int]:
-    """Wait for some of these. Files are always readable; so is what is closed, whose end is then read."""
-    with selectors.SelectSelector() as selector:
-        for descriptor in descriptors:
-            selector.register(descriptor, selectors.EVENT_READ)
-        try:
-            return [key.fd for key, _ in selector.select()]
-        except OSError:  # standard input is closed
-            return [_STDIN]
+    """Wait for some of these. Files are always readable, which only `select` knows everywhere."""
+    return select.select(descriptors, [], [])[0]
 
 
 def _write(descriptor: int, data: bytes) -> None:
