@@ -14,6 +14,7 @@ from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import POD
+from trainwright.api.names import REPLICATED_JOB_LABEL
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
@@ -168,8 +169,9 @@ def test_logs_that_are_forbidden_are_said_once_and_the_wait_goes_on(
 @pytest.mark.parametrize(
     ("text", "selector"),
     [
-        ("0", LogSelector("node", 0)),
-        ("all", LogSelector("node", None)),
+        ("0", LogSelector("", 0)),
+        ("all", LogSelector("", None)),
+        ("node:all", LogSelector("node", None)),
         ("launcher:3", LogSelector("launcher", 3)),
         ("dataset-initializer:all", LogSelector("dataset-initializer", None)),
         ("none", None),
@@ -200,7 +202,7 @@ def test_property_looks_show_every_line_once_whatever_they_have_a_place_for_and_
     log = Log(*LINES, cuts=tuple(cuts))
     entries, log.entries = log.entries, []
     pod = {
-        "metadata": {"name": "x-node-0-0-a", "namespace": "default", "uid": "u", "labels": {}},
+        "metadata": {"name": "x-node-0-0-a", "namespace": "default", "uid": "u", "labels": {REPLICATED_JOB_LABEL: "node"}},
         "spec": {"containers": [{"name": "node"}]},
         "status": {"phase": "Running"},
     }

@@ -23,6 +23,7 @@ from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.pods import container_of_step, index_of, pods_of, step_of
+from trainwright.materialize.policies.mpi import LAUNCHER, SSH_VOLUME
 
 GRACE_SECONDS = 10.0
 """Seconds without a line after the end of the job after which the end of its pods' logs is not waited for."""
@@ -32,9 +33,12 @@ MOST_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class LogSelector:
-    """Which lines: of a step's pods with this rank (None: all ranks), from the time `since` on, the last `tail` lines of each."""
+    """Which lines: of a step's pods with this rank (None: all ranks), from the time `since` on, the last `tail` lines of each.
 
-    step: str = "node"
+    Without a step, those of the training: of the nodes, or of the launcher of an MPI job, which prints what all its ranks print.
+    """
+
+    step: str = ""
     rank: int | None = 0
     since: str = ""
     tail: int | None = None
@@ -47,11 +51,20 @@ class LogSelector:
         step, _, rank = text.rpartition(":")
         if rank != "all" and not (rank.isascii() and rank.isdecimal() and len(rank) < 7):
             raise ValueError(f"logs: {text!r} is not a rank, all, STEP:RANK, STEP:all or none")
-        return cls(step or "node", None if rank == "all" else int(rank))
+        return cls(step, None if rank == "all" else int(rank))
 
     def of(self, pods: list[Obj]) -> list[Obj]:
-        """Return the pods with the selected rank, given those of the step."""
-        return [pod for pod in pods if self.rank is None or index_of(pod) == self.rank]
+        """Return the pods of the selected step and rank."""
+        steps = self.steps(pods)
+        return [pod for pod in pods if step_of(pod) in steps and (self.rank is None or index_of(pod) == self.rank)]
+
+    def steps(self, pods: list[Obj]) -> tuple[str, ...]:
+        """Return the selected steps, given the pods of the job."""
+        if self.step:
+            return (self.step,)
+        if not any(volume["name"] == SSH_VOLUME for pod in pods for volume in pod["spec"].get("volumes") or []):
+            return (names.NODE,)
+        return (LAUNCHER, names.NODE) if self.rank is None else (LAUNCHER,)
 
 
 @dataclass(frozen=True)
@@ -77,11 +90,11 @@ def read_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, *, 
     Raises NotFound if there is no such pod.
     """
     pods = pods_of(cluster, trainjob)
-    found = selector.of([pod for pod in pods if step_of(pod) == selector.step])
+    found = selector.of(pods)
     if not found:
         steps = ", ".join(dict.fromkeys(map(step_of, pods))) or "none"
         rank = "" if selector.rank is None else f" and rank {selector.rank}"
-        raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of the step {selector.step!r}{rank} (steps with pods: {steps})")
+        raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of the step {selector.steps(pods)[0]!r}{rank} (steps with pods: {steps})")
     for pod in [pod for pod in found if has_started(pod)] or found:
         for stamp, text in log_of(cluster, pod, selector).read(previous=previous):
             yield LogLine(source_of(pod), text, stamp)
