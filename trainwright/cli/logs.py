@@ -33,7 +33,9 @@ def register(app: typer.Typer) -> None:
 def logs(
     name: Annotated[str, typer.Argument(help="Name of the TrainJob.")],
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Follow the logs until the TrainJob ends.")] = False,
-    step: Annotated[str, typer.Option(help="Replicated job: node, launcher, dataset-initializer ... Default: the training's.")] = "",
+    step: Annotated[
+        str, typer.Option(help="Replicated job: node, launcher, dataset-initializer ... Default: the training's.")
+    ] = "",
     rank: Annotated[int, typer.Option("--rank", "--index", help="Rank of the node.", min=0)] = 0,
     all_ranks: Annotated[bool, typer.Option("--all", help="All ranks; each line starts with its source.")] = False,
     previous: Annotated[bool, typer.Option(help="Logs from before the container's last restart.")] = False,

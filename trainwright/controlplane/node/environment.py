@@ -119,7 +119,10 @@ def _loopback(port: int | None) -> dict[str, str]:
     """
     interface = "lo0" if sys.platform == "darwin" else "lo"
     found = {f"{name}_SOCKET_IFNAME": interface for name in ("GLOO", "NCCL", "TP")}
-    return found if port is None else {**found, "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}"}
+    if port is None:
+        return found
+    # The second is for frameworks that take the port from no variable: see the package `shims`.
+    return {**found, "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}", "TRAINWRIGHT_RENDEZVOUS_PORT": str(port)}
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,8 @@ def read_logs(cluster: Cluster, trainjob: Obj, selector: LogSelector = _ALL, *, 
     if not found:
         steps = ", ".join(dict.fromkeys(map(step_of, pods))) or "none"
         rank = "" if selector.rank is None else f" and rank {selector.rank}"
-        raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of the step {selector.steps(pods)[0]!r}{rank} (steps with pods: {steps})")
+        wanted = f"the step {selector.steps(pods)[0]!r}{rank}"
+        raise NotFound(f"TrainJob {name_of(trainjob)} has no pods of {wanted} (steps with pods: {steps})")
     for pod in [pod for pod in found if has_started(pod)] or found:
         for stamp, text in log_of(cluster, pod, selector).read(previous=previous):
             yield LogLine(source_of(pod), text, stamp)

@@ -1,0 +1,119 @@
+"""Shims of training frameworks: installed in an environment, and applied when the framework is imported, for known versions only."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainwright.controlplane.node import shims
+from trainwright.controlplane.node.install_shims import install_shims
+
+COMM = """
+import os
+log = []
+def mpi_discovery(distributed_port=29500, verbose=True):
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "192.0.2.7", str(distributed_port)
+"""
+TORCH = """
+class accelerator:
+    name = "cpu"
+    @classmethod
+    def device_name(cls): return cls.name
+def get_accelerator(): return accelerator
+def build_shm_op(): return "built"
+"""
+SEEN = """
+import os, sys, inspect
+from deepspeed.comm import comm, torch
+comm.mpi_discovery(); print(os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])
+comm.mpi_discovery(distributed_port=31000); print(os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"])
+print(torch.build_shm_op()); torch.accelerator.name = "cuda"; print(torch.build_shm_op())
+print(type(comm.__loader__).__name__, inspect.getsource(comm).count("def "))
+"""
+
+
+@pytest.fixture
+def site_packages(tmp_path: Path) -> Path:
+    """A folder of packages with a DeepSpeed, and the shims."""
+    folder = tmp_path / "site-packages"
+    for name, text in (("__init__", ""), ("comm/__init__", ""), ("comm/comm", COMM), ("comm/torch", TORCH)):
+        (folder / "deepspeed" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "deepspeed" / f"{name}.py").write_text(text)
+    set_version(folder, "0.19.5")
+    install_shims(folder)
+    return folder
+
+
+def set_version(folder: Path, version: str) -> None:
+    metadata = folder / "deepspeed-0.dist-info" / "METADATA"
+    metadata.parent.mkdir(exist_ok=True)
+    metadata.write_text(f"Metadata-Version: 2.1\nName: deepspeed\nVersion: {version}\n")
+
+
+def printed(folder: Path, program: str, port: str = "31234") -> subprocess.CompletedProcess[str]:
+    """Run a program in an interpreter that reads the folder's .pth files."""
+    start = f"import site; site.addsitedir({str(folder)!r})\n"
+    env = {**os.environ, "TRAINWRIGHT_RENDEZVOUS_PORT": port, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run([sys.executable, "-S", "-c", start + program], env=env, capture_output=True, text=True, check=True)
+
+
+def test_deepspeed_meets_at_the_port_of_the_job_and_builds_no_op_on_a_cpu(site_packages: Path) -> None:
+    done = printed(site_packages, SEEN)
+    assert done.stdout.splitlines() == ["127.0.0.1 31234", "192.0.2.7 31000", "None", "built", "SourceFileLoader 1"]
+    assert done.stderr == ""
+    assert printed(site_packages, SEEN, port="").stdout.startswith("192.0.2.7 29500\n"), "not a pod of the embedded node"
+
+
+@pytest.mark.parametrize("version", ["0.15.4", "0.20.0", "1.0"])
+def test_other_versions_stay_as_they_are(site_packages: Path, version: str) -> None:
+    set_version(site_packages, version)
+    assert printed(site_packages, SEEN).stdout.splitlines()[:3] == ["192.0.2.7 29500", "192.0.2.7 31000", "built"]
+
+
+def test_a_module_that_looks_different_stays_as_it_is_with_a_word(site_packages: Path) -> None:
+    (site_packages / "deepspeed/comm/comm.py").write_text("discovery = None\n")
+    done = printed(site_packages, "from deepspeed.comm import comm; print('imported')")
+    assert done.stdout == "imported\n"
+    assert "deepspeed.comm.comm of deepspeed 0.19.5 stays as it is: " in done.stderr
+
+
+def test_nothing_is_imported_until_a_framework_is(site_packages: Path) -> None:
+    seen = (
+        "import sys; print(sorted(name for name in sys.modules if 'shims' in name or name in ('importlib.metadata', 'typing')))"
+    )
+    assert printed(site_packages.parent, seen).stdout == "[]\n"
+    assert printed(site_packages, seen).stdout == "['trainwright_shims']\n"
+
+
+def test_installing_again_changes_only_what_differs(site_packages: Path) -> None:
+    package = site_packages / "trainwright_shims"
+    kept, changed, left = package / "__init__.py", package / "deepspeed.py", package / "removed.py"
+    before = kept.stat().st_ino
+    changed.write_text("of an older version")
+    left.write_text("of an older version")
+    install_shims(site_packages)
+    assert kept.stat().st_ino == before
+    assert changed.read_bytes() == Path(shims.__file__).with_name("deepspeed.py").read_bytes()
+    assert sorted(path.name for path in package.glob("*")) == sorted(
+        path.name for path in Path(shims.__file__).parent.glob("*.py")
+    )
+    assert (package / "__init__.py").stat().st_mode & 0o777 == 0o644
+
+
+def test_shims_name_functions_that_are_there_and_need_no_new_python() -> None:
+    for path in Path(shims.__file__).parent.glob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"), feature_version=(3, 9))
+        imported = {
+            alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
+        }
+        imported |= {str(node.module).partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        assert imported <= sys.stdlib_module_names
+    for package, function in shims.SHIMS.values():
+        tree = ast.parse(Path(shims.__file__).with_name(f"{package}.py").read_text("utf-8"))
+        assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+    assert not any(type(finder).__name__ == "ShimFinder" for finder in sys.meta_path), "the node changes nothing for itself"
