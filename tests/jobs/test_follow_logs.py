@@ -75,6 +75,30 @@ def test_one_rank_or_all(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> No
         list(read_logs(source, job, LogSelector("launcher")))
 
 
+@pytest.mark.parametrize(
+    ("selector", "worker_only", "found"),
+    [
+        (LogSelector(), False, ["launcher-0-0"]),
+        (LogSelector(), True, []),  # the launcher starts later
+        (EVERY, False, ["node-0-0", "node-0-1", "launcher-0-0"]),
+        (LogSelector("node", 1), False, ["node-0-1"]),
+        (LogSelector(rank=1), False, []),
+    ],
+)
+def test_the_log_of_an_mpi_job_is_that_of_its_launcher(selector: LogSelector, worker_only: bool, found: list[str]) -> None:
+    places = [("node", 0), ("node", 1), *([] if worker_only else [("launcher", 0)])]
+    pods = [
+        {
+            "metadata": {
+                "labels": {"jobset.sigs.k8s.io/replicatedjob-name": step, "batch.kubernetes.io/job-completion-index": str(index)}
+            },
+            "spec": {"volumes": [{"name": "mpi-ssh-auth"}]},
+        }
+        for step, index in places
+    ]
+    assert [module.source_of(pod) for pod in selector.of(pods)] == found
+
+
 def test_the_run_before_a_restart(cluster: EmbeddedCluster, ended: Job) -> None:
     source: Any = WithLogs(cluster, Log("now", before=Log("then")))
     assert texts(read_logs(source, ended)) == ["now"]

@@ -170,9 +170,11 @@ images:
 
 
 def test_all_fields(file: Path) -> None:
-    entry = f"{{image: a, environment: {file.parent}/one, command: [python, -m, x], workingDir: /w, env: {{A: b}}, user: 1000}}"
+    entry = f"{{image: a, environment: {file.parent}/one, command: [python, -m, x], workingDir: /w, env: {{A: b}}, user: 1000, programs: {{/s: [t, -x]}}}}"
     file.write_text(f"images:\n- {entry}\n")
-    expected = ImageEnvironment("a", file.parent / "one", ("python", "-m", "x"), "/w", {"A": "b"}, 1000, "images[0]")
+    expected = ImageEnvironment(
+        "a", file.parent / "one", ("python", "-m", "x"), "/w", {"A": "b"}, 1000, "images[0]", programs={"/s": ("t", "-x")}
+    )
     assert ImageCatalogue(file).find("a:1") == expected
 
 
@@ -233,6 +235,9 @@ def test_a_changed_file_is_read_again(file: Path) -> None:
         ("images: [{image: a, user: root}]", r"images\[0\]\.user: expected the numeric id of a user, got 'root'"),
         ("images: [{image: a, user: -1}]", r"images\[0\]\.user: expected the numeric id"),
         ("images: [{image: a, user: true}]", r"images\[0\]\.user: expected the numeric id"),
+        ("images: [{image: a, programs: [x]}]", r"images\[0\]\.programs: expected lists of texts by the programs"),
+        ("images: [{image: a, programs: {/s: t}}]", r"images\[0\]\.programs\./s: expected a list of texts, a program and its"),
+        ("images: [{image: a, programs: {/s: []}}]", r"images\[0\]\.programs\./s: expected a list of texts"),
         ("images: [{image: a, absent: 1}]", r"images\[0\]\.absent: expected true or false, got 1"),
         ("images: [{image: a, absent: true, user: 5}]", r"images\[0\]\.user: an absent image has no other fields"),
         ("images: [{image: a, environment: /none/such}]", r"images\[0\]\.environment: /none/such has no folder bin"),
