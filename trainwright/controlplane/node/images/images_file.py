@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainwright.controlplane.environments import EnvironmentDefinition
 from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.text.suggest import suggest
 from trainwright.text.text_input import Unreadable
@@ -39,6 +40,10 @@ class ImageEnvironment:
     """The entry's place in the file, for messages."""
     absent: bool = False
     """It is not there, and cannot be pulled."""
+    definition: EnvironmentDefinition | None = None
+    """The environment is made when it is first needed."""
+    environment_name: str = ""
+    """Of a definition in environments.yaml or of the package, instead of a folder."""
 
 
 def parse_images_file(file: Path) -> tuple[ImageEnvironment, ...]:
@@ -77,15 +82,17 @@ class _Entry:
         if unknown := sorted(entry.keys() - set(_FIELDS)):
             raise self._error(unknown[0], f"unknown field; {suggest(unknown[0], _FIELDS)}")
         environment = self._text(entry, "environment")
+        is_folder = "/" in environment
         return ImageEnvironment(
             self._required(entry),
-            self._absolute("environment", Path(environment).expanduser()) if environment else None,
+            self._absolute("environment", Path(environment).expanduser()) if is_folder else None,
             self._command(entry),
             str(self._absolute("workingDir", Path(folder))) if (folder := self._text(entry, "workingDir")) else "",
             self._variables(entry),
             self._user(entry),
             self.where,
             self._absent(entry),
+            environment_name="" if is_folder else environment,
         )
 
     def _required(self, entry: dict[str, Any]) -> str:
