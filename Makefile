@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components edges interfaces image-locks images-test coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components edges interfaces environment-locks image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | edges | interfaces | image-locks | images-test | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -101,6 +101,10 @@ image-locks: .venv/.ready-dev
 	done
 	{ echo "# What builds the package and lists what an image contains, by version and hash. Renew all: make image-locks"; \
 	  $(LOCK) deploy/images/build.in; } > deploy/images/build.txt.new && mv deploy/images/build.txt.new deploy/images/build.txt
+
+# Versions of all packages in the environments for images, without hashes: which build of torch is installed depends on the machine.
+environment-locks: .venv/.ready-dev
+	$(PY) -m trainwright.controlplane.environments.lock
 
 LOCK := .venv/bin/uv pip compile -q --generate-hashes --universal --python-version 3.11 --no-header --no-annotate --no-emit-find-links --no-emit-index-url
 

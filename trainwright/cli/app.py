@@ -15,6 +15,7 @@ from trainwright.cli import (
     crds,
     diff,
     doctor,
+    environments,
     jobs,
     logs,
     materialize,
@@ -38,7 +39,7 @@ app = typer.Typer(
     help="Fine-tuning on Kubeflow Trainer v2.",
 )
 _GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "The embedded cluster": (controlplane,),
+    "The embedded cluster": (controlplane, environments),
     "Jobs": (submit, jobs, waiting, clean, diff, logs),
     "Manifests": (validate, materialize, migrate),
     "Checkpoints and exports": (transfer, catalog, register),

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainwright.controlplane.environments import EnvironmentStore
+from trainwright.controlplane.environments import definition as definitions
 from trainwright.controlplane.node.images import (
     ImageCatalogue,
     ImageEnvironment,
@@ -19,6 +21,7 @@ from trainwright.controlplane.node.images import (
 )
 from trainwright.controlplane.node.images.absent import AbsentImage, PullFailure
 from trainwright.controlplane.node.images.references import ImageReference, InvalidReference, parse_reference
+from trainwright.controlplane.node.volumes.errors import ConfigError
 
 HEX = "0123456789abcdef" * 4
 
@@ -128,6 +131,10 @@ def test_pull_policy(image: str, policy: str) -> None:
     assert default_pull_policy(image) == policy
 
 
+def catalogue_of(file: Path) -> ImageCatalogue:
+    return ImageCatalogue(file.parent, EnvironmentStore(file.parent / "environments"))
+
+
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     for name in ("one", "two"):
@@ -165,30 +172,30 @@ images:
   environment: {file.parent}/one
 """
     )
-    entry = ImageCatalogue(file).find(image)
+    entry = catalogue_of(file).find(image)
     assert (entry.environment if entry else None) == (file.parent / found if found else None)
 
 
 def test_all_fields(file: Path) -> None:
-    entry = f"{{image: a, environment: {file.parent}/one, command: [python, -m, x], workingDir: /w, env: {{A: b}}, user: 1000, programs: {{/s: [t, -x]}}}}"
-    file.write_text(f"images:\n- {entry}\n")
+    entry = f"{{image: a, environment: {file.parent}/one, command: [python, -m, x], workingDir: /w, env: {{A: b}}, user: 1000, "
+    file.write_text(f"images:\n- {entry}programs: {{/s: [t, -x]}}}}\n")
     expected = ImageEnvironment(
         "a", file.parent / "one", ("python", "-m", "x"), "/w", {"A": "b"}, 1000, "images[0]", programs={"/s": ("t", "-x")}
     )
-    assert ImageCatalogue(file).find("a:1") == expected
+    assert catalogue_of(file).find("a:1") == expected
 
 
 @pytest.mark.parametrize("tag", ["", ":v2.3.0", f"@sha256:{HEX}"])
 @pytest.mark.parametrize("what", ["dataset", "model"])
 def test_upstream_initializers_are_known_without_a_file(what: str, tag: str, file: Path) -> None:
-    entry = ImageCatalogue(file).find(f"ghcr.io/kubeflow/trainer/{what}-initializer{tag}")
+    entry = catalogue_of(file).find(f"ghcr.io/kubeflow/trainer/{what}-initializer{tag}")
     assert entry is not None
     assert entry.command == ("python", "-m", "trainwright.initializers", what, "--target", f"/workspace/{what}")
-    assert ImageCatalogue(file).find("busybox:1") is None
+    assert catalogue_of(file).find("busybox:1") is None
 
 
 def test_a_changed_file_is_read_again(file: Path) -> None:
-    catalogue = ImageCatalogue(file)
+    catalogue = catalogue_of(file)
     assert catalogue.find("a") is None
     file.write_text("images: [{image: a, user: 1}]")
     first = catalogue.find("a")
@@ -246,7 +253,7 @@ def test_a_changed_file_is_read_again(file: Path) -> None:
 def test_a_file_that_is_not_right(text: str, message: str, file: Path) -> None:
     file.write_text(text)
     with pytest.raises(ImagesFileError, match=f"^{re.escape(str(file))}: {message}"):
-        ImageCatalogue(file).find("a")
+        catalogue_of(file).find("a")
 
 
 def test_an_image_that_cannot_be_pulled_is_tried_again_later_each_time() -> None:
@@ -261,4 +268,56 @@ def test_an_image_that_cannot_be_pulled_is_tried_again_later_each_time() -> None
 @pytest.mark.parametrize("text", ["", "# nothing\n", "images: []"])
 def test_a_file_without_entries(text: str, file: Path) -> None:
     file.write_text(text)
-    assert ImageCatalogue(file).find("a") is None
+    assert catalogue_of(file).find("a") is None
+
+
+OWN = """
+environments:
+- {name: own, images: [registry/own], requirements: [tiny==1], env: {A: b}, command: [run], programs: {/sbin/x: [y]}}
+"""
+
+
+def test_images_of_environments_are_known(file: Path) -> None:
+    (file.parent / "environments.yaml").write_text(OWN)
+    entry = catalogue_of(file).find("registry/own:2")
+    assert entry is not None
+    assert entry.definition is not None
+    assert entry.environment == EnvironmentStore(file.parent / "environments").place(entry.definition)
+    assert (entry.command, entry.env, entry.programs) == (("run",), {"A": "b"}, {"/sbin/x": ("y",)})
+
+
+def test_images_file_has_precedence_over_environments(file: Path) -> None:
+    (file.parent / "environments.yaml").write_text(OWN)
+    file.write_text(f"images: [{{image: registry/own, environment: {file.parent}/one}}]")
+    entry = catalogue_of(file).find("registry/own")
+    assert entry is not None
+    assert (entry.environment, entry.definition) == (file.parent / "one", None)
+
+
+def test_images_file_refers_to_environments_by_name(file: Path) -> None:
+    (file.parent / "environments.yaml").write_text(OWN)
+    file.write_text("images: [{image: mine, environment: own, env: {A: c}, user: 5}]")
+    entry = catalogue_of(file).find("mine")
+    assert entry is not None
+    assert entry.definition is not None
+    assert (entry.definition.name, entry.env, entry.user) == ("own", {"A": "c"}, 5)
+    file.write_text("images: [{image: mine, environment: owm}]")
+    with pytest.raises(ImagesFileError, match=r"images\[0\]\.environment: no environment is named 'owm'; did you mean own\?"):
+        catalogue_of(file).find("mine")
+
+
+def test_own_installation_runs_images_whose_packages_it_has(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(definitions, "_is_installed", lambda name: name != "trl")
+    entry = catalogue_of(file).find("pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime")
+    assert entry is not None
+    assert entry.environment is not None
+    monkeypatch.setattr(definitions, "_is_installed", lambda _: True)
+    entry = catalogue_of(file).find("pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime")
+    assert entry is not None
+    assert (entry.environment, entry.definition) == (None, None)
+
+
+def test_invalid_environments_keep_all_containers_waiting(file: Path) -> None:
+    (file.parent / "environments.yaml").write_text("environments: [{name: own}]")
+    with pytest.raises(ConfigError, match=r"environments\.yaml: environments\[0\]\.requirements: Field required"):
+        catalogue_of(file).find("pytorch/pytorch")

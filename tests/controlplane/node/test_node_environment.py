@@ -106,7 +106,11 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def environment(tmp_path: Path, **options: Any) -> dict[str, str]:
-    pod = {"metadata": {"name": "p", "uid": "1"}, "spec": options.pop("spec", {})}
+    pod = {
+        "metadata": {"name": "p", "uid": "1"},
+        "spec": options.pop("spec", {}),
+        "status": {"podIP": options.pop("address", "")},
+    }
     return base_environment(pod, options.pop("container", {}), tmp_path, tmp_path / "pod-home", **{"threads": 1, **options})
 
 
@@ -162,7 +166,7 @@ def test_an_isolated_process_has_what_an_image_would_give(tmp_path: Path, monkey
         monkeypatch.delenv(name)
     for name, value in {**INHERITED, **OF_THE_USER, "PATH": "/opt/host", "AWS_SECRET_ACCESS_KEY": "s"}.items():
         monkeypatch.setenv(name, value)
-    found = environment(tmp_path, isolated=True, port=1234)
+    found = environment(tmp_path, isolated=True, port=1234, address="127.3.2.1")
     interfaces = {f"{name}_SOCKET_IFNAME": "lo" if sys.platform != "darwin" else "lo0" for name in ("GLOO", "NCCL", "TP")}
     assert found == INHERITED | interfaces | {
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -170,7 +174,8 @@ def test_an_isolated_process_has_what_an_image_would_give(tmp_path: Path, monkey
         "HOSTNAME": "p",
         "PYTHONUNBUFFERED": "1",
         "OMP_NUM_THREADS": "1",
-        "JAX_COORDINATOR_BIND_ADDRESS": "127.0.0.1:1234",
+        "JAX_COORDINATOR_BIND_ADDRESS": "127.3.2.1:1234",
+        "TRAINWRIGHT_RENDEZVOUS_PORT": "1234",
         POD_MARK: "1",
     }
     shared = environment(tmp_path)

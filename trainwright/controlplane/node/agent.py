@@ -15,6 +15,7 @@ from trainwright.api.kinds import JOBSET, POD, SERVICE
 from trainwright.api.objects import Obj, labels_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
+from trainwright.controlplane.environments import EnvironmentStore, Preparations
 from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.changes import Changes
 from trainwright.controlplane.node.container import kill_pod_processes, latest_runs
@@ -78,6 +79,8 @@ class NodeAgent:
         self._changes = Changes(home / "changes", self._wake)
         self._pool = ThreadPoolExecutor(_HANDLER_THREADS, thread_name_prefix="pod-handler")
         self._spawner = supervisor_spawner()
+        store = EnvironmentStore.chosen()
+        self._environments = Preparations(store)
         self._services = NodeServices(
             cluster=cluster,
             volumes=self._volumes,
@@ -85,7 +88,8 @@ class NodeAgent:
             pods_folder=self._pods_folder,
             threads_for=self._threads_for,
             events=self._events,
-            images=ImageCatalogue(home.parent / "images.yaml"),
+            images=ImageCatalogue(home.parent, store),
+            environments=self._environments,
             isolation=isolation_support(home),
             pool=self._pool,
             address_of=self._network.address_of,
@@ -121,6 +125,7 @@ class NodeAgent:
     def stop(self, seconds: float = 30.0) -> None:
         """Stop all processes like a node shutdown. Pods are restarted when the node starts again."""
         self._stop.set()
+        self._environments.stop()
         workers = list(self._workers.values())
         for worker in workers:
             worker.stop_watching()

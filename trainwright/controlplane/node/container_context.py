@@ -17,6 +17,7 @@ from trainwright.api import names
 from trainwright.api.objects import Obj, copy_of, labels_of, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.environments import Preparations
 from trainwright.controlplane.node.container import RUN_MARK, ContainerRun, run_mark
 from trainwright.controlplane.node.environment import VariableResolver, base_environment
 from trainwright.controlplane.node.event_recorder import EventRecorder
@@ -53,6 +54,7 @@ class NodeServices:
     """Returns the number of OpenMP threads for a pod's processes."""
     events: EventRecorder
     images: ImageCatalogue
+    environments: Preparations
     isolation: Support
     pool: Executor
     """For probes and hooks."""

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.backoff import Backoff
+from trainwright.controlplane.node.cannot_start import CannotStart
 from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, latest_run, run_of
 from trainwright.controlplane.node.container_commands import run_command
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices
-from trainwright.controlplane.node.container_start import CannotStart, ContainerStart
+from trainwright.controlplane.node.container_start import ContainerStart
 from trainwright.controlplane.node.container_stop import ContainerStop
 from trainwright.controlplane.node.handlers import CommandResult, Outcome, Target, run_hook
 from trainwright.controlplane.node.lifecycle import events
@@ -106,8 +107,9 @@ class ContainerKeeper:
         try:
             context = self._start.start(pod, launch, self._record)
         except CannotStart as error:
-            self._failures += 1
-            self._blocked = Blocked(error.reason, str(error), time.time() + _BACKOFF.seconds(self._failures))
+            self._failures += error.retry_seconds is None
+            pause = _BACKOFF.seconds(self._failures) if error.retry_seconds is None else error.retry_seconds
+            self._blocked = Blocked(error.reason, str(error), time.time() + pause)
             return False
         self._blocked, self._failures = None, 0
         self._launched = (launch.attempt, context)

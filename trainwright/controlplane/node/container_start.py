@@ -1,35 +1,22 @@
-"""Starts a run of a container: its image, its configuration, its process; and says what of it cannot be had, like a kubelet."""
+"""Starts a run of a container: its configuration, its process; and says what of it cannot be had, like a kubelet."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.controlplane.node.cannot_start import CannotStart
 from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, remove_old_runs, run_of
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, create_context
+from trainwright.controlplane.node.container_image import ContainerImage
 from trainwright.controlplane.node.expansion import expand_references
-from trainwright.controlplane.node.images import ImageEnvironment, image_name_error
-from trainwright.controlplane.node.images.absent import AbsentImage
+from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.isolation.plan import PROCESS_LIMIT
 from trainwright.controlplane.node.lifecycle import events
-from trainwright.controlplane.node.lifecycle.container_state import ContainerState
 from trainwright.controlplane.node.lifecycle.decision import Launch
-from trainwright.controlplane.node.lifecycle.events import PodEvent
+from trainwright.controlplane.node.lifecycle.events import Record
 from trainwright.controlplane.node.mpi.stand_in import replace_program
 from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
-
-Record = Callable[[PodEvent], None]
-
-
-class CannotStart(Exception):
-    """A container cannot be started for now. `reason` is that of its waiting state, the text its message."""
-
-    def __init__(self, reason: str, message: str):
-        super().__init__(message)
-        self.reason = reason
 
 
 class ContainerStart:
@@ -37,14 +24,14 @@ class ContainerStart:
 
     def __init__(self, spec: Obj, services: NodeServices, folder: Path):
         self._spec, self._services, self._folder = spec, services, folder
-        self._absent: AbsentImage | None = None
+        self._image = ContainerImage(spec, services.images, services.environments)
 
     def start(self, pod: Obj, launch: Launch, record: Record) -> ContainerContext:
         """Start a run, and record the events of it. Raises CannotStart."""
         state = launch.container
         run = run_of(state.name, launch.attempt, self._folder)
         try:
-            environment = self._image(state, record)
+            environment = self._image.find(state, record)
             _check_user(pod, self._spec, environment)
             context = self.context(pod, run)
             argv = self._command(context, environment)
@@ -91,33 +78,6 @@ class ContainerStart:
     def context(self, pod: Obj, run: ContainerRun) -> ContainerContext:
         """Return the context of a run's processes. Raises ConfigError, OSError."""
         return create_context(pod, self._spec, run, self._folder, self._services)
-
-    def _image(self, state: ContainerState, record: Record) -> ImageEnvironment | None:
-        """Return what runs the image here, or None for an unknown one, which runs in the environment of the node."""
-        image = str(self._spec.get("image") or "")
-        if problem := image_name_error(image):
-            record(events.about(state, "InspectFailed", problem, warning=True))
-            record(events.about(state, "Failed", "Error: InvalidImageName", warning=True))
-            raise CannotStart("InvalidImageName", problem)
-        found = self._services.images.find(image)
-        if (found is None or found.absent) and self._spec.get("imagePullPolicy") == "Never":
-            message = f'Container image "{image}" is not present with pull policy of Never'
-            record(events.about(state, "ErrImageNeverPull", message, warning=True))
-            record(events.about(state, "Failed", "Error: ErrImageNeverPull", warning=True))
-            raise CannotStart("ErrImageNeverPull", message)
-        if found is not None and found.absent:
-            self._fail_to_pull(state, image, record)
-        record(events.pulled(state, image, is_known=found is not None))
-        return found
-
-    def _fail_to_pull(self, state: ContainerState, image: str, record: Record) -> NoReturn:
-        if self._absent is None or self._absent.image != image:
-            self._absent = AbsentImage(image, "images.yaml says that it is absent")
-        failure = self._absent.pull(time.monotonic())
-        for reason, message in failure.events:
-            record(events.about(state, reason, message, warning=reason == "Failed"))
-        record(events.about(state, "Failed", f"Error: {failure.reason}", warning=True))
-        raise CannotStart(failure.reason, failure.message)
 
     def _command(self, context: ContainerContext, environment: ImageEnvironment | None) -> list[str]:
         command = self._spec.get("command") or (environment.command if environment is not None else None)

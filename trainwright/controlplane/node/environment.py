@@ -66,7 +66,8 @@ def base_environment(
     programs = image.environment / "bin" if image is not None and image.environment is not None else Path(sys.executable).parent
     env["PATH"] = os.pathsep.join([str(programs), _IMAGE_PATH if isolated else os.environ.get("PATH", os.defpath)])
     env |= {"HOME": _home_of(uid)} if isolated else {"HOME": str(user_home), "TMPDIR": str(temporary)}
-    env |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(thread_count(container, threads))} | _loopback(port)
+    env |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(thread_count(container, threads))}
+    env |= _loopback(port, pod if isolated else None)
     if image is not None:
         env |= image.env
     return env | {"HOSTNAME": _host_name(pod), POD_MARK: uid_of(pod)}
@@ -112,17 +113,19 @@ def _home_of(user: int) -> str:
         return "/"
 
 
-def _loopback(port: int | None) -> dict[str, str]:
+def _loopback(port: int | None, isolated: Obj | None) -> dict[str, str]:
     """Return variables by which the frameworks listen on the loopback interface only, as all pods are on this machine.
 
-    Gloo, NCCL and TensorPipe (torch's RPC) are told the interface, JAX the address. torch's own store has no such setting.
+    Gloo, NCCL and TensorPipe (torch's RPC) are told the interface, JAX the address to which the name of an `isolated` pod leads, else
+    127.0.0.1. torch's own store has no such setting.
     """
     interface = "lo0" if sys.platform == "darwin" else "lo"
     found = {f"{name}_SOCKET_IFNAME": interface for name in ("GLOO", "NCCL", "TP")}
     if port is None:
         return found
+    address = (isolated or {}).get("status", {}).get("podIP") or "127.0.0.1"
     # The second is for frameworks that take the port from no variable: see the package `shims`.
-    return {**found, "JAX_COORDINATOR_BIND_ADDRESS": f"127.0.0.1:{port}", "TRAINWRIGHT_RENDEZVOUS_PORT": str(port)}
+    return {**found, "JAX_COORDINATOR_BIND_ADDRESS": f"{address}:{port}", "TRAINWRIGHT_RENDEZVOUS_PORT": str(port)}
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,18 +14,18 @@ from trainwright.api.kinds import NODE
 from trainwright.api.objects import Obj
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.gpus import gpu_count
 from trainwright.controlplane.node.isolation.support import Support
 
 NODE_NAME = "local"
 ISOLATION_CONDITION = "PodIsolation"
-log = logging.getLogger(__name__)
 
 
 def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
     """Create or update the Node object. `folder` is on the disk that pods use. Raises ApiError."""
     disk = shutil.disk_usage(folder)
     resources: Obj = {"cpu": str(os.cpu_count() or 1), "memory": f"{_memory_kib()}Ki", "pods": "1000"}
-    resources["nvidia.com/gpu"] = str(gpus) if (gpus := _gpu_count()) else None  # None removes the value of an earlier start
+    resources["nvidia.com/gpu"] = str(gpus) if (gpus := gpu_count()) else None  # None removes the value of an earlier start
     mode = ("KernelNamespaces", "") if isolation.available else ("Processes", isolation.reason)
     status = {
         "capacity": {**resources, "ephemeral-storage": f"{disk.total // 1024}Ki"},
@@ -65,15 +63,3 @@ def _condition(kind: str, value: bool, reason: str, message: str) -> Obj:
 
 def _memory_kib() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 1024
-
-
-def _gpu_count() -> int:
-    """Return the number of NVIDIA GPUs that nvidia-smi lists; 0 without a driver."""
-    if shutil.which("nvidia-smi") is None:
-        return 0
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=10, check=False)
-    except subprocess.TimeoutExpired:
-        log.warning("nvidia-smi timed out; this node has no GPU capacity")
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.stdout.splitlines())

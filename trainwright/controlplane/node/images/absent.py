@@ -5,7 +5,7 @@ Source: `EnsureImageExists` of the kubelet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainwright.backoff import Backoff
 
@@ -34,9 +34,19 @@ class AbsentImage:
     def pull(self, now: float) -> PullFailure:
         """Try to pull it, unless the last attempt was just now. `now` is in seconds of a monotonic clock."""
         if self._failed_at is not None and now < self._failed_at + _BACKOFF.seconds(self._failures):
-            waits = f'Back-off pulling image "{self.image}"'
-            return PullFailure(PULL_BACK_OFF, f"{waits}: {PULL_FAILED}: {self.why}", (("BackOff", waits),))
+            return back_off(self.image, self.why)
         self._failed_at = now
         self._failures += 1
-        tries = (("Pulling", f'Pulling image "{self.image}"'), ("Failed", f'Failed to pull image "{self.image}": {self.why}'))
-        return PullFailure(PULL_FAILED, self.why, tries)
+        failure = failed_pull(self.image, self.why)
+        return replace(failure, events=(("Pulling", f'Pulling image "{self.image}"'), *failure.events))
+
+
+def failed_pull(image: str, why: str) -> PullFailure:
+    """An attempt to pull an image has failed."""
+    return PullFailure(PULL_FAILED, why, (("Failed", f'Failed to pull image "{image}": {why}'),))
+
+
+def back_off(image: str, why: str) -> PullFailure:
+    """An attempt has failed, and the next one is waited for."""
+    waits = f'Back-off pulling image "{image}"'
+    return PullFailure(PULL_BACK_OFF, f"{waits}: {PULL_FAILED}: {why}", (("BackOff", waits),))

@@ -1,17 +1,22 @@
-"""Which environment of this machine runs an image: `images.yaml` in the cluster's home, and the images that every node knows.
+"""Which environment of this machine runs an image: the files of the cluster's home, and the images that every node knows.
 
 Images themselves are not run: a container of one gets the programs, command and variables that its environment has instead.
 """
 
 from __future__ import annotations
 
-import threading
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from trainwright.controlplane.environments import EnvironmentDefinition, EnvironmentsFileError, EnvironmentStore
+from trainwright.controlplane.environments.definition import FILE_NAME, bundled_environments, environments_of
 from trainwright.controlplane.node.images.images_file import ImageEnvironment, ImagesFileError, parse_images_file
+from trainwright.controlplane.node.images.read_file import FileReader
 from trainwright.controlplane.node.images.references import InvalidReference, parse_reference
+from trainwright.controlplane.node.volumes.errors import ConfigError
+from trainwright.text.suggest import suggest
 
 _INITIALIZER = ("python", "-m", "trainwright.initializers")
 _KNOWN = (
@@ -23,25 +28,28 @@ _KNOWN = (
         "ghcr.io/kubeflow/trainer/model-initializer", command=(*_INITIALIZER, "model", "--target", "/workspace/model")
     ),
 )
-_Version = tuple[int, int, int]
 
 
-@dataclass
 class ImageCatalogue:
-    """The images of a node. `file` is read when it is first needed and again when it has changed; it may be missing. Thread-safe."""
+    """The images of a node: those of `images.yaml` and `environments.yaml` in its home, which may be missing, and the known ones.
 
-    file: Path
-    _entries: tuple[ImageEnvironment, ...] = field(default=(), init=False)
-    _version: _Version | None = field(default=None, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    Both files are read when they are first needed, and again when they have changed. `store` has the prepared environments.
+    Thread-safe.
+    """
+
+    def __init__(self, home: Path, store: EnvironmentStore):
+        self._store = store
+        self._images = FileReader[tuple[ImageEnvironment, ...]](home / "images.yaml", parse_images_file, ())
+        self._definitions = FileReader(home / FILE_NAME, lambda _: environments_of(home), bundled_environments())
 
     def find(self, image: str) -> ImageEnvironment | None:
-        """Return the first entry of the file that matches the image, else that of an image that every node knows, else None.
+        """Return the first entry of the files that matches the image, else that of an image that every node knows, else None.
 
-        Raises ImagesFileError if the file is invalid, or the entry's environment does not exist.
+        An entry with a `definition` has an environment that may not be prepared.
+        Raises ConfigError if a file is invalid, or the environment of an entry in images.yaml does not exist.
         """
         written = {image, *_other_names(image)}
-        for entry in (*self._read(), *_KNOWN):
+        for entry in self._entries():
             if any(fnmatchcase(name, entry.image) for name in written):
                 self._check_environment(entry)
                 return entry
@@ -51,31 +59,48 @@ class ImageCatalogue:
         """Return the user that an image names; None if it is not known, or the file is invalid, which its pod is told of."""
         try:
             found = self.find(image)
-        except ImagesFileError:
+        except ConfigError:
             return None
         return found.user if found is not None else None
 
-    def _read(self) -> tuple[ImageEnvironment, ...]:
-        with self._lock:
-            version = self._current_version()
-            if version is None:
-                self._entries = ()
-            elif version != self._version:
-                self._entries = parse_images_file(self.file)
-            self._version = version  # not reached with an invalid file, which is read again and reported each time
-            return self._entries
+    def _entries(self) -> Iterator[ImageEnvironment]:
+        definitions = self._read_definitions()
+        for entry in self._images.read():
+            yield self._with_definition(entry, definitions) if entry.environment_name else entry
+        for definition in definitions:
+            for pattern in definition.images:
+                yield self._defined(ImageEnvironment(pattern), definition)
+        yield from _KNOWN
 
-    def _current_version(self) -> _Version | None:
+    def _read_definitions(self) -> tuple[EnvironmentDefinition, ...]:
         try:
-            found = self.file.stat()
-        except FileNotFoundError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
+            return self._definitions.read()
+        except EnvironmentsFileError as error:
+            raise ConfigError(str(error)) from error
+
+    def _with_definition(self, entry: ImageEnvironment, definitions: tuple[EnvironmentDefinition, ...]) -> ImageEnvironment:
+        known = {definition.name: definition for definition in definitions}
+        if (definition := known.get(entry.environment_name)) is None:
+            problem = f"no environment is named {entry.environment_name!r}; {suggest(entry.environment_name, list(known))}"
+            raise ImagesFileError(self._images.file, f"{entry.where}.environment", problem)
+        return self._defined(entry, definition)
+
+    def _defined(self, entry: ImageEnvironment, definition: EnvironmentDefinition) -> ImageEnvironment:
+        """Return an entry with the environment, command, variables and programs of a definition, where it says none."""
+        made = definition if definition.is_needed else None
+        return replace(
+            entry,
+            environment=self._store.place(definition) if made is not None else None,
+            command=entry.command or definition.command,
+            env={**definition.env, **entry.env},
+            programs={**definition.programs, **entry.programs},
+            definition=made,
+        )
 
     def _check_environment(self, entry: ImageEnvironment) -> None:
-        if entry.environment is not None and not (entry.environment / "bin").is_dir():
+        if entry.environment is not None and entry.definition is None and not (entry.environment / "bin").is_dir():
             problem = f"{entry.environment} has no folder bin; name a virtual environment or another prefix with programs"
-            raise ImagesFileError(self.file, f"{entry.where}.environment", problem)
+            raise ImagesFileError(self._images.file, f"{entry.where}.environment", problem)
 
 
 def _other_names(image: str) -> set[str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainwright.controlplane.environments import EnvironmentDefinition
 from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.text.suggest import suggest
 from trainwright.text.text_input import Unreadable
@@ -41,6 +42,10 @@ class ImageEnvironment:
     """It is not there, and cannot be pulled."""
     programs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Programs of the image, by path, and the words that replace them at the beginning of a command."""
+    definition: EnvironmentDefinition | None = None
+    """The environment is made when it is first needed."""
+    environment_name: str = ""
+    """Of a definition in environments.yaml or of the package, instead of a folder."""
 
 
 def parse_images_file(file: Path) -> tuple[ImageEnvironment, ...]:
@@ -79,9 +84,10 @@ class _Entry:
         if unknown := sorted(entry.keys() - set(_FIELDS)):
             raise self._error(unknown[0], f"unknown field; {suggest(unknown[0], _FIELDS)}")
         environment = self._text(entry, "environment")
+        is_folder = "/" in environment
         return ImageEnvironment(
             self._required(entry),
-            self._absolute("environment", Path(environment).expanduser()) if environment else None,
+            self._absolute("environment", Path(environment).expanduser()) if is_folder else None,
             self._command(entry),
             str(self._absolute("workingDir", Path(folder))) if (folder := self._text(entry, "workingDir")) else "",
             self._variables(entry),
@@ -89,6 +95,7 @@ class _Entry:
             self.where,
             self._absent(entry),
             self._programs(entry),
+            environment_name="" if is_folder else environment,
         )
 
     def _required(self, entry: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +19,10 @@ class PodEvent:
     reason: str
     message: str
     path: str = ""
+
+
+Record = Callable[[PodEvent], None]
+"""Takes the events about one pod."""
 
 
 def about(state: ContainerState, reason: str, message: str, *, warning: bool = False) -> PodEvent:
@@ -37,6 +42,12 @@ def pulled(state: ContainerState, image: str, *, is_known: bool) -> PodEvent:
     return about(
         state, "Pulled", f'Container image "{image}" is not known to this node: the container runs in the environment of the node'
     )
+
+
+def environment_made(state: ContainerState, image: str, environment: str, seconds: float) -> PodEvent:
+    """The environment that runs an image has been prepared."""
+    text = f'Successfully pulled image "{image}" in {seconds:.1f}s: the environment {environment} was prepared'
+    return about(state, "Pulled", text)
 
 
 def probe_failed(state: ContainerState, kind: str, output: str, *, is_error: bool) -> PodEvent:

@@ -1,0 +1,224 @@
+"""Environments on disk, made by the real uv from small wheels in a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tiny_packages import only_from, write_wheel
+from support.waiting import eventually
+
+from trainwright.controlplane.environments import EnvironmentDefinition, EnvironmentFailed, EnvironmentStore, Failed, Preparations
+from trainwright.controlplane.environments import preparations as preparing
+from trainwright.controlplane.environments import store as module
+from trainwright.controlplane.environments.installer import (
+    InstallFailed,
+    Stopped,
+    failure,
+    find_uv,
+    torch_builds,
+    uv_environment,
+)
+from trainwright.controlplane.environments.preparations import Preparing
+from trainwright.controlplane.environments.store import Prepared
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "wheels"
+    write_wheel(folder, "tiny", "1.0", "tinier")
+    write_wheel(folder, "tinier", "2.0")
+    write_wheel(folder, "tinier", "2.5")
+    for name, value in only_from(folder, tmp_path / "uv").items():
+        monkeypatch.setenv(name, value)
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path, wheels: Path) -> EnvironmentStore:
+    return EnvironmentStore(tmp_path / "with spaces and ü")
+
+
+def defined(*requirements: str, **more: Any) -> EnvironmentDefinition:
+    return EnvironmentDefinition(name="small", requirements=requirements or ("tiny==1.0",), mebibytes=1, **more)
+
+
+def printed_by(prepared: Prepared, *arguments: str) -> str:
+    command = [str(prepared.path / "bin" / arguments[0]), *arguments[1:]]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_environment_has_the_locked_versions(store: EnvironmentStore) -> None:
+    told: list[str] = []
+    ready = store.prepare(defined(lock="tinier==2.0\n"), told.append)
+    assert ready.packages == ("tinier==2.0", "tiny==1.0")
+    assert printed_by(ready, "tiny") == "tiny 1.0"
+    assert any("2 packages installed" in line for line in told)
+    assert list(ready.path.rglob("tiny.*.pyc")), "compiled"
+    assert ready.path.stat().st_mode & 0o777 == 0o755, "other users of pods read it"
+
+
+def test_ready_environment_is_not_made_again(store: EnvironmentStore, wheels: Path) -> None:
+    ready = store.prepare(defined())
+    shutil.rmtree(wheels)
+    assert store.prepare(defined()) == ready == store.find(defined())
+    assert store.prepared() == [ready]
+
+
+def test_other_requirements_are_another_environment(store: EnvironmentStore) -> None:
+    places = {store.place(each) for each in (defined(), defined("tinier"), defined(lock="tinier==2.0\n"))}
+    assert len(places) == 3
+    assert store.place(defined(images=("a",))) == store.place(defined()), "images do not change its contents"
+
+
+def test_processes_that_prepare_one_environment_make_it_once(store: EnvironmentStore) -> None:
+    found: list[Prepared] = []
+    threads = [threading.Thread(target=lambda: found.append(store.prepare(defined()))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
+
+
+def test_environment_of_a_killed_process_is_made_anew(store: EnvironmentStore) -> None:
+    place = store.place(defined())
+    (place / "bin").mkdir(parents=True)
+    (place / "bin" / "tiny").write_text("half of it")
+    assert store.find(defined()) is None
+    assert printed_by(store.prepare(defined()), "tiny") == "tiny 1.0"
+
+
+def test_removed_interpreter_makes_an_environment_unusable(store: EnvironmentStore) -> None:
+    ready = store.prepare(defined())
+    python = ready.path / "bin" / "python"
+    python.unlink()
+    python.symlink_to("/none/such/python3")
+    assert store.find(defined()) is None
+    assert store.prepare(defined()).path == ready.path
+    assert store.find(defined()) is not None
+
+
+def test_failure_leaves_nothing_and_names_what_is_missing(store: EnvironmentStore) -> None:
+    with pytest.raises(EnvironmentFailed) as caught:
+        store.prepare(defined("tiny==1.0", "absent==3.1"))
+    message = str(caught.value)
+    assert message.startswith("the environment small cannot be prepared: ")
+    assert "not on this machine: absent==3.1. Once a package index is reachable, run" in message
+    assert "trainwright environments prepare small" in message
+    assert not store.place(defined("tiny==1.0", "absent==3.1")).exists()
+    assert store.prepared() == []
+
+
+def test_full_disk_is_told_before_anything_is_downloaded(store: EnvironmentStore) -> None:
+    huge = defined().model_copy(update={"mebibytes": 10**9})
+    with pytest.raises(EnvironmentFailed, match=r"needs about 1000000000 MiB in .* MiB are free"):
+        store.prepare(huge)
+
+
+def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(EnvironmentFailed, match=r"file/store: Not a directory"):
+        EnvironmentStore(tmp_path / "file" / "store").prepare(defined())
+
+
+def test_missing_uv_is_told(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    with pytest.raises(EnvironmentFailed, match="uv is not installed"):
+        store.prepare(defined())
+
+
+def test_stop_ends_a_preparation(store: EnvironmentStore) -> None:
+    stop = threading.Event()
+    stop.set()
+    with pytest.raises(Stopped):
+        store.prepare(defined(), stop=stop)
+    assert store.prepare(defined()).name == "small"
+
+
+def test_package_trainwright_is_importable_where_asked_for(store: EnvironmentStore) -> None:
+    ready = store.prepare(defined(includesTrainwright=True))
+    assert printed_by(ready, "python", "-c", "import trainwright; print(trainwright.__file__)").endswith(
+        "trainwright/__init__.py"
+    )
+
+
+def test_removed_environment_is_gone(store: EnvironmentStore) -> None:
+    ready = store.prepare(defined())
+    store.remove(ready.path)
+    assert store.prepared() == []
+    assert list(store.folder.iterdir()) == []
+
+
+def test_gpu_has_its_own_requirements(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    definition = defined(gpuRequirements=("tinier",))
+    without = store.place(definition)
+    monkeypatch.setattr(module, "has_gpu", lambda: True)
+    assert module.requirements_here(definition) == ("tinier",)
+    assert store.place(definition) != without
+
+
+def test_settings_of_pip_are_passed_to_uv(tmp_path: Path) -> None:
+    env = {"PIP_INDEX_URL": "https://a", "PIP_FIND_LINKS": str(tmp_path), "PYTHONPATH": "/x", "VIRTUAL_ENV": "/y", "HOME": "/h"}
+    found = uv_environment(env)
+    assert (found["UV_DEFAULT_INDEX"], found["UV_FIND_LINKS"], found["HOME"]) == ("https://a", str(tmp_path), "/h")
+    assert not {"PYTHONPATH", "VIRTUAL_ENV"} & found.keys()
+    assert "UV_FIND_LINKS" not in uv_environment({"PIP_FIND_LINKS": "/none/such"}), "uv fails for a folder that is missing"
+
+
+@pytest.mark.parametrize(
+    ("requirements", "has_gpu", "is_local", "builds"),
+    [
+        (["torch==2.13.0"], False, False, [["--torch-backend=cpu"], []]),
+        (["torch==2.13.0"], True, False, [[]]),
+        (["torch==2.13.0"], False, True, [[]]),
+        (["torchtune", "jax"], False, False, [[]]),
+    ],
+)
+def test_build_of_torch(
+    requirements: list[str],
+    has_gpu: bool,
+    is_local: bool,
+    builds: list[list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    if is_local:
+        write_wheel(tmp_path, "torch", "2.13.0")
+    assert torch_builds(requirements, {"UV_FIND_LINKS": str(tmp_path)}, has_gpu=has_gpu) == builds
+
+
+def test_failure_of_uv_is_one_line_without_passwords() -> None:
+    lines = [
+        "Using Python 3.11.7",
+        "error: Failed to fetch: `https://me:secret@index.example.com/simple/jax/?token=abc`",
+        "  Caused by: dns error",
+    ]
+    assert failure(lines) == "Failed to fetch: `https://index.example.com/simple/jax/ Caused by: dns error"
+    assert failure([]) == "uv has failed without a message"
+
+
+def test_uv_is_found_beside_the_interpreter() -> None:
+    assert os.access(find_uv(), os.X_OK)
+    assert issubclass(InstallFailed, Exception)
+
+
+def test_pods_see_how_far_a_preparation_is_and_how_it_fails(
+    store: EnvironmentStore, wheels: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparing, "_BACKOFF", preparing.Backoff(0.2, 0.4, jitter=0))
+    preparations, definition = Preparations(store), defined("tiny==9")
+    assert preparations.look(definition) == Preparing("preparing the environment small")
+    failed = eventually(lambda: found if isinstance(found := preparations.look(definition), Failed) else None)
+    assert failed.failures == 1
+    assert "not on this machine: tiny==9" in failed.message
+    write_wheel(wheels, "tiny", "9")
+    ready = eventually(lambda: found if isinstance(found := preparations.look(definition), Prepared) else None)
+    assert printed_by(ready, "tiny") == "tiny 9"

@@ -1,0 +1,180 @@
+"""Makes a virtual environment with uv, and reports how far it is."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from trainwright.text.foreign_texts import without_credentials
+
+Progress = Callable[[str], None]
+_DOWNLOADING = re.compile(r"^\s*(?:Downloading|Building) ([^ ]+)(?: \((.+)\))?$")
+_DOWNLOADED = re.compile(r"^\s*(?:Downloaded|Built) ([^ ]+)$")
+_INSTALLED = re.compile(r"^Installed (\d+) packages? ")
+_NO_NEWS = re.compile(r"^(warning|Using |Resolved |Prepared |Audited |Bytecode | [+~-] |\s*$)")
+_MARKS = re.compile(r"[^\x00-\x7f]|^error: ")
+"""What uv draws before the parts of a message."""
+_LEFT_OUT = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONSAFEPATH")
+_OF_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
+"""Settings of pip that uv does not read, and their names there."""
+_LAST_LINES = 12
+
+
+class InstallFailed(Exception):
+    """uv has failed; the message is what it printed."""
+
+
+class Stopped(Exception):
+    """The caller has stopped the installation."""
+
+
+class Installer:
+    """Runs uv. `inherited` are descriptors that it keeps open, so that a lock is held until it has ended.
+
+    Raises InstallFailed if there is no uv.
+    """
+
+    def __init__(self, progress: Progress, stop: threading.Event, inherited: Sequence[int] = ()):
+        self._progress, self._stop, self._inherited = progress, stop, inherited
+        self._uv = find_uv()
+        self._env = uv_environment(os.environ)
+
+    def create(self, folder: Path) -> None:
+        """Create an empty environment with this interpreter. Raises InstallFailed, Stopped."""
+        self._run("venv", "--quiet", "--no-project", "--python", sys.executable, str(folder))
+
+    def install(self, folder: Path, requirements: Sequence[str], lock: str, *, has_gpu: bool) -> None:
+        """Install requirements, in the versions of the lock. Raises InstallFailed, Stopped, OSError."""
+        constraints = folder / "lock.txt"
+        constraints.write_text(lock, "utf-8")
+        arguments = ["pip", "install", "--python", str(folder / "bin" / "python"), "--constraint", str(constraints)]
+        for options in torch_builds(requirements, self._env, has_gpu=has_gpu):
+            try:
+                self._run(*arguments, *options, *requirements)
+                return
+            except InstallFailed:
+                if not options:
+                    raise
+                self._progress("the index of PyTorch's CPU builds is not reachable; takes the build of PyPI, of several GB")
+
+    def packages(self, folder: Path) -> list[str]:
+        """Return what is installed, as requirements. Raises InstallFailed, Stopped."""
+        lines = self._run("pip", "freeze", "--python", str(folder / "bin" / "python"))
+        return [line.strip() for line in lines if "==" in line or " @ " in line]
+
+    def missing(self, requirements: Sequence[str], lock: str, folder: Path) -> list[str]:
+        """Return those of the requirements that are not in uv's cache. Raises Stopped."""
+        constraints = folder / "lock.txt"
+        constraints.write_text(lock, "utf-8")
+        target = ["--no-deps", "--dry-run", "--offline", "--target", str(folder / "nowhere"), "--constraint", str(constraints)]
+        found = []
+        for requirement in requirements:
+            try:
+                self._run("pip", "install", "--quiet", *target, requirement)
+            except InstallFailed:
+                found.append(requirement)
+        return found
+
+    def _run(self, *arguments: str) -> list[str]:
+        """Run uv and return the lines that it printed. Raises InstallFailed, Stopped."""
+        process = subprocess.Popen(
+            [self._uv, "--no-progress", *arguments],
+            env=self._env,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            umask=0o022,
+            pass_fds=self._inherited,
+        )
+        ended = threading.Event()
+        watcher = threading.Thread(target=self._end_when_stopped, args=(process, ended), name="environment-stop", daemon=True)
+        watcher.start()
+        try:
+            assert process.stdout is not None
+            lines = list(self._reported(process.stdout))
+            code = process.wait()
+        finally:
+            ended.set()
+            if process.poll() is None:
+                process.kill()
+            watcher.join()
+        if self._stop.is_set():
+            raise Stopped
+        if code:
+            raise InstallFailed(failure(lines))
+        return lines
+
+    def _end_when_stopped(self, process: subprocess.Popen[str], ended: threading.Event) -> None:
+        while not ended.is_set():
+            if self._stop.wait(0.2):
+                process.kill()
+                return
+
+    def _reported(self, lines: Iterator[str]) -> Iterator[str]:
+        """Yield the lines of uv, and report what is downloaded meanwhile."""
+        waiting: dict[str, str] = {}
+        known = done = 0
+        for line in map(str.rstrip, lines):
+            yield line
+            if started := _DOWNLOADING.match(line):
+                waiting[started[1]] = started[2] or ""
+                known += 1
+            elif (finished := _DOWNLOADED.match(line)) and waiting.pop(finished[1], None) is not None:
+                done += 1
+            elif installed := _INSTALLED.match(line):
+                self._progress(f"{installed[1]} packages installed, compiling them")
+                continue
+            else:
+                continue
+            names = ", ".join(f"{name} ({size})" if size else name for name, size in list(waiting.items())[:3])
+            self._progress(f"{done} of {known} large downloads done" + (f": {names}" if names else ""))
+
+
+def find_uv() -> str:
+    """Return the program uv, of this environment or of the PATH. Raises InstallFailed."""
+    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    found = shutil.which("uv", path=folders)
+    if found is None:
+        raise InstallFailed("uv is not installed, which installs packages: pip install 'trainwright[embedded]' brings it")
+    return found
+
+
+def uv_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for uv: those of this process with pip's settings, which uv does not read by itself."""
+    found = {name: value for name, value in env.items() if name not in _LEFT_OUT}
+    for ours, theirs in _OF_PIP.items():
+        if value := found.get(ours):
+            found.setdefault(theirs, value)
+    links = found.pop("UV_FIND_LINKS", "") or found.get("PIP_FIND_LINKS", "")
+    if links and Path(links).is_dir():  # uv fails if it is missing
+        found["UV_FIND_LINKS"] = links
+    return found | {"UV_COMPILE_BYTECODE": "1", "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
+
+
+def torch_builds(requirements: Sequence[str], env: Mapping[str, str], *, has_gpu: bool) -> list[list[str]]:
+    """Return options that choose a build of PyTorch, the best first; the last is what the index offers.
+
+    On Linux that is a CUDA build of several GB, so that without a GPU the CPU build is tried first.
+    """
+    links = env.get("UV_FIND_LINKS")
+    is_local = links is not None and any(Path(links).glob("torch-*.whl"))
+    wants_torch = any(re.split(r"[^A-Za-z0-9_.-]", requirement)[0] == "torch" for requirement in requirements)
+    if not wants_torch or has_gpu or is_local or sys.platform != "linux":
+        return [[]]
+    return [["--torch-backend=cpu"], []]
+
+
+def failure(lines: Sequence[str]) -> str:
+    """Return what uv says of its failure, in one line without its marks."""
+    told = [line for line in lines if not (_NO_NEWS.match(line) or _DOWNLOADING.match(line) or _DOWNLOADED.match(line))]
+    words = " ".join(_MARKS.sub(" ", line) for line in told[-_LAST_LINES:]).split()
+    return without_credentials(" ".join(words)) if words else "uv has failed without a message"

@@ -1,0 +1,89 @@
+"""Prepares environments while pods wait for them: each in a thread, tried again with growing pauses after a failure."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import dataclass
+
+from trainwright.backoff import Backoff
+from trainwright.controlplane.environments.definition import EnvironmentDefinition
+from trainwright.controlplane.environments.installer import Stopped
+from trainwright.controlplane.environments.store import EnvironmentFailed, EnvironmentStore, Prepared
+
+_BACKOFF = Backoff(10.0, 300.0, jitter=0)
+"""A kubelet's, for images that cannot be pulled."""
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Preparing:
+    """An environment is being prepared. `message` says how far that is."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An environment could not be prepared, `failures` times in a row."""
+
+    message: str
+    failures: int
+    retry_at: float
+    """By the monotonic clock."""
+
+
+class Preparations:
+    """The environments of one node. Thread-safe."""
+
+    def __init__(self, store: EnvironmentStore):
+        self._store = store
+        self._states: dict[str, Preparing | Failed] = {}
+        """By the environment's folder; those that are ready are not in it."""
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+
+    def look(self, definition: EnvironmentDefinition) -> Prepared | Preparing | Failed:
+        """Return the state of an environment; begins to prepare it unless it is ready, or has just failed."""
+        if (ready := self._store.find(definition)) is not None:
+            return ready
+        place = str(self._store.place(definition))
+        with self._lock:
+            state = self._states.get(place)
+            if isinstance(state, Preparing) or (isinstance(state, Failed) and time.monotonic() < state.retry_at):
+                return state
+            failures = state.failures if state is not None else 0
+            self._states[place] = begun = Preparing(f"preparing the environment {definition.name}")
+            arguments = (definition, place, failures)
+            threading.Thread(target=self._prepare, args=arguments, name=f"environment-{definition.name}", daemon=True).start()
+        return begun
+
+    def stop(self) -> None:
+        """End what is being prepared; it is begun again when it is needed again."""
+        self._stop.set()
+
+    def _prepare(self, definition: EnvironmentDefinition, place: str, failures: int) -> None:
+        def report(message: str) -> None:
+            with self._lock:
+                self._states[place] = Preparing(f"preparing the environment {definition.name}: {message}")
+
+        try:
+            self._store.prepare(definition, report, self._stop)
+        except Stopped:
+            outcome = None
+        except EnvironmentFailed as error:
+            failures += 1
+            outcome = Failed(str(error), failures, time.monotonic() + _BACKOFF.seconds(failures))
+            log.warning("event=environment_failed name=%s failures=%d error=%s", definition.name, failures, error)
+        except Exception as error:  # a fault of ours must not leave pods waiting without a word
+            failures += 1
+            outcome = Failed(f"{type(error).__name__}: {error}", failures, time.monotonic() + _BACKOFF.seconds(failures))
+            log.exception("event=environment_failed name=%s failures=%d", definition.name, failures)
+        else:
+            outcome = None
+        with self._lock:
+            if outcome is None:
+                self._states.pop(place, None)
+            else:
+                self._states[place] = outcome

@@ -1,0 +1,224 @@
+"""The environments of this user on disk, for all clusters: each in a folder named for its content, with a record written last."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import json
+import logging
+import os
+import platform
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from trainwright.api.times import now
+from trainwright.controlplane.environments.definition import EnvironmentDefinition
+from trainwright.controlplane.environments.installer import Installer, InstallFailed, Progress, Stopped
+from trainwright.controlplane.gpus import gpu_count
+
+VARIABLE = "TRAINWRIGHT_ENVIRONMENTS"
+RECORD = "trainwright.json"
+_LAYOUT = 1
+"""Part of the digest: another number makes all environments anew."""
+_MEBIBYTE = 1024 * 1024
+_PACKAGE = Path(__file__).parents[2]
+log = logging.getLogger(__name__)
+
+
+class EnvironmentFailed(Exception):
+    """An environment could not be prepared. The message says why, what is missing, and what to do."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An environment that is ready. `packages` are its contents as requirements."""
+
+    name: str
+    path: Path
+    created: str
+    seconds: float
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class EnvironmentStore:
+    """Environments below `folder`. Several processes may use it at once."""
+
+    folder: Path
+
+    @classmethod
+    def chosen(cls) -> EnvironmentStore:
+        """The store at TRAINWRIGHT_ENVIRONMENTS, else in the user's cache."""
+        if given := os.environ.get(VARIABLE):
+            return cls(Path(given).expanduser().absolute())
+        cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+        return cls(Path(cache).expanduser().absolute() / "trainwright" / "environments")
+
+    def place(self, definition: EnvironmentDefinition) -> Path:
+        """Return the folder of an environment, which may not exist. It changes with the definition, its lock, Python and the GPU."""
+        parts = {
+            "layout": _LAYOUT,
+            "requirements": requirements_here(definition),
+            "lock": definition.lock,
+            "python": [sys.version_info[:2], os.path.realpath(sys.base_prefix), platform.machine()],
+            "package": str(_PACKAGE.parent) if definition.includes_trainwright else "",
+            "gpu": has_gpu(),
+        }
+        digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+        return self.folder / f"{definition.name}-{digest}"
+
+    def find(self, definition: EnvironmentDefinition) -> Prepared | None:
+        """Return an environment if it is ready."""
+        return _read(self.place(definition))
+
+    def prepared(self) -> list[Prepared]:
+        """Return all environments that are ready, those of former definitions too."""
+        if not self.folder.is_dir():
+            return []
+        found = (_read(path) for path in sorted(self.folder.iterdir()) if path.is_dir())
+        return [each for each in found if each is not None]
+
+    def prepare(
+        self, definition: EnvironmentDefinition, progress: Progress = lambda _: None, stop: threading.Event | None = None
+    ) -> Prepared:
+        """Return an environment, which is made if it is not ready. `stop` ends that.
+
+        Raises EnvironmentFailed, and Stopped once `stop` is set.
+        """
+        place, stop = self.place(definition), stop or threading.Event()
+        try:
+            self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            with _locked(place.with_name(place.name + ".lock"), progress, stop) as lock:
+                ready = self.find(definition)
+                return ready or self._make(definition, place, Installer(progress, stop, (lock,)))
+        except InstallFailed as error:
+            raise EnvironmentFailed(f"the environment {definition.name} cannot be prepared: {error}") from error
+        except OSError as error:
+            raise EnvironmentFailed(
+                f"the environment {definition.name} cannot be prepared in {self.folder}: {error.strerror or error}"
+            ) from error
+
+    def remove(self, path: Path) -> None:
+        """Remove an environment. A process that prepares it is waited for. Raises OSError."""
+        with _locked(path.with_name(path.name + ".lock"), lambda _: None, threading.Event()):
+            (path / RECORD).unlink(missing_ok=True)  # first: what is left is not taken for an environment
+            shutil.rmtree(path, ignore_errors=False)
+        path.with_name(path.name + ".lock").unlink(missing_ok=True)
+
+    def _make(self, definition: EnvironmentDefinition, place: Path, installer: Installer) -> Prepared:
+        """Make an environment in its place. Raises InstallFailed, Stopped, OSError."""
+        self._check_space(definition)
+        started = time.monotonic()
+        if place.exists():
+            shutil.rmtree(place)  # left by a process that was killed
+        log.info("event=environment_started name=%s path=%s", definition.name, place)
+        try:
+            installer.create(place)
+            self._install(definition, place, installer)
+            if definition.includes_trainwright:
+                (_site_packages(place) / "trainwright.pth").write_text(f"{_PACKAGE.parent}\n", "utf-8")
+            packages = tuple(installer.packages(place))
+            ready = Prepared(definition.name, place, now(), round(time.monotonic() - started, 1), packages)
+            _write(ready)
+        except BaseException:
+            shutil.rmtree(place, ignore_errors=True)
+            raise
+        log.info("event=environment_ready name=%s seconds=%s packages=%d", definition.name, ready.seconds, len(packages))
+        return ready
+
+    def _install(self, definition: EnvironmentDefinition, place: Path, installer: Installer) -> None:
+        wanted = requirements_here(definition)
+        try:
+            installer.install(place, wanted, definition.lock, has_gpu=has_gpu())
+        except InstallFailed as error:
+            missing = installer.missing(wanted, definition.lock, place)
+            if not missing:
+                raise
+            raise InstallFailed(
+                f"{error}; not on this machine: {', '.join(missing)}. Once a package index is reachable, "
+                f"run `trainwright environments prepare {definition.name}`"
+            ) from error
+
+    def _check_space(self, definition: EnvironmentDefinition) -> None:
+        free = shutil.disk_usage(self.folder).free // _MEBIBYTE
+        if free < definition.mebibytes:
+            raise InstallFailed(f"it needs about {definition.mebibytes} MiB in {self.folder}, and {free} MiB are free")
+
+
+def requirements_here(definition: EnvironmentDefinition) -> tuple[str, ...]:
+    """Return the requirements of an environment on this machine."""
+    return definition.gpu_requirements if definition.gpu_requirements and has_gpu() else definition.requirements
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """Whether this machine has an NVIDIA GPU; looked up once."""
+    return gpu_count() > 0
+
+
+@contextmanager
+def _locked(file: Path, progress: Progress, stop: threading.Event) -> Iterator[int]:
+    """Hold the lock of an environment, and wait for it. Raises Stopped, OSError."""
+    while True:
+        lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _wait_for(lock, progress, stop)
+            if _is_at(file, lock):
+                yield lock
+                return
+        finally:
+            os.close(lock)
+
+
+def _is_at(file: Path, opened: int) -> bool:
+    """Whether an open file is still the one at a path, which may have been removed meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(opened), file.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _wait_for(lock: int, progress: Progress, stop: threading.Event) -> None:
+    is_told = False
+    while not stop.is_set():
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if not is_told:
+                is_told = True
+                progress("another process prepares it")
+        stop.wait(0.2)
+    raise Stopped
+
+
+def _read(place: Path) -> Prepared | None:
+    try:
+        found: dict[str, Any] = json.loads((place / RECORD).read_bytes())
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        log.warning("event=environment_unreadable path=%s error=%s", place, error)
+        return None
+    if not (place / "bin" / "python").exists():  # the interpreter that it was made with has been removed
+        return None
+    return Prepared(found["name"], place, found["created"], found["seconds"], tuple(found["packages"]))
+
+
+def _write(ready: Prepared) -> None:
+    content = {name: value for name, value in asdict(ready).items() if name != "path"}
+    temporary = ready.path / f"{RECORD}.new"
+    temporary.write_text(json.dumps(content, indent=1), "utf-8")
+    os.replace(temporary, ready.path / RECORD)
+
+
+def _site_packages(place: Path) -> Path:
+    return place / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
