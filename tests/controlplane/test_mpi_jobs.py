@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -144,13 +145,19 @@ def test_two_jobs_at_once_train_over_mpi_and_over_a_ring(plane: ControlPlane) ->
 def test_a_function_runs_on_each_rank_and_returns_the_value_of_the_first(plane: ControlPlane) -> None:
     source = """
 def fit(factor: float) -> dict:
+    import os
     import mlx.core as mx
     group = mx.distributed.init(strict=True, backend="mpi")
     print("on rank", group.rank(), flush=True)
-    return {"sum": mx.distributed.all_sum(mx.array([factor * (1 + group.rank())])).item(), "size": group.size()}
+    return {"sum": mx.distributed.all_sum(mx.array([factor * (1 + group.rank())])).item(), "size": group.size(),
+            "cores": len(os.sched_getaffinity(0))}
 """
     request = TrainRequest(runtime=RUNTIME, func=source, func_args={"factor": 2.0}, num_nodes=2)
-    assert run_step(plane.cluster, request, Identity("test", "run", "function"), "default").results == {"sum": 6.0, "size": 2}
+    assert run_step(plane.cluster, request, Identity("test", "run", "function"), "default").results == {
+        "sum": 6.0,
+        "size": 2,
+        "cores": len(os.sched_getaffinity(0)),  # mpirun binds ranks to the first cores, in every pod the same
+    }
 
 
 def test_a_rank_that_fails_ends_all_with_its_code_and_last_words(plane: ControlPlane) -> None:
