@@ -33,11 +33,11 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  #
     for name in (*own, *shared, names.UMASK_VARIABLE, names.DATASET_TRAINER_VARIABLE):
         monkeypatch.delenv(name, raising=False)
 
-    def call(kind: str, target: Path, **environment: str) -> tuple[int, str, str]:
+    def call(kind: str, target: Path, *more: str, **environment: str) -> tuple[int, str, str]:
         with monkeypatch.context() as patched:
             for name, value in environment.items():
                 patched.setenv(name, value)
-            patched.setattr(sys, "argv", ["trainwright.initializers", kind, "--target", str(target)])
+            patched.setattr(sys, "argv", ["trainwright.initializers", kind, "--target", str(target), *more])
             code = program.main()
         said = capsys.readouterr()
         errors = [line for line in said.err.splitlines() if not line.startswith(("INFO ", "WARNING "))]
@@ -51,6 +51,32 @@ def test_it_says_what_is_ready(run, tmp_path: Path, source: str) -> None:  # typ
     assert (code, err) == (0, "")
     assert out.startswith("dataset ready: 3 files layout=prompt-completion train_rows=")
     assert "digest=sha256:" in out
+
+
+def test_dataset_is_copied_as_it_is_for_programs_of_stock_runtimes(run, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    source, target = tmp_path / "source", tmp_path / "dataset"
+    for name in ("data/train.parquet", "data/notes.bin", "README.md", ".git/config", "skipped.csv"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(name.encode())
+    environment = {"STORAGE_URI": str(StorageUri.from_path(source)), "IGNORE_PATTERNS": "*.csv"}
+    for _ in range(2):
+        code, out, err = run("dataset", target, "--as-is", **environment)
+        assert (code, err) == (0, "")
+        assert out.startswith("dataset ready: 3 files ")
+        copied = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+        assert copied == {"data/train.parquet", "data/notes.bin", "README.md", ".trainwright-receipt.json"}
+    (source / "data/train.parquet").write_bytes(b"newer")
+    assert run("dataset", target, "--as-is", **environment)[0] == 0
+    assert (target / "data/train.parquet").read_bytes() == b"newer"
+
+
+@pytest.mark.parametrize("variable", ["DATASET_LAYOUT", names.DATASET_TRAINER_VARIABLE])
+def test_options_for_rows_are_honoured_where_datasets_are_copied(  # type: ignore[no-untyped-def]
+    run, tmp_path: Path, source: str, variable: str
+) -> None:
+    value = "prompt-completion" if variable == "DATASET_LAYOUT" else "sft"
+    code, out, _ = run("dataset", tmp_path / "dataset", "--as-is", STORAGE_URI=source, **{variable: value})
+    assert (code, "train_rows=" in out) == (0, True)
 
 
 def test_a_missing_permission_is_not_retried(run, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

@@ -40,6 +40,8 @@ COPIES = dict.fromkeys(
 )
 TEMPLATES = {"chat_template.jinja": b"t", "additional_chat_templates/tool_use.jinja": b"t"}
 
+OF_LLAMA = {f"original/{name}": b"t" for name in ("tokenizer.model", "params.json", "consolidated.00.pth")}
+
 
 def fetched(hub: HubServer, target: Path, files: dict[str, bytes]) -> set[str]:
     """Prepare a repository. Returns the names of the files that it got, without those of every model."""
@@ -54,6 +56,7 @@ def fetched(hub: HubServer, target: Path, files: dict[str, bytes]) -> set[str]:
     [
         ({"model.safetensors": WHOLE}, {"model.safetensors"}),
         ({"model.safetensors": WHOLE, **COPIES, **TEMPLATES}, {"model.safetensors", *TEMPLATES}),
+        ({"model.safetensors": WHOLE, **OF_LLAMA}, {"model.safetensors", "original/tokenizer.model"}),
         ({**SHARDS, **COPIES}, {*SHARDS}),
         ({**SHARDS, "model-00001-of-00003.safetensors": WHOLE}, {*SHARDS}),
         (

@@ -30,6 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="trainwright.initializers")
     parser.add_argument("kind", choices=sorted(_TARGETS))
     parser.add_argument("--target", type=Path)
+    parser.add_argument("--as-is", action="store_true", help="copy the files of a dataset, as Trainer's initializer does")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     for name in _CHATTY:
@@ -37,7 +38,7 @@ def main() -> int:
     try:
         apply_umask(os.environ)
         target = arguments.target or Path(_TARGETS[arguments.kind])
-        receipt = run_initializer(arguments.kind, target, os.environ)
+        receipt = run_initializer(arguments.kind, target, os.environ, as_is=arguments.as_is)
     except (InitializerError, WorkspaceError, BadUri, NotPermitted) as error:
         print(error, file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""Fetches the files of a model that transformers loads, and no others: many repositories have the same weights several times.
+"""Fetches the files of a model that transformers loads, and few others: many repositories have the same weights several times.
 
 The weights are `model.safetensors`, else the shards that its index names, and an adapter's. Copies for other libraries, of other
 precisions and in other folders stay behind.
@@ -21,6 +21,8 @@ from trainwright.storage.uri import StorageUri
 _WEIGHTS, _GGUF = ".safetensors", ".gguf"
 _PICKLES = (".bin", ".pt", ".pth")
 _TEMPLATES = "additional_chat_templates/"
+_LLAMA_TOKENIZER = "original/tokenizer.model"
+"""The one that torchtune reads, of Llama 3: the stock runtimes name it."""
 _ADAPTER_CONFIG = "adapter_config.json"
 _MAX_SHOWN = 3
 
@@ -33,7 +35,7 @@ class _SmallFiles(FileFilter):
 
     def matches(self, name: str) -> bool:
         self.names.add(name)
-        is_loaded = "/" not in name or name.startswith(_TEMPLATES)
+        is_loaded = "/" not in name or name.startswith(_TEMPLATES) or name == _LLAMA_TOKENIZER
         return is_loaded and not name.endswith(_WEIGHTS) and super().matches(name)
 
 

@@ -18,6 +18,7 @@ from trainwright.api.names import (
     RUN_FOLDER_VARIABLE,
     SHARED_VARIABLE,
 )
+from trainwright.initializers.copied_dataset import copy_dataset
 from trainwright.initializers.dataset import DatasetOptions, initialize_dataset, prepare_dataset
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.model import initialize_model, prepare_model
@@ -36,9 +37,10 @@ log = logging.getLogger(__name__)
 DIGEST_VARIABLES = {"dataset": DATASET_DIGEST_VARIABLE, "model": MODEL_DIGEST_VARIABLE}
 
 
-def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Receipt:
+def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str], *, as_is: bool = False) -> Receipt:
     """Prepare or verify according to the step's environment, with lines about the progress in the log. Returns the receipt.
 
+    `as_is` copies a dataset as Trainer's initializer does, unless the environment has options for its rows, or names a prepared one.
     Raises InitializerError, WorkspaceError, StorageError, and pydantic's ValidationError for invalid options.
     """
     if digest := environ.get(DIGEST_VARIABLES[kind], ""):
@@ -54,8 +56,10 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str]) -> Rec
         return _prepare_for_run(kind, uri, Path(shared), folder, environ)
     if kind == "model":
         return initialize_model(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
-    trainer = environ.get(DATASET_TRAINER_VARIABLE, "")
-    receipt = initialize_dataset(uri, target, _options(environ), trainer=trainer, start_progress=log_progress(kind))
+    trainer, options = environ.get(DATASET_TRAINER_VARIABLE, ""), _options(environ)
+    if as_is and not trainer and (options is None or options == DatasetOptions(ignore=options.ignore)):
+        return copy_dataset(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
+    receipt = initialize_dataset(uri, target, options, trainer=trainer, start_progress=log_progress(kind))
     return _reported(receipt, target, environ)
 
 

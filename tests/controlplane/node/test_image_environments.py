@@ -190,7 +190,8 @@ def test_all_fields(file: Path) -> None:
 def test_upstream_initializers_are_known_without_a_file(what: str, tag: str, file: Path) -> None:
     entry = catalogue_of(file).find(f"ghcr.io/kubeflow/trainer/{what}-initializer{tag}")
     assert entry is not None
-    assert entry.command == ("python", "-m", "trainwright.initializers", what, "--target", f"/workspace/{what}")
+    as_is = ("--as-is",) if what == "dataset" else ()
+    assert entry.command == ("python", "-m", "trainwright.initializers", what, *as_is, "--target", f"/workspace/{what}")
     assert catalogue_of(file).find("busybox:1") is None
 
 

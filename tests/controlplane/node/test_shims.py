@@ -117,3 +117,85 @@ def test_shims_name_functions_that_are_there_and_need_no_new_python() -> None:
         tree = ast.parse(Path(shims.__file__).with_name(f"{package}.py").read_text("utf-8"))
         assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     assert not any(type(finder).__name__ == "ShimFinder" for finder in sys.meta_path), "the node changes nothing for itself"
+
+
+JAX = """
+def initialize(coordinator_address=None, num_processes=None, process_id=None, local_device_ids=None):
+    print(coordinator_address, num_processes, process_id, local_device_ids)
+"""
+JAX_CALLS = """
+import os
+from jax._src.distributed import initialize
+initialize()
+os.environ.update(JAX_COORDINATOR_ADDRESS="node-0:29500", JAX_NUM_PROCESSES="2", JAX_PROCESS_ID="1")
+initialize()
+initialize(local_device_ids=[0])
+initialize("other:1", 4, 3)
+"""
+
+
+def write_package(folder: Path, name: str, version: str, modules: dict[str, str]) -> None:
+    for path, text in modules.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+    about = folder / f"{name}-0.dist-info" / "METADATA"
+    about.parent.mkdir(exist_ok=True)
+    about.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+
+
+def test_jax_takes_missing_arguments_from_the_runtime(site_packages: Path) -> None:
+    modules = {"jax/__init__.py": "", "jax/_src/__init__.py": "", "jax/_src/distributed.py": JAX}
+    write_package(site_packages, "jax", "0.10.2", modules)
+    expected = ["None None None None", "node-0:29500 2 1 None", "node-0:29500 2 1 [0]", "other:1 4 3 None"]
+    assert printed(site_packages, JAX_CALLS).stdout.splitlines() == expected
+
+
+TORCH_WITHOUT_GPU = """
+class cuda:
+    available = False
+    @classmethod
+    def is_available(cls): return cls.available
+"""
+TUNE = {
+    "torch/__init__.py": TORCH_WITHOUT_GPU,
+    "torch/distributed/__init__.py": "from .distributed_c10d import *",
+    "torch/distributed/distributed_c10d.py": "import torch\ndef init_process_group(backend=None, **more): return backend, more\n",
+    "torchtune/__init__.py": "",
+    "torchtune/training/__init__.py": "",
+    "torchtune/training/memory.py": (
+        "import torch\ndef get_memory_stats(device, reset_stats=True): return 'of the GPU'\n"
+        "def cleanup_before_training(): print('emptied')\n"
+    ),
+    "torchtune/utils/__init__.py": "",
+    "torchtune/utils/_device.py": "import torch\ndef get_device(device=None): return device\n",
+}
+TUNE_CALLS = """
+import torch
+from torch.distributed import init_process_group
+from torchtune.training import memory
+from torchtune.utils._device import get_device
+class Device:
+    type = "cpu"
+for torch.cuda.available in (False, True):
+    print(init_process_group("cuda:nccl,cpu:gloo", rank=1), init_process_group("gloo"), get_device("cuda"), get_device("cpu"))
+    print(memory.get_memory_stats(Device)); memory.cleanup_before_training()
+"""
+
+
+def test_torchtune_trains_without_a_gpu(site_packages: Path) -> None:
+    write_package(site_packages, "torchtune", "0.6.1", TUNE)
+    lines = printed(site_packages, TUNE_CALLS).stdout.splitlines()
+    zeros = "{'peak_memory_active': 0.0, 'peak_memory_alloc': 0.0, 'peak_memory_reserved': 0.0}"
+    assert lines == [
+        "('gloo', {'rank': 1}) ('gloo', {}) cpu cpu",
+        zeros,
+        "('cuda:nccl,cpu:gloo', {'rank': 1}) ('gloo', {}) cuda cpu",
+        zeros,
+        "emptied",
+    ]
+
+
+def test_torch_stays_as_it_is_without_torchtune(site_packages: Path) -> None:
+    write_package(site_packages, "torch", "2.13.0", {path: text for path, text in TUNE.items() if path.startswith("torch/")})
+    program = "from torch.distributed import init_process_group; print(init_process_group('cuda:nccl,cpu:gloo')[0])"
+    assert printed(site_packages, program).stdout == "cuda:nccl,cpu:gloo\n"

@@ -47,6 +47,7 @@ class Preparations:
     def look(self, definition: EnvironmentDefinition) -> Prepared | Preparing | Failed:
         """Return the state of an environment; begins to prepare it unless it is ready, or has just failed."""
         if (ready := self._store.find(definition)) is not None:
+            self._renew_shims(ready)
             return ready
         place = str(self._store.place(definition))
         with self._lock:
@@ -62,6 +63,12 @@ class Preparations:
     def stop(self) -> None:
         """End what is being prepared; it is begun again when it is needed again."""
         self._stop.set()
+
+    def _renew_shims(self, ready: Prepared) -> None:
+        try:
+            self._store.renew_shims(ready)
+        except OSError as error:  # those of the version that made it are there
+            log.warning("event=shims_not_renewed name=%s path=%s error=%s", ready.name, ready.path, error)
 
     def _prepare(self, definition: EnvironmentDefinition, place: str, failures: int) -> None:
         def report(message: str) -> None:

@@ -23,6 +23,7 @@ from trainwright.api.times import now
 from trainwright.controlplane.environments.definition import EnvironmentDefinition
 from trainwright.controlplane.environments.installer import Installer, InstallFailed, Progress, Stopped
 from trainwright.controlplane.gpus import gpu_count
+from trainwright.controlplane.node.install_shims import install_shims
 
 VARIABLE = "TRAINWRIGHT_ENVIRONMENTS"
 RECORD = "trainwright.json"
@@ -106,6 +107,10 @@ class EnvironmentStore:
                 f"the environment {definition.name} cannot be prepared in {self.folder}: {error.strerror or error}"
             ) from error
 
+    def renew_shims(self, ready: Prepared) -> None:
+        """Bring the shims of an environment up to date, which another version of this package may have made. Raises OSError."""
+        install_shims(_site_packages(ready.path))
+
     def remove(self, path: Path) -> None:
         """Remove an environment. A process that prepares it is waited for. Raises OSError."""
         with _locked(path.with_name(path.name + ".lock"), lambda _: None, threading.Event()):
@@ -123,6 +128,7 @@ class EnvironmentStore:
         try:
             installer.create(place)
             self._install(definition, place, installer)
+            install_shims(_site_packages(place))
             if definition.includes_trainwright:
                 (_site_packages(place) / "trainwright.pth").write_text(f"{_PACKAGE.parent}\n", "utf-8")
             packages = tuple(installer.packages(place))

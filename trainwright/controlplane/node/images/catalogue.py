@@ -22,7 +22,8 @@ _INITIALIZER = ("python", "-m", "trainwright.initializers")
 _KNOWN = (
     # The target is explicit, so that a node without isolation replaces it by the mounted folder.
     ImageEnvironment(
-        "ghcr.io/kubeflow/trainer/dataset-initializer", command=(*_INITIALIZER, "dataset", "--target", "/workspace/dataset")
+        "ghcr.io/kubeflow/trainer/dataset-initializer",
+        command=(*_INITIALIZER, "dataset", "--as-is", "--target", "/workspace/dataset"),
     ),
     ImageEnvironment(
         "ghcr.io/kubeflow/trainer/model-initializer", command=(*_INITIALIZER, "model", "--target", "/workspace/model")

@@ -16,8 +16,12 @@ if TYPE_CHECKING:  # known to type checkers; importing it would cost every start
 SHIMS = {
     "deepspeed.comm.comm": ("deepspeed", "discover_port_of_job"),
     "deepspeed.comm.torch": ("deepspeed", "leave_out_shared_memory_op"),
+    "jax._src.distributed": ("jax", "initialize_from_the_runtime"),
+    "torch.distributed.distributed_c10d": ("torchtune", "use_gloo"),
+    "torchtune.training.memory": ("torchtune", "measure_no_gpu"),
+    "torchtune.utils._device": ("torchtune", "train_on_the_cpu"),
 }
-"""By the module that is changed: the package of it and of its shims, and the function that changes the module after its import."""
+"""By the module that is changed: the package whose shim it is, and the function that changes the module after its import."""
 
 
 class ShimFinder:
@@ -62,7 +66,10 @@ def apply_shim(module: Any) -> None:
     from importlib import import_module, metadata
 
     shims = import_module(f"{__name__}.{package}")
-    version = metadata.version(package)
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:  # a shim for another package than the module's, which is not in this environment
+        return
     lowest, below = shims.VERSIONS
     if not _numbers(lowest) <= _numbers(version) < _numbers(below):
         return
