@@ -57,3 +57,4 @@ def test_a_launcher_finds_hostfile_and_agent_in_the_words_of_open_mpi_5() -> Non
     assert launcher["PRTE_MCA_prte_default_hostfile"] == "/etc/mpi/hostfile"
     assert launcher["PRTE_MCA_plm_ssh_agent"] == launcher["OMPI_MCA_plm_rsh_agent"]
     assert launcher["PRTE_MCA_plm_ssh_agent"].endswith("remote_shell.py")
+    assert launcher["PRTE_MCA_hwloc_default_binding_policy"] == "none"
