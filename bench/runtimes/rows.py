@@ -11,6 +11,11 @@ ELASTIC = (
     "--rdzv-endpoint=$(PET_MASTER_ADDR):$(PET_MASTER_PORT) "
     "--rdzv-conf=join_timeout=60,last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=3 torch_elastic.py {data} 40"
 )
+_MLX_RING = f"python3 {{programs}}/mlx_data_parallel.py ring {HOSTFILE}"
+_MLX_LM = (
+    f"mpirun --hostfile {HOSTFILE} python3 -m mlx_lm lora --train --model {{model}} --data {{dataset}} --iters 30 --batch-size 4 "
+    "--num-layers 2 --learning-rate 1e-3 --steps-per-report 5 --adapter-path {data}/adapter"
+)
 _LLAMA = ("model._component_=torchtune.models.llama3_2.llama3_2", "model.vocab_size=128256")
 _LLAMA_31 = ("model._component_=torchtune.models.llama3_1.llama3_1", "model.vocab_size=128256")
 _QWEN = ("model._component_=torchtune.models.qwen2.qwen2", "model.vocab_size=151936", "model.tie_word_embeddings=True")
@@ -32,7 +37,7 @@ _STEPS = (
 @dataclass(frozen=True)
 class Row:
     """A training. `options` are those of `trainwright submit`; `{data}` in them is a folder of this row
-    that pods share, `{programs}` that of the programs; those of `program` are sent along.
+    that pods share, `{programs}`, `{model}` and `{dataset}` others; the programs of `program` are sent along.
 
     `expects` is a regular expression that the log must contain. `then` goes on in the same folder.
     """
@@ -54,7 +59,9 @@ class Row:
     @property
     def environment(self) -> str:
         """The name of the environment that runs it."""
-        return next((name for name in ("deepspeed", "mlx", "jax", "xgboost", "torchtune") if self.runtime.startswith(name)), "torch")
+        return next(
+            (name for name in ("deepspeed", "mlx", "jax", "xgboost", "torchtune") if self.runtime.startswith(name)), "torch"
+        )
 
 
 def _torchtune(name: str, runtime: str, model: tuple[str, ...], family: str, processes: int, kind: str = "full") -> Row:
@@ -87,7 +94,9 @@ def _trl(name: str, runtime: str, nodes: int, **settings: object) -> Row:
 
 
 _DDP = Row("DDP, 2 nodes", "torch-distributed", program="torch_ddp.py", expects="world=2", is_quick=True)
-_FSDP = Row("FSDP2, then on 1 node from the checkpoint", "torch-distributed", program="torch_fsdp2.py {data} 20", expects="world=2")
+_FSDP = Row(
+    "FSDP2, then on 1 node from the checkpoint", "torch-distributed", program="torch_fsdp2.py {data} 20", expects="world=2"
+)
 ROWS = (
     _DDP,
     replace(_DDP, name="DDP, 1 node x 2", nodes=1, processes=2, is_quick=False),
@@ -103,7 +112,13 @@ ROWS = (
     Row("ZeRO-1", "deepspeed-distributed", program="python3 deepspeed_zero.py 1", expects="size=2"),
     Row("ZeRO-3", "deepspeed-distributed", program="python3 deepspeed_zero.py 3", expects="size=2"),
     Row("MPI", "mlx-distributed", program="python3 mlx_data_parallel.py mpi", expects="size=2", is_quick=True),
-    Row("ring", "mlx-distributed", options=("--command", f"python3 {{programs}}/mlx_data_parallel.py ring {HOSTFILE}"), expects="size=2"),
+    Row(
+        "ring",
+        "mlx-distributed",
+        options=("--command", f"python3 {{programs}}/mlx_data_parallel.py ring {HOSTFILE}"),
+        expects="size=2",
+    ),
+    Row("mlx_lm lora", "mlx-distributed", options=("--command", _MLX_LM), model="tiny"),
     Row("data parallel", "jax-distributed", program="python3 jax_data_parallel.py", expects="world=2", is_quick=True),
     Row("2 workers", "xgboost-distributed", program="python3 xgboost_workers.py", expects="world=2", is_quick=True),
     _torchtune("Llama 3.2", "torchtune-llama3.2-1b", _LLAMA, "llama3", 2),
@@ -115,7 +130,9 @@ ROWS = (
     _trl("full", "trl-sft", 1, method="full"),
     _trl("LoRA", "trl-dpo", 1),
     _trl("LoRA", "trl-kto", 1),
-    replace(_DDP, name="NCCL", nodes=1, options=("--resources-per-node", '{"nvidia.com/gpu": 1}'), expects="world=1", is_for_gpu=True),
+    replace(
+        _DDP, name="NCCL", nodes=1, options=("--resources-per-node", '{"nvidia.com/gpu": 1}'), expects="world=1", is_for_gpu=True
+    ),
     replace(_trl("LoRA, bf16", "trl-sft", 1, cpu=False), is_for_gpu=True),
     replace(_trl("QLoRA", "trl-sft", 1, cpu=False, method="qlora"), is_for_gpu=True),
 )

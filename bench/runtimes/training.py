@@ -21,13 +21,14 @@ from trainwright.controlplane.environments.definition import bundled_environment
 
 PROGRAMS = Path(__file__).parent / "programs"
 TRAINWRIGHT = str(Path(sys.executable).parent / "trainwright")
-SECONDS = 400
+SECONDS = 150
 """Limit of a job."""
 _LOSS = re.compile(r"\bloss['\"]?\s*[:= ]\s*['\"]?(\d+\.?\d*(?:e[+-]?\d+)?)", re.IGNORECASE)
 _FALL = 0.98
 """The last loss is at most this share of the first."""
 _WORDS = ("ferry", "harbour", "captain", "lantern")
 _DATA = {
+    "mlx-distributed": lambda word: {"prompt": f"Where is the {word}?", "completion": f"The {word} is in the {word} house."},
     "trl-sft": lambda word: {"prompt": f"Where is the {word}?", "completion": f"The {word} is in the {word} house."},
     "trl-dpo": lambda word: {"prompt": f"Where is the {word}?", "chosen": f"In the {word} house.", "rejected": "Who knows."},
     "trl-kto": lambda word: {"prompt": f"Where is the {word}?", "completion": f"In the {word} house.", "label": word < "g"},
@@ -70,6 +71,7 @@ class Bench:
         slug = re.sub(r"\W+", "-", f"{row.runtime} {row.name}".lower()).strip("-")
         shared = self.data / slug
         shared.mkdir(parents=True, exist_ok=True)
+        shared.chmod(0o777)  # pods of the MPI runtimes run as user 1000
         sources = self._sources(row)
         outcome = self._train(row, f"{slug}-1", shared, sources)
         if row.then is not None and not outcome.problem:
@@ -80,7 +82,11 @@ class Bench:
         command = [TRAINWRIGHT, "submit", "--home", str(self.home), "--run-id", run, "--runtime", row.runtime]
         command += ["--num-nodes", str(row.nodes), "--num-proc-per-node", str(row.processes), "--start-timeout", "300"]
         words = [*row.options, *(["--command", row.program, "--code", str(PROGRAMS)] if row.program else [])]
-        words = [word.replace("{data}", str(shared)).replace("{programs}", str(self.data / "programs")) for word in words]
+        places = {"data": shared, "programs": self.data / "programs"}
+        if row.model:
+            places["model"], places["dataset"] = self._inputs(row)
+        for name, place in places.items():
+            words = [word.replace(f"{{{name}}}", str(place)) for word in words]
         started, began = time.monotonic(), time.time()
         done = subprocess.run(
             [*command, *words, *sources, "--wait", "--logs", "--timeout", str(SECONDS)],
@@ -111,6 +117,12 @@ class Bench:
         """Make the model and the rows of a training, if it has any, and return the options that name them."""
         if not row.model:
             return []
+        model, dataset = self._inputs(row)
+        if any("{model}" in option for option in row.options):
+            return []
+        return ["--model-uri", model.as_uri(), "--dataset-uri", dataset.as_uri()]
+
+    def _inputs(self, row: Row) -> tuple[Path, Path]:
         folder = self.data / (row.model if row.model != "tiny" else row.runtime)
         if row.model != "tiny":
             if not folder.exists():
@@ -120,9 +132,10 @@ class Bench:
         else:
             folder.joinpath("dataset").mkdir(parents=True, exist_ok=True)
             lines = [json.dumps(_DATA[row.runtime](word)) for word in _WORDS * 8]
-            (folder / "dataset" / "train.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
+            for split in ("train", "valid"):
+                (folder / "dataset" / f"{split}.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
             model = Path(_checked([sys.executable, "-c", BUILD_TINY, str(self.data / "models")]).splitlines()[-1])
-        return ["--model-uri", model.as_uri(), "--dataset-uri", (folder / "dataset").as_uri()]
+        return model, folder / "dataset"
 
 
 @contextmanager
