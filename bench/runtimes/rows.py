@@ -75,6 +75,8 @@ def _torchtune(name: str, runtime: str, model: tuple[str, ...], family: str, pro
     settings = [component, *more, *(f"model.{setting}" for setting in _SMALL)]
     if kind != "full":
         settings += [f"model.{setting}" for setting in _LORA]
+    if kind == "full" and processes == 1:
+        settings += ["optimizer._component_=torch.optim.AdamW"]  # the configuration's needs a GPU
     if kind == "qlora":
         settings += ["model.quantize_base=True"]
     return Row(
@@ -88,7 +90,7 @@ def _torchtune(name: str, runtime: str, model: tuple[str, ...], family: str, pro
 
 
 def _trl(name: str, runtime: str, nodes: int, **settings: object) -> Row:
-    given = {"steps": 6, "batch_size": 2, "max_length": 64, "logging_steps": 1, "learning_rate": 1e-3, "cpu": True, **settings}
+    given = {"steps": 10, "batch_size": 4, "max_length": 64, "logging_steps": 1, "learning_rate": 1e-2, "cpu": True, **settings}
     options = ("--workspace", "pvc://runtimes?size=1Gi", "--settings", json.dumps(given))
     return Row(f"{name}, {nodes} node{'s' if nodes > 1 else ''}", runtime, nodes=nodes, options=options, model="tiny")
 

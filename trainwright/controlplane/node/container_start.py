@@ -103,6 +103,6 @@ def _check_user(pod: Obj, container: Obj, image: ImageEnvironment | None) -> Non
     where = f'(pod: "{name_of(pod)}_{namespace_of(pod)}({uid_of(pod)})", container: {container["name"]})'
     if settings.get("runAsUser") == 0:
         raise ConfigError(f"container's runAsUser breaks non-root policy {where}")
-    if image is None or image.user:
+    if image is None or image.user or not image.knows_user:
         return
     raise ConfigError(f"container has runAsNonRoot and image will run as root {where}")

@@ -69,8 +69,9 @@ class ImageCatalogue:
         for entry in self._images.read():
             yield self._with_definition(entry, definitions) if entry.environment_name else entry
         for definition in definitions:
-            for pattern in definition.images:
-                yield self._defined(ImageEnvironment(pattern), definition)
+            if definition.is_needed:
+                for pattern in definition.images:
+                    yield self._defined(ImageEnvironment(pattern, knows_user=False), definition)
         yield from _KNOWN
 
     def _read_definitions(self) -> tuple[EnvironmentDefinition, ...]:

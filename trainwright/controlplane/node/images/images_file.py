@@ -44,6 +44,8 @@ class ImageEnvironment:
     """Programs of the image, by path, and the words that replace them at the beginning of a command."""
     definition: EnvironmentDefinition | None = None
     """The environment is made when it is first needed."""
+    knows_user: bool = True
+    """Whether an entry without a `user` stands for an image that runs as root; else the user of the image is unknown."""
     environment_name: str = ""
     """Of a definition in environments.yaml or of the package, instead of a folder."""
 
