@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench gpu-check docs components edges interfaces environment-locks image-locks images-test coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs components edges interfaces environment-locks image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | gpu-check | docs | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -82,6 +82,14 @@ bench: .venv/.ready-dev
 # Trains on this machine's GPUs through TrainJobs, about 4 minutes: needs torch's CUDA build. ARGS=--cpu pretends a GPU.
 gpu-check: .venv/.ready-dev
 	$(PY) bench/gpu_check.py $(ARGS)
+
+# Trains on every stock runtime, and prints a table: 10 minutes. ARGS: beginnings of runtimes; --quick: what CI runs.
+runtimes: .venv/.ready-dev
+	$(PY) bench/runtimes $(ARGS)
+
+# What needs an NVIDIA GPU (NCCL, bf16, QLoRA): needs torch's CUDA build in .venv.
+runtimes-gpu: .venv/.ready-dev
+	$(PY) bench/runtimes --gpu $(ARGS)
 
 # Regenerates the pages and manifests that are generated from code.
 docs: .venv/.ready-dev

@@ -92,3 +92,48 @@ def test_tests_of_a_tier_run_in_several_processes() -> None:
 )
 def test_scenes_that_are_not_quick_are_of_no_tier(marks: tuple[str, ...], runs: bool) -> None:
     assert Expression.compile(tiers.ELSEWHERE).evaluate(lambda name, **_: name in marks) is runs
+
+
+class Runs:
+    """Stands in for pytest: returns the codes in their order, and records what was run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, codes: Sequence[int], failed: Sequence[str]) -> None:
+        self.codes, self.commands = list(codes), list[tuple[str, ...]]()
+        monkeypatch.setattr(tiers, "_pytest", self.run)
+        monkeypatch.setattr(tiers, "failed_tests", lambda: list(failed))
+
+    def run(self, *arguments: str) -> int:
+        self.commands.append(arguments)
+        return self.codes.pop(0)
+
+
+@pytest.mark.parametrize(
+    ("codes", "failed", "expected", "rechecks"),
+    [
+        ([1, 0, 0, 0], ["a::b"], 0, 3),
+        ([1, 0, 1, 0], ["a::b"], 1, 3),
+        ([1], ["a", "b", "c", "d"], 1, 0),
+        ([1], [], 1, 0),
+        ([2], ["a::b"], 2, 0),
+        ([0], ["of an earlier run"], 0, 0),
+    ],
+    ids=["passes again", "fails again", "too many", "unknown", "interrupted", "passed"],
+)
+def test_recheck_forgives_tests_that_pass_again(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    codes: Sequence[int],
+    failed: Sequence[str],
+    expected: int,
+    rechecks: int,
+) -> None:
+    runs = Runs(monkeypatch, codes, failed)
+    assert tiers.main(["fast", "--recheck", "-q"]) == expected
+    assert runs.commands[1:] == [("-q", *failed)] * rechecks
+    assert ("UNSTABLE: " in capsys.readouterr().out) is (rechecks > 0 and expected == 0)
+
+
+def test_nothing_is_forgiven_without_recheck(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = Runs(monkeypatch, [1], ["a::b"])
+    assert tiers.main(["fast"]) == 1
+    assert len(runs.commands) == 1

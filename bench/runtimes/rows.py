@@ -30,6 +30,7 @@ _STEPS = (
     "gradient_accumulation_steps=1",
     "optimizer.lr=1e-3",
     "max_steps_per_epoch=4",
+    "checkpointer.checkpoint_files=[model.safetensors]",
     "metric_logger._component_=torchtune.training.metric_logging.StdoutLogger",
 )
 
@@ -51,6 +52,8 @@ class Row:
     expects: str = ""
     model: str = ""
     """A small model that is made before: `llama3`, `qwen2` for torchtune, `tiny` for TRL."""
+    tune: tuple[str, ...] = ()
+    """Arguments of `tune run`, in a manifest: by itself, `trainwright submit` lets Trainer's initializers read no local files."""
     is_quick: bool = False
     """Fits into the time of CI."""
     is_for_gpu: bool = False
@@ -79,10 +82,7 @@ def _torchtune(name: str, runtime: str, model: tuple[str, ...], family: str, pro
         runtime,
         nodes=1,
         processes=processes,
-        options=(
-            *("--command", "tune run", "--args", json.dumps([*_STEPS, *settings])),
-            *("--resources-per-node", json.dumps({"limits": {"cpu": 1, "nvidia.com/gpu": 0}})),
-        ),
+        tune=(*_STEPS, *settings),
         model=family,
     )
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,28 +69,20 @@ class Bench:
 
     def run(self, row: Row) -> Outcome:
         """Train a row, and what comes after it in the same folder; the outcome is that of the last training."""
-        slug = re.sub(r"\W+", "-", f"{row.runtime} {row.name}".lower()).strip("-")
+        slug = re.sub(r"[^a-z0-9]+", "-", f"{row.runtime} {row.name}".lower()).strip("-")
         shared = self.data / slug
         shared.mkdir(parents=True, exist_ok=True)
         shared.chmod(0o777)  # pods of the MPI runtimes run as user 1000
-        sources = self._sources(row)
-        outcome = self._train(row, f"{slug}-1", shared, sources)
+        outcome = self._train(row, f"{slug}-1", shared)
         if row.then is not None and not outcome.problem:
-            outcome = self._train(row.then, f"{slug}-2", shared, sources)
+            outcome = self._train(row.then, f"{slug}-2", shared)
         return outcome
 
-    def _train(self, row: Row, run: str, shared: Path, sources: list[str]) -> Outcome:
-        command = [TRAINWRIGHT, "submit", "--home", str(self.home), "--run-id", run, "--runtime", row.runtime]
-        command += ["--num-nodes", str(row.nodes), "--num-proc-per-node", str(row.processes), "--start-timeout", "300"]
-        words = [*row.options, *(["--command", row.program, "--code", str(PROGRAMS)] if row.program else [])]
-        places = {"data": shared, "programs": self.data / "programs"}
-        if row.model:
-            places["model"], places["dataset"] = self._inputs(row)
-        for name, place in places.items():
-            words = [word.replace(f"{{{name}}}", str(place)) for word in words]
+    def _train(self, row: Row, run: str, shared: Path) -> Outcome:
+        words = self._manifest(row, run) if row.tune else self._settings(row, run, shared)
         started, began = time.monotonic(), time.time()
         done = subprocess.run(
-            [*command, *words, *sources, "--wait", "--logs", "--timeout", str(SECONDS)],
+            [TRAINWRIGHT, "submit", "--home", str(self.home), *words, "--wait", "--logs", "--timeout", str(SECONDS)],
             capture_output=True,
             text=True,
             check=False,
@@ -99,6 +92,38 @@ class Bench:
         losses = [float(found) for found in _LOSS.findall(done.stdout)]
         first, last = (losses[0], losses[-1]) if losses else (None, None)
         return Outcome(wall, wall - self._busy_since(began), first, last, _problem(row, done, first, last))
+
+    def _settings(self, row: Row, run: str, shared: Path) -> list[str]:
+        words = ["--run-id", run, "--runtime", row.runtime]
+        words += ["--num-nodes", str(row.nodes), "--num-proc-per-node", str(row.processes)]
+        words += [*row.options, *(["--command", row.program, "--code", str(PROGRAMS)] if row.program else [])]
+        places = {"data": shared, "programs": self.data / "programs"}
+        if row.model:
+            places["model"], places["dataset"] = self._inputs(row)
+            if not any("{model}" in word for word in words):
+                words += ["--model-uri", places["model"].as_uri(), "--dataset-uri", places["dataset"].as_uri()]
+        for name, place in places.items():
+            words = [word.replace(f"{{{name}}}", str(place)) for word in words]
+        return words
+
+    def _manifest(self, row: Row, run: str) -> list[str]:
+        model, dataset = (path.as_uri() for path in self._inputs(row))
+        trainer = {"numNodes": row.nodes, "numProcPerNode": row.processes, "command": ["tune", "run"], "args": [*row.tune]}
+        trainer["resourcesPerNode"] = {"limits": {"cpu": 1, "nvidia.com/gpu": 0}}  # the runtimes ask for two
+        spec = {
+            "runtimeRef": {"name": row.runtime},
+            "initializer": {"dataset": {"storageUri": dataset}, "model": {"storageUri": model}},
+            "trainer": trainer,
+        }
+        job = {
+            "apiVersion": "trainer.kubeflow.org/v1alpha1",
+            "kind": "TrainJob",
+            "metadata": {"name": f"tune-{zlib.crc32(run.encode()):08x}"},  # short: names of pods are longer
+            "spec": spec,
+        }
+        file = self.folder / f"{run}.json"
+        file.write_text(json.dumps(job), "utf-8")
+        return ["-f", str(file)]
 
     def _busy_since(self, began: float) -> float:
         """Return for how many seconds at least one container of the pods ran, which were started after that time."""
@@ -113,16 +138,8 @@ class Bench:
             until = max(until, end)
         return busy
 
-    def _sources(self, row: Row) -> list[str]:
-        """Make the model and the rows of a training, if it has any, and return the options that name them."""
-        if not row.model:
-            return []
-        model, dataset = self._inputs(row)
-        if any("{model}" in option for option in row.options):
-            return []
-        return ["--model-uri", model.as_uri(), "--dataset-uri", dataset.as_uri()]
-
     def _inputs(self, row: Row) -> tuple[Path, Path]:
+        """Make the model and the rows of a training. Returns their folders."""
         folder = self.data / (row.model if row.model != "tiny" else row.runtime)
         if row.model != "tiny":
             if not folder.exists():
