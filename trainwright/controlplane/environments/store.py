@@ -21,9 +21,9 @@ from typing import Any
 
 from trainwright.api.times import now
 from trainwright.controlplane.environments.definition import EnvironmentDefinition
+from trainwright.controlplane.environments.install_shims import install_shims
 from trainwright.controlplane.environments.installer import Installer, InstallFailed, Progress, Stopped
 from trainwright.controlplane.gpus import gpu_count
-from trainwright.controlplane.node.install_shims import install_shims
 
 VARIABLE = "TRAINWRIGHT_ENVIRONMENTS"
 RECORD = "trainwright.json"

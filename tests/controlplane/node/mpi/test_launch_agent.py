@@ -187,6 +187,17 @@ def test_a_proof_is_worth_nothing_at_another_address(agent: Agent) -> None:
     assert b"another key" in errors
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="pods have no address there")
+def test_a_command_for_the_own_pod_needs_no_agent(tmp_path: Path) -> None:
+    command = [*PYTHON, CLIENT, "127.45.6.7", "pwd; cat; exit 6"]
+    environment = {wire.ADDRESS: "127.45.6.7", "HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    done = subprocess.run(command, env=environment, input=b"input", capture_output=True, timeout=20, check=False)
+    assert (done.returncode, done.stdout) == (6, f"{tmp_path}\ninput".encode())
+    assert subprocess.run(
+        [*command[:-2], "-n", *command[-2:]], env=environment, input=b"x", capture_output=True, check=False
+    ).stdout == (f"{tmp_path}\n".encode())
+
+
 def test_probes_are_not_logged(agent: Agent) -> None:
     before = agent.log.read_text()
     for _ in range(3):

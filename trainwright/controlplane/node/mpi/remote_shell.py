@@ -13,22 +13,28 @@ import signal
 import socket
 import sys
 import time
+from typing import NoReturn
 
 if __name__ == "__main__":  # started with -P: the package is not in the path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
 from trainwright.controlplane.node.mpi import wire
+from trainwright.controlplane.node.mpi.agent_session import shell_of_user
 from trainwright.controlplane.node.mpi.ssh_options import OptionError, SshCommand, parse_ssh
 
 FAILED = 255
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
+_LOCALHOST = "127.0.0.1"
+"""The address of all pods where there is only this one, on macOS."""
 
 
 def main() -> int:
     open_standard_streams()
     try:
         wanted = parse_ssh(sys.argv[1:])
+        if is_this_pod(wanted.host):
+            run_here(wanted)
         key = wire.read_key(os.environ.get(wire.KEY) or os.path.expanduser("~/.ssh/id_rsa"))
         connection = connect(wanted)
     except (OptionError, OSError, wire.WireError) as error:
@@ -39,6 +45,30 @@ def main() -> int:
             return Client(connection, wanted).run()
     except (OSError, wire.WireError) as error:
         return fail(f"{wanted.host}: {error}")
+
+
+def is_this_pod(host: str) -> bool:
+    """Whether a host is the pod of this process, where no agent listens.
+
+    Open MPI 4 does not notice: it looks for the address among those of interfaces, and the loopback one has only 127.0.0.1.
+    """
+    own = os.environ.get(wire.ADDRESS)
+    try:
+        return own is not None and own != _LOCALHOST and own in socket.gethostbyname_ex(host)[2]
+    except OSError:
+        return False
+
+
+def run_here(wanted: SshCommand) -> NoReturn:
+    """Become the command, as an agent would start it. Raises OSError."""
+    shell, home = shell_of_user()
+    if os.path.isdir(home):
+        os.chdir(home)
+    if not wanted.reads_input:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), _STDIN)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
+        signal.signal(number, signal.SIG_DFL)
+    os.execv(shell, [shell, "-c", wanted.command])  # noqa: S606  # as ssh does
 
 
 def open_standard_streams() -> None:

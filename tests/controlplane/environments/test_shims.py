@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.node import shims
-from trainwright.controlplane.node.install_shims import install_shims
+from trainwright.controlplane.environments import shims
+from trainwright.controlplane.environments.install_shims import install_shims
 
 COMM = """
 import os
