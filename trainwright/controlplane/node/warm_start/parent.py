@@ -25,7 +25,7 @@ from trainwright.controlplane.node.warm_start.command_line import CommandLine, f
 from trainwright.controlplane.node.warm_start.fresh_process import become, search_folders
 from trainwright.controlplane.node.warm_start.launcher_child import ForkingPopen
 from trainwright.controlplane.node.warm_start.preload import CannotServe, Parent, preload
-from trainwright.controlplane.node.warm_start.programs import BecomeProgram, run_program
+from trainwright.controlplane.node.warm_start.programs import BecomeProgram, run_known_program, run_program
 from trainwright.controlplane.node.warm_start.ranks import ranks_of, serve_ranks
 from trainwright.controlplane.node.warm_start.variables import differing
 
@@ -101,8 +101,11 @@ def _run(program: BecomeProgram, parent: Parent, *, is_first: bool) -> None:
         return
     if ranks:
         serve_ranks(ranks)
-    if is_first and command.kind == "text":  # the launcher: the node sends no other
+    is_launcher = is_first and command.kind == "text"  # the node sends no other text
+    if is_launcher:
         subprocess.Popen = ForkingPopen  # type: ignore[misc, assignment]
+    if is_launcher or command.is_torchrun:
+        run_known_program(command)
     run_program(command)
 
 

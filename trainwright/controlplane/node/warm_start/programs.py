@@ -5,12 +5,15 @@ Standard library only.
 
 from __future__ import annotations
 
+import atexit
 import builtins
+import contextlib
 import importlib.machinery
 import os
 import runpy
 import signal
 import sys
+import threading
 import types
 from collections.abc import Callable
 from typing import Any
@@ -51,6 +54,32 @@ def run_program(command: CommandLine) -> None:
     if isinstance(failure, KeyboardInterrupt):
         sys.exit(_interrupted())
     sys.exit(1)
+
+
+def run_known_program(command: CommandLine) -> None:
+    """Run the launcher or torchrun, and end this process without the teardown of the interpreter. Raises BecomeProgram.
+
+    It takes 0.3 s, as it copies the memory that is shared with the parent. These programs hold nothing that it would write. Threads,
+    functions registered with atexit and output are finished as usual.
+    """
+    code = 0
+    try:
+        run_program(command)
+    except SystemExit as asked:
+        code = _exit_code(asked)
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # the reader is gone
+            stream.flush()
+    os._exit(code)
+
+
+def _exit_code(asked: SystemExit) -> int:
+    if asked.code is None or isinstance(asked.code, int):
+        return (asked.code or 0) & 0xFF
+    print(asked.code, file=sys.stderr)
+    return 1
 
 
 def _run_text(text: str) -> None:

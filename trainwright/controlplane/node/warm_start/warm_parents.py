@@ -93,10 +93,15 @@ class WarmParents:
 
     def starter(self, argv: Sequence[str], env: Mapping[str, str], plan: Obj | None) -> StartSupervisor:
         """Return what starts the supervisor of a container with this command, these variables and this plan of isolation."""
-        threads = env.get("OMP_NUM_THREADS", "")
-        if self._refused or not threads.isdecimal() or not can_profit(argv, plan):
+        if self._refused or not env.get("OMP_NUM_THREADS", "").isdecimal() or not can_profit(argv, plan):
             return self._plain
-        return functools.partial(self._start, (env.get("HOME", ""), threads))
+        return functools.partial(self._start, _key(env))
+
+    def is_ready(self, env: Mapping[str, str]) -> bool:
+        """Whether there is a parent for containers with these variables."""
+        with self._lock:
+            parent = self._parents.get(_key(env))
+            return parent is not None and self._is_ready(_key(env), parent)
 
     def stop(self) -> None:
         """End the parents; supervisors and containers stay."""
@@ -163,6 +168,11 @@ class WarmParents:
             self._parents[key] = _begin(*key)
         except OSError as error:
             log.warning("event=no_warm_parent error=%s", error)
+
+
+def _key(env: Mapping[str, str]) -> tuple[str, str]:
+    """Return those variables in which containers often differ, and on which imported modules depend: each pair needs a parent."""
+    return env.get("HOME", ""), env.get("OMP_NUM_THREADS", "")
 
 
 def _begin(home: str, threads: str) -> _Parent:
