@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import socket
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -86,7 +87,7 @@ class Containers:
 
 def variables_of_pods() -> dict[str, str]:
     """The variables of a pod that runs one rank alone."""
-    pet = {"NNODES": "1", "NPROC_PER_NODE": "1", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29517"}
+    pet = {"NNODES": "1", "NPROC_PER_NODE": "1", "NODE_RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     own = {
         "HOME": "/root",
         "OMP_NUM_THREADS": "1",
@@ -94,6 +95,14 @@ def variables_of_pods() -> dict[str, str]:
         **{f"PET_{name}": value for name, value in pet.items()},
     }
     return {**machine_variables(isolated=True), **own}
+
+
+def free_port() -> int:
+    """A port that no other program has now."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
 def ended(run: ContainerRun, seconds: float = 60.0) -> int:
