@@ -79,8 +79,12 @@ class Containers:
         return run
 
     def wait_until_ready(self, env: Mapping[str, str] | None = None) -> None:
-        """Have a parent started for containers with these variables, by a container that cannot, and wait for it."""
+        """Have a parent started for containers with these variables, and wait for it."""
         ended(self.start(["torchrun", "--help"], env))
+        self.wait_for_parent(env)
+
+    def wait_for_parent(self, env: Mapping[str, str] | None = None) -> None:
+        """Wait for the parent that the last container has not found."""
         variables = {**variables_of_pods(), **(env or {})}
         eventually(lambda: self.parents.is_ready(variables), seconds=READY_SECONDS, what="a parent that is ready")
 
@@ -114,7 +118,7 @@ def ended(run: ContainerRun, seconds: float = 60.0) -> int:
 
 def printed(run: ContainerRun) -> str:
     """What a run has printed, without what differs from run to run."""
-    lines = [line.split(" ", 3)[3] for line in run.log.read_text("utf-8").splitlines()]
+    lines = [line.split(" ", 3)[3] for line in run.log.read_text("utf-8").split("\n") if line]
     return _RANDOM.sub("*", "".join(f"{line}\n" for line in lines))
 
 

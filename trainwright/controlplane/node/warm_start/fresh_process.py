@@ -5,6 +5,7 @@ Standard library only; torch and numpy are touched if they are loaded.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import random
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from typing import Any
 
 from trainwright.controlplane.node.supervisor.process_title import set_title, show_environment
@@ -29,7 +31,7 @@ def become(command: CommandLine, env: dict[str, str], path: list[str], added: di
 
     `path` is `sys.path` as the interpreter made it, `added` the variables that it added.
     """
-    os.closerange(_FIRST, os.sysconf("SC_OPEN_MAX"))
+    close_files()
     reset_signals()
     os.environ.clear()
     os.environ.update({**env, **{name: value for name, value in added.items() if name not in env}})
@@ -45,6 +47,14 @@ def become(command: CommandLine, env: dict[str, str], path: list[str], added: di
     tempfile.tempdir = None
     _set_multiprocessing()
     _renew_random_numbers()
+
+
+def close_files(but: Collection[int] = ()) -> None:
+    """Close all files except the three streams and those of `but`."""
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor >= _FIRST and descriptor not in but:
+            with contextlib.suppress(OSError):  # the folder that was listed is closed already
+                os.close(descriptor)
 
 
 def reset_signals() -> None:

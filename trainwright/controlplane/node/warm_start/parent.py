@@ -1,9 +1,9 @@
 """A warm parent: imports torch, transformers and peft, and forks supervisors whose containers run Python in the forked process.
 
-Usage: parent.py SOCKET_FD ROOM ..., with the variables of a container and ROOM, which gives its children space for other command
-lines and variables. It writes R to its socket when it is ready, or E and why it is not, and serves requests as spawner.py does; it
-answers S to one when a file of an imported module has changed, and ends. It ends too when it was idle for some minutes, and with the
-other end of its socket.
+Usage: parent.py SOCKET_FD awaited|- ROOM, with the variables of a container. ROOM gives its children space for other command lines and
+variables. It imports with a low priority unless a container waits for it. Then it writes R to its socket, or E and why it cannot,
+and serves requests as spawner.py does. It answers S to one when a file of an imported module has changed, and ends; also when it was
+idle for some minutes, and with the other end of its socket.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from trainwright.controlplane.node.warm_start.ranks import ranks_of, serve_ranks
 from trainwright.controlplane.node.warm_start.variables import differing
 
 READY, NOT_READY, STALE = b"R", b"E", b"S"
+AWAITED = "awaited"
 ROOM = "TRAINWRIGHT_ROOM"
 """The variable whose length is the room for others."""
 IDLE_SECONDS = 900.0
@@ -38,12 +39,12 @@ PRELOADED = (enter, layers)
 """What a supervisor imports only for an isolated container."""
 
 
-def main(connection: socket.socket) -> None:
+def main(connection: socket.socket, *, is_awaited: bool) -> None:
     """Serve requests until the end, or become a container's process and run its program."""
     env = _initial_environment()
     os.environ.pop(ROOM, None)
     priority = os.getpriority(os.PRIO_PROCESS, 0)
-    if _can_restore(priority):
+    if not is_awaited and _can_restore(priority):
         os.setpriority(os.PRIO_PROCESS, 0, LOW_PRIORITY)
     try:
         parent = preload(env)
@@ -91,16 +92,15 @@ def _run(program: BecomeProgram, parent: Parent, *, is_first: bool) -> None:
     command = parse(program.argv, path)
     if command is not None and not _suits(command, env, parent):
         command = None
-    if command is not None:
-        become(command, env, parent.path, parent.added)
+    if command is None:
+        _execute(program, path)
+        return
+    become(command, env, parent.path, parent.added)
     if program.prepare is not None:
         program.prepare()
-    ranks = ranks_of(command.args) if command is not None and command.is_torchrun else 0
-    if command is None or ranks is None:
-        _execute(program.argv, env, path)
+    if command.is_torchrun and not _prepare_ranks(command):
+        _execute(program, path)
         return
-    if ranks:
-        serve_ranks(ranks)
     is_launcher = is_first and command.kind == "text"  # the node sends no other text
     if is_launcher:
         subprocess.Popen = ForkingPopen  # type: ignore[misc, assignment]
@@ -115,18 +115,32 @@ def _suits(command: CommandLine, env: dict[str, str], parent: Parent) -> bool:
     return not finds_other_modules(command, search_folders(env), parent.loaded)
 
 
-def _execute(argv: list[str], env: dict[str, str], path: str) -> None:
+def _prepare_ranks(torchrun: CommandLine) -> bool:
+    """Whether the ranks of torchrun will run in processes that were forked for them. Raises BecomeProgram in these."""
+    count = ranks_of(torchrun.args)
+    if count is None:
+        return False
+    try:
+        serve_ranks(count)
+    except OSError:  # there is no room for so many: torchrun will say so
+        return False
+    return True
+
+
+def _execute(program: BecomeProgram, path: str) -> None:
     """Execute a command, with the actions of signals that it would have found without this process."""
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
+    if program.prepare is not None:
+        program.prepare()
     try:
-        file = find_command(argv[0], path)
+        file = find_command(program.argv[0], path)
     except CommandError as error:
-        sys.exit(f"cannot start {argv[0]!r}: {error}")
-    execute(file, argv, env)
+        sys.exit(f"cannot start {program.argv[0]!r}: {error}")
+    execute(file, program.argv, program.env)
 
 
 def _initial_environment() -> dict[str, str]:
@@ -150,4 +164,4 @@ def _can_restore(priority: int) -> bool:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(socket.socket(fileno=int(sys.argv[1])), is_awaited=sys.argv[2] == AWAITED)

@@ -14,6 +14,7 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.controlplane.node.warm_start.fresh_process import close_files
 from trainwright.controlplane.node.warm_start.programs import BecomeProgram
 
 _UNDERSTOOD = {
@@ -69,7 +70,10 @@ def ranks_of(args: list[str]) -> int | None:
 
 
 def serve_ranks(count: int) -> None:
-    """Fork the processes, and have torchrun's agent start its ranks in them. In each of them, raises BecomeProgram for its rank."""
+    """Fork the processes, and have torchrun's agent start its ranks in them. In each of them, raises BecomeProgram for its rank.
+
+    Raises OSError if there is no room for them; those that were forked end when this process executes something else.
+    """
     from torch.distributed.elastic.multiprocessing.subprocess_handler import subprocess_handler
 
     waiting = [_fork() for _ in range(count)]
@@ -120,9 +124,7 @@ def _fork() -> _Waiting:
         os.close(ready)
         return _Waiting(pid, writer)
     os.setsid()
-    for descriptor in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, reader, is_ready}:
-        with contextlib.suppress(OSError):  # the listed folder is closed already
-            os.close(descriptor)  # the other processes' pipes, which would keep them waiting
+    close_files(but=(reader, is_ready))  # the other processes' pipes, too, which would keep them waiting
     os.write(is_ready, b"r")
     os.close(is_ready)
     with open(reader, "rb") as channel:

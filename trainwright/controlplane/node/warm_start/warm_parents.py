@@ -20,7 +20,7 @@ from trainwright.controlplane.node.environment import machine_variables
 from trainwright.controlplane.node.isolation.visible import python_folders
 from trainwright.controlplane.node.supervisor.spawner import FAILED
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor
-from trainwright.controlplane.node.warm_start.parent import NOT_READY, READY, ROOM, STALE
+from trainwright.controlplane.node.warm_start.parent import AWAITED, NOT_READY, READY, ROOM, STALE
 from trainwright.runtimes.launcher_text import launcher_text
 
 SETTING = "TRAINWRIGHT_WARM_START"
@@ -29,6 +29,9 @@ MOST_PARENTS = 2
 _PROGRAM = Path(__file__).with_name("parent.py")
 _ROOM = "-" * 65536
 _ANSWER_SECONDS = 10.0
+_WAIT_SECONDS, _POLL_SECONDS = 10.0, 0.02
+_LLM_LAUNCHER = "orderly_exit.py"
+"""What runs the scripts of the builtin trainers (runtimes/)."""
 log = logging.getLogger(__name__)
 
 
@@ -47,6 +50,12 @@ def can_profit(argv: Sequence[str], plan: Obj | None) -> bool:
     folders = _python_folders()
     targets = [Path(mount["target"]) for mount in plan["mounts"]]
     return not any(target.is_relative_to(folder) or folder.is_relative_to(target) for target in targets for folder in folders)
+
+
+def pays_to_wait(argv: Sequence[str], env: Mapping[str, str]) -> bool:
+    """Whether a first training is faster when it waits for a parent: several processes would import torch, or transformers as well."""
+    is_alone = env.get("PET_NNODES", "1") == "1" and env.get("PET_NPROC_PER_NODE", "1") == "1"
+    return not is_alone or any(os.path.basename(word) == _LLM_LAUNCHER for word in argv[1:2])
 
 
 def _starts_torchrun(argv: Sequence[str]) -> bool:
@@ -68,6 +77,7 @@ class _Parent:
     process: subprocess.Popen[bytes]
     connection: socket.socket
     is_ready: bool = False
+    began: float = field(default_factory=time.monotonic)
     used: float = field(default_factory=time.monotonic)
 
     def end(self) -> None:
@@ -95,7 +105,7 @@ class WarmParents:
         """Return what starts the supervisor of a container with this command, these variables and this plan of isolation."""
         if self._refused or not env.get("OMP_NUM_THREADS", "").isdecimal() or not can_profit(argv, plan):
             return self._plain
-        return functools.partial(self._start, _key(env))
+        return functools.partial(self._start, _key(env), pays_to_wait(argv, env))
 
     def is_ready(self, env: Mapping[str, str]) -> bool:
         """Whether there is a parent for containers with these variables."""
@@ -111,17 +121,27 @@ class WarmParents:
                 parent.end()
             self._parents.clear()
 
-    def _start(self, key: tuple[str, str], folder: Path, lock: int) -> None:
+    def _start(self, key: tuple[str, str], waits: bool, folder: Path, lock: int) -> None:
+        if waits:
+            self._wait_for(key)
         with self._lock:
             answer = self._ask(key, os.fsencode(folder), lock)
-        if answer.startswith(FAILED):
-            number = int(answer[len(FAILED) :])
-            raise OSError(number, os.strerror(number))
         if answer:
             return
         self._plain(folder, lock)
         with self._lock:
-            self._prepare(key)
+            self._prepare(key, is_awaited=False)
+
+    def _wait_for(self, key: tuple[str, str]) -> None:
+        """Wait until a parent is ready that was started now or a moment ago, by this thread or another one."""
+        with self._lock:
+            self._prepare(key, is_awaited=True)
+        while True:
+            with self._lock:
+                parent = self._parents.get(key)
+                if parent is None or self._is_ready(key, parent) or time.monotonic() > parent.began + _WAIT_SECONDS:
+                    return
+            time.sleep(_POLL_SECONDS)
 
     def _ask(self, key: tuple[str, str], folder: bytes, lock: int) -> bytes:
         """Return the answer of the parent; empty if there is none, or it cannot start this one."""
@@ -138,7 +158,7 @@ class WarmParents:
         if not answer or answer == STALE:
             self._parents.pop(key).end()
             return b""
-        return answer
+        return b"" if answer.startswith(FAILED) else answer  # it is larger than a spawner, for which there may be room
 
     def _is_ready(self, key: tuple[str, str], parent: _Parent) -> bool:
         if parent.is_ready:
@@ -157,7 +177,7 @@ class WarmParents:
             self._parents.pop(key).end()
         return parent.is_ready
 
-    def _prepare(self, key: tuple[str, str]) -> None:
+    def _prepare(self, key: tuple[str, str], *, is_awaited: bool) -> None:
         """Start a parent, unless there is one. The one that was not used for the longest time makes room for it."""
         if self._refused or key in self._parents:
             return
@@ -165,7 +185,7 @@ class WarmParents:
             oldest = min(self._parents, key=lambda each: self._parents[each].used)
             self._parents.pop(oldest).end()
         try:
-            self._parents[key] = _begin(*key)
+            self._parents[key] = _begin(*key, is_awaited=is_awaited)
         except OSError as error:
             log.warning("event=no_warm_parent error=%s", error)
 
@@ -175,14 +195,14 @@ def _key(env: Mapping[str, str]) -> tuple[str, str]:
     return env.get("HOME", ""), env.get("OMP_NUM_THREADS", "")
 
 
-def _begin(home: str, threads: str) -> _Parent:
+def _begin(home: str, threads: str, *, is_awaited: bool) -> _Parent:
     """Start a parent with the variables that a container has before those of its pod."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     env = machine_variables(isolated=True)
     env |= {"HOME": home, "OMP_NUM_THREADS": threads, ROOM: _ROOM}
     with theirs:
         process = subprocess.Popen(
-            [sys.executable, str(_PROGRAM), str(theirs.fileno()), _ROOM],
+            [sys.executable, str(_PROGRAM), str(theirs.fileno()), AWAITED if is_awaited else "-", _ROOM],
             pass_fds=(theirs.fileno(),),
             start_new_session=True,
             stdin=subprocess.DEVNULL,
