@@ -30,7 +30,8 @@ from trainwright.runtimes.launcher_text import launcher_text
 GOAL_SECONDS = 0.3
 LAYOUTS = {"1 x 1": (1, 1), "1 x 2": (1, 2), "2 x 1": (2, 1)}
 """Pods, and ranks of each."""
-ROUNDS, TIMEOUT_SECONDS = 5, 120.0
+ROUNDS, COLD_ROUNDS, PREPARATIONS = 5, 2, 4
+TIMEOUT_SECONDS = 120.0
 FUNCTION = """
 def fit(steps):
     import hashlib, time
@@ -62,7 +63,9 @@ def control_plane(folder: Path, setting: str) -> Iterator[tuple[KubernetesCluste
     """A client of a fresh cluster with this setting of warm start, and its home."""
     home = Home(folder / setting)
     command = [sys.executable, "-m", "trainwright.cli"]
-    subprocess.run([*command, "up", "--home", str(home.path)], env={**os.environ, SETTING: setting}, check=True, capture_output=True)
+    subprocess.run(
+        [*command, "up", "--home", str(home.path)], env={**os.environ, SETTING: setting}, check=True, capture_output=True
+    )
     try:
         yield connect(home.kubeconfig), home
     finally:
@@ -88,7 +91,9 @@ def pods(name: str, nodes: int, ranks: int) -> list[Obj]:
         cpu = {"requests": {"cpu": "1"}}
         container = {"name": "node", "image": "bench.local/torch:1", "command": program, "env": env, "resources": cpu}
         spec = {"restartPolicy": "Never", "containers": [container]}
-        found.append({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{rank}", "namespace": "default"}, "spec": spec})
+        found.append(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"{name}-{rank}", "namespace": "default"}, "spec": spec}
+        )
     return found
 
 
@@ -99,7 +104,8 @@ def first_step(cluster: KubernetesCluster, home: Home, name: str, nodes: int, ra
     uids = [cluster.create(each)["metadata"]["uid"] for each in wanted]
     for each in wanted:
         wait_for_end(cluster, each["metadata"]["name"])
-    lines = dict(line.split()[:2] for line in b"".join(cluster.logs(f"{name}-0", "default")).decode().splitlines() if line[:4] in ("STEP", "DIGE"))
+    printed = b"".join(cluster.logs(f"{name}-0", "default")).decode().splitlines()
+    lines = dict(line.split() for line in printed if line.startswith(("STEP ", "DIGEST ")))
     started = max(started_at(home, uid) for uid in uids)
     step = float(lines["STEP"])
     return step - began, step - started, lines["DIGEST"]
@@ -122,16 +128,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     rounds = parser.parse_args().rounds
-    with tempfile.TemporaryDirectory() as folder, control_plane(Path(folder), "on") as warm, control_plane(Path(folder), "off") as cold:
-        for layout, (nodes, ranks) in LAYOUTS.items():
-            prepare(*warm, layout.replace(" ", ""), nodes, ranks)
-            print_layout(warm, cold, layout, rounds)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with control_plane(folder, "on") as warm, control_plane(folder, "off") as cold:
+            prepare(*warm)
+            for layout in LAYOUTS:
+                print_layout(warm, cold, layout, rounds)
 
 
-def prepare(cluster: KubernetesCluster, home: Home, name: str, nodes: int, ranks: int) -> None:
-    """Start a training, after which the node prepares a parent, and wait for that one."""
-    first_step(cluster, home, f"first-{name}", nodes, ranks)
-    time.sleep(12)
+def prepare(cluster: KubernetesCluster, home: Home) -> None:
+    """Start trainings until one starts warm: the first has a parent prepared, which takes some seconds."""
+    seconds = [first_step(cluster, home, f"prepare-{number}", 1, 1)[0] for number in range(PREPARATIONS)]
+    if min(seconds) > max(seconds) / 2:
+        sys.exit(f"no training has started warm: {seconds} s")
 
 
 def print_layout(warm: tuple[KubernetesCluster, Home], cold: tuple[KubernetesCluster, Home], layout: str, rounds: int) -> None:
@@ -144,14 +153,15 @@ def print_layout(warm: tuple[KubernetesCluster, Home], cold: tuple[KubernetesClu
         times["warm"].append(asked)
         times["started"].append(started)
         digests.add(digest)
-        if number < 2:
+        if number < COLD_ROUNDS:
             asked, _, digest = first_step(*cold, name, nodes, ranks)
             times["cold"].append(asked)
             digests.add(digest)
     found = {key: statistics.median(values) for key, values in times.items()}
+    weights = "equal" if len(digests) == 1 else "DIFFER"
     print(
         f"{layout}   warm {found['warm']:.3f} s   cold {found['cold']:.3f} s   ratio {found['cold'] / found['warm']:.1f}   "
-        f"from the container's start {found['started']:.3f} s (goal: {GOAL_SECONDS})   weights {'equal' if len(digests) == 1 else 'DIFFER'}"
+        f"from the container's start {found['started']:.3f} s (goal: {GOAL_SECONDS})   weights {weights}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trainwright.controlplane.node.warm_start.preload import Parent, _state
-from trainwright.controlplane.node.warm_start.warm_parents import SETTING, WarmParents
+from trainwright.controlplane.node.warm_start.warm_parents import SETTING, WarmParents, pays_to_wait
 from trainwright.runtimes.launcher_text import launcher_text
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="warm start needs Linux")
@@ -68,6 +68,19 @@ def test_other_commands_start_as_without(argv: list[str]) -> None:
 )
 def test_other_containers_start_as_without(env: dict[str, str], plan: dict[str, Any] | None) -> None:
     assert not starts_warm(["torchrun", "train.py"], env, plan)
+
+
+@pytest.mark.parametrize(
+    ("argv", "env", "expected"),
+    [
+        (["torchrun", "train.py"], {"PET_NNODES": "1", "PET_NPROC_PER_NODE": "1"}, False),
+        (["torchrun", "train.py"], {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1"}, True),
+        (["torchrun", "train.py"], {"PET_NNODES": "1", "PET_NPROC_PER_NODE": "2"}, True),
+        (["torchrun", "/resume/orderly_exit.py", "trl.scripts.sft"], {}, True),
+    ],
+)
+def test_first_training_waits_where_that_is_faster(argv: list[str], env: dict[str, str], expected: bool) -> None:
+    assert pays_to_wait(argv, env) is expected
 
 
 @pytest.mark.parametrize("value", ["off", "0", "no", "FALSE"])

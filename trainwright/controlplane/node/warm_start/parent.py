@@ -89,9 +89,7 @@ def _run(program: BecomeProgram, parent: Parent, *, is_first: bool) -> None:
     """Run a command in this process if it does what it would do when executed; else execute it."""
     env = program.env
     path = env.get("PATH", os.defpath)
-    command = parse(program.argv, path)
-    if command is not None and not _suits(command, env, parent):
-        command = None
+    command = _recognized(program, path, parent)
     if command is None:
         _execute(program, path)
         return
@@ -109,10 +107,18 @@ def _run(program: BecomeProgram, parent: Parent, *, is_first: bool) -> None:
     run_program(command)
 
 
-def _suits(command: CommandLine, env: dict[str, str], parent: Parent) -> bool:
+def _recognized(program: BecomeProgram, path: str, parent: Parent) -> CommandLine | None:
+    """Return the command line if this process can run it, and None if it must be executed."""
+    env = program.env
     if differing({**parent.added, **env}, {**parent.added, **parent.env}, parent.read):
-        return False
-    return not finds_other_modules(command, search_folders(env), parent.loaded)
+        return None
+    try:
+        command = parse(program.argv, path)
+        if command is None or finds_other_modules(command, search_folders(env), parent.loaded):
+            return None
+    except OSError:  # such as a script that the container's user cannot read
+        return None
+    return command
 
 
 def _prepare_ranks(torchrun: CommandLine) -> bool:

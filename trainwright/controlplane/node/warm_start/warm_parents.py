@@ -30,6 +30,7 @@ _PROGRAM = Path(__file__).with_name("parent.py")
 _ROOM = "-" * 65536
 _ANSWER_SECONDS = 10.0
 _WAIT_SECONDS, _POLL_SECONDS = 10.0, 0.02
+_START_SECONDS = 120.0
 _LLM_LAUNCHER = "orderly_exit.py"
 """What runs the scripts of the builtin trainers (runtimes/)."""
 log = logging.getLogger(__name__)
@@ -166,7 +167,9 @@ class WarmParents:
         try:
             message = parent.connection.recv(8192, socket.MSG_DONTWAIT)
         except BlockingIOError:
-            return False
+            if time.monotonic() < parent.began + _START_SECONDS:
+                return False
+            message = NOT_READY + b"the imports have not ended"
         except OSError as error:
             message = NOT_READY + str(error).encode()
         parent.is_ready = message == READY
