@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import pytest
 from support.waiting import eventually
 from support.warm_containers import CODE, Containers, ended, printed
 
+from trainwright.controlplane.node.isolation.exec_command import command_inside
 from trainwright.controlplane.node.isolation.mounts import ContainerMount
 from trainwright.runtimes.launcher_text import launcher_text
 
@@ -238,6 +241,26 @@ time.sleep(60)
     assert ended(run) == 1
     assert printed(run).count("saved") == 2
     assert "Received 15 death signal, shutting down workers" in printed(run)
+
+
+def test_exec_finds_the_processes_of_an_executed_program(containers: Containers) -> None:
+    source = "def fit():\n    import time\n    open('/code/up', 'w')\n    time.sleep(60)\n"
+    argv = ["python3", "-c", launcher_text(), "--function", "fit", "--source", source, "--arguments", "{}", "--", "torchrun"]
+    shown = {}
+    for way in ("warm", "cold"):
+        (containers.code / "up").unlink(missing_ok=True)
+        run = containers.start(argv, warm=way == "warm")
+        eventually((containers.code / "up").exists, what="the function")
+        command = command_inside(run.folder, ["ps", "-eo", "user,ppid,comm,args"], {"PATH": "/usr/bin:/bin"})
+        done = subprocess.run(
+            command.argv, capture_output=True, text=True, pass_fds=(command.env_fd,), start_new_session=True, env={}
+        )
+        os.close(command.env_fd)
+        shown[way] = re.sub(r"trainwright-\w{8}", "trainwright-*", done.stdout)
+        run.signal(signal.SIGKILL)
+        assert ended(run) == 128 + signal.SIGKILL
+    assert shown["warm"] == shown["cold"]
+    assert "pt_elastic" in shown["warm"]
 
 
 def test_changed_package_starts_another_parent(containers: Containers, tmp_path: Path) -> None:
