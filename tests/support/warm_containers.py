@@ -112,6 +112,7 @@ def free_port() -> int:
 def ended(run: ContainerRun, seconds: float = 60.0) -> int:
     """Wait for the end of a run, and return its exit code."""
     end = eventually(run.termination, seconds=seconds, what="the end of the run")
+    assert end is not None
     eventually(lambda: not run.is_alive(), what="the end of the supervisor")
     return end.code
 
