@@ -39,6 +39,7 @@ from trainwright.controlplane.node.upkeep import Upkeep
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.spread_folders import spread_folders
 from trainwright.controlplane.node.volumes.tokens import IssueToken
+from trainwright.controlplane.node.warm_start.warm_parents import WarmParents
 
 _HANDLER_THREADS = 32
 """For probes and hooks of all pods."""
@@ -81,6 +82,8 @@ class NodeAgent:
         self._spawner = supervisor_spawner()
         store = EnvironmentStore.chosen()
         self._environments = Preparations(store)
+        start_supervisor = self._spawner.start if self._spawner is not None else start_directly
+        self._warm_parents = WarmParents(start_supervisor)
         self._services = NodeServices(
             cluster=cluster,
             volumes=self._volumes,
@@ -98,7 +101,8 @@ class NodeAgent:
             shared=shared_folders(home.parent),
             cgroups=ControlGroups.find(home),
             fifo=self._changes.path if self._changes.start() else None,
-            start_supervisor=self._spawner.start if self._spawner is not None else start_directly,
+            start_supervisor=start_supervisor,
+            warm_parents=self._warm_parents,
         )
         self.sessions = NodeSessions(self._services)
         selector = f"spec.nodeName={NODE_NAME}"
@@ -132,6 +136,7 @@ class NodeAgent:
         for worker in workers:
             worker.join(5)
         stop_runs([run for worker in workers for run in latest_runs(worker.folder)], seconds)
+        self._warm_parents.stop()
         if self._spawner is not None:
             self._spawner.stop()
         self._volumes.close()

@@ -40,6 +40,7 @@ from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_
 from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts
+from trainwright.controlplane.node.warm_start.warm_parents import WarmParents
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,7 @@ class NodeServices:
     fifo: Path | None = None
     """Where supervisors say that something has changed; None if workers poll."""
     start_supervisor: StartSupervisor = start_directly
+    warm_parents: WarmParents | None = None
 
 
 @dataclass(frozen=True)

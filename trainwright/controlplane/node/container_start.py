@@ -16,6 +16,7 @@ from trainwright.controlplane.node.lifecycle import events
 from trainwright.controlplane.node.lifecycle.decision import Launch
 from trainwright.controlplane.node.lifecycle.events import Record
 from trainwright.controlplane.node.mpi.stand_in import replace_program
+from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor
 from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
 
 
@@ -47,13 +48,19 @@ class ContainerStart:
                 context.cwd,
                 context.more,
                 backoff_seconds=launch.backoff_seconds,
-                start_supervisor=self._services.start_supervisor,
+                start_supervisor=self._starter(argv, context, environment),
             )
         except OSError as error:
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
             raise CannotStart("CreateContainerError", str(error)) from error
         record(events.about(state, "Created", "Container created"))
         return context
+
+    def _starter(self, argv: list[str], context: ContainerContext, image: ImageEnvironment | None) -> StartSupervisor:
+        warm = self._services.warm_parents
+        if warm is None or (image is not None and image.environment is not None):
+            return self._services.start_supervisor
+        return warm.starter(argv, context.env, context.more.get("isolation"))
 
     def _remove_old(self, pod: Obj, launch: Launch, context: ContainerContext) -> None:
         """Remove what is left of earlier runs. Raises OSError."""

@@ -58,19 +58,26 @@ def base_environment(
     the machine of a container that asks for no CPU; `port` that of the rendezvous, if the pod has one.
     Raises ConfigError for a host name that is too long.
     """
+    programs = image.environment / "bin" if image is not None and image.environment is not None else None
+    env = machine_variables(programs, isolated=isolated)
+    env |= {"HOME": _home_of(uid)} if isolated else {"HOME": str(user_home), "TMPDIR": str(temporary)}
+    env |= {"OMP_NUM_THREADS": str(thread_count(container, threads))}
+    env |= _loopback(port, pod if isolated else None)
+    if image is not None:
+        env |= image.env
+    return env | {"HOSTNAME": _host_name(pod), POD_MARK: uid_of(pod)}
+
+
+def machine_variables(programs: Path | None = None, *, isolated: bool) -> dict[str, str]:
+    """Return the variables that all containers have: those of the machine, and a PATH with the folder `programs` first."""
     pattern = _INHERITED_ISOLATED if isolated else _INHERITED
     left_out = proxies_with_credentials()
     env = {name: value for name, value in os.environ.items() if pattern.match(name) and name not in left_out}
     if isolated:
         _remove_default_certificates(env)
-    programs = image.environment / "bin" if image is not None and image.environment is not None else Path(sys.executable).parent
+    programs = programs or Path(sys.executable).parent
     env["PATH"] = os.pathsep.join([str(programs), _IMAGE_PATH if isolated else os.environ.get("PATH", os.defpath)])
-    env |= {"HOME": _home_of(uid)} if isolated else {"HOME": str(user_home), "TMPDIR": str(temporary)}
-    env |= {"PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": str(thread_count(container, threads))}
-    env |= _loopback(port, pod if isolated else None)
-    if image is not None:
-        env |= image.env
-    return env | {"HOSTNAME": _host_name(pod), POD_MARK: uid_of(pod)}
+    return env | {"PYTHONUNBUFFERED": "1"}
 
 
 def thread_count(container: Obj, share: int) -> int:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from functools import cache
-from importlib import resources
 from typing import NamedTuple
 
 from trainwright.api.objects import Obj
 from trainwright.jobs.manifest.code_patch import MOUNT
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.runtimes.launcher_text import launcher_text
 
 TORCHRUN, PYTHON = "torchrun", "python3"
-_MODULES = {"PLAIN_VALUES": "plain_values.py", "ENTRY_ERRORS": "entry_errors.py"}
-"""Constants of the launcher that get the source of another module."""
 _MPIRUN = ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
 
 
@@ -49,7 +46,7 @@ def _with_launcher(request: TrainRequest, runtime: Obj, source: list[str], progr
     if request.packages_to_install:
         packages = ["--packages", json.dumps(request.packages_to_install), "--indexes", json.dumps(request.pip_index_urls)]
     mpi = _MPIRUN if "mpi" in (runtime["spec"].get("mlPolicy") or {}) else []
-    command = [*mpi, PYTHON, "-c", escape_expansion(_launcher())]
+    command = [*mpi, PYTHON, "-c", escape_expansion(launcher_text())]
     return CommandAndArgs(command, [*map(escape_expansion, source), *packages, "--", *program])
 
 
@@ -60,14 +57,3 @@ def escape_expansion(text: str) -> str:
 
 def _interpreter_for(runtime: Obj) -> str:
     return TORCHRUN if "torch" in (runtime["spec"].get("mlPolicy") or {}) else PYTHON
-
-
-@cache
-def _launcher() -> str:
-    """Return the source of the launcher with the sources of the modules that it runs beside a program."""
-    folder = resources.files("trainwright.runtimes")
-    text = folder.joinpath("launch.py").read_text("utf-8")
-    for constant, module in _MODULES.items():
-        source = folder.joinpath(module).read_text("utf-8")
-        text = text.replace(f'{constant} = ""', f"{constant} = {source!r}", 1)
-    return text

@@ -19,14 +19,23 @@ _RESET_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, 
 """The supervisor ignores the first three, Python the others."""
 
 
+class RunsHere(BaseException):
+    """This process has become the container's, and runs the command itself. Raised in processes of warm_start/parent.py alone."""
+
+    def __init__(self, argv: list, env: dict):  # type: ignore[type-arg]
+        super().__init__("the command of the container runs in this process")
+        self.argv, self.env = argv, env
+
+
 class StartError(Exception):
     """The command could not be executed. The message is that of a container runtime where it has one."""
 
 
-def start_process(spec: dict, stdout: int, stderr: int) -> int:  # type: ignore[type-arg]
+def start_process(spec: dict, stdout: int, stderr: int, *, runs_here: bool = False) -> int:  # type: ignore[type-arg]
     """Start the process of a container's spec, a child of this process, and return its id once its command was executed.
 
-    This process must have a single thread, and be a subreaper. Raises StartError.
+    This process must have a single thread, and be a subreaper. With `runs_here` the child raises RunsHere where it would execute
+    the command. Raises StartError.
     """
     reader, status = os.pipe()
     supervisor, lifeline = os.pipe()
@@ -34,7 +43,7 @@ def start_process(spec: dict, stdout: int, stderr: int) -> int:  # type: ignore[
     if child == 0:
         os.close(reader)
         os.close(lifeline)
-        _run(spec, stdout, stderr, status, supervisor)
+        _run(spec, stdout, stderr, status, supervisor, runs_here=runs_here)
     os.close(status)
     os.close(supervisor)
     try:
@@ -87,7 +96,7 @@ def _release(lifeline: int) -> None:
         return
 
 
-def _run(spec: dict, stdout: int, stderr: int, status: int, supervisor: int) -> None:  # type: ignore[type-arg]
+def _run(spec: dict, out: int, err: int, status: int, supervisor: int, *, runs_here: bool) -> None:  # type: ignore[type-arg]
     """In the child: become the container's main process; never returns."""
     plan = spec.get("isolation")
     message = ""
@@ -97,8 +106,8 @@ def _run(spec: dict, stdout: int, stderr: int, status: int, supervisor: int) -> 
         join_new_session_keyring()
         cgroups = [os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC) for path in spec.get("cgroup") or []]
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
+        os.dup2(out, 1)
+        os.dup2(err, 2)
         if plan is None:
             os.setsid()
             for cgroup in cgroups:
@@ -110,6 +119,8 @@ def _run(spec: dict, stdout: int, stderr: int, status: int, supervisor: int) -> 
         change_folder(spec["cwd"])
         file = find_command(spec["argv"][0], spec["env"].get("PATH", os.defpath))
         os.write(status, _EXECUTES + b"\n")
+        if runs_here:
+            raise RunsHere(spec["argv"], spec["env"])
         execute(file, spec["argv"], spec["env"])
     except OSError as error:
         message = f"prepare the process: {os.strerror(error.errno or errno.EIO)} ({error.filename})"
@@ -117,9 +128,8 @@ def _run(spec: dict, stdout: int, stderr: int, status: int, supervisor: int) -> 
         message = str(error)
     except Exception as error:  # there is nobody else to report it to
         message = f"the start of the container has failed: {type(error).__name__}: {error}"
-    finally:
-        os.write(status, _FAILED + message.replace("\n", " ").encode(errors="replace") + b"\n")
-        os._exit(1)
+    os.write(status, _FAILED + message.replace("\n", " ").encode(errors="replace") + b"\n")
+    os._exit(1)
 
 
 def _die_with(supervisor: int) -> None:

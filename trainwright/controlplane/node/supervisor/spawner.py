@@ -18,6 +18,7 @@ if __name__ == "__main__":  # started with -P: the package is not in the path
 
 from trainwright.controlplane.node.isolation import enter, layers
 from trainwright.controlplane.node.supervisor import supervise
+from trainwright.controlplane.node.supervisor.process_start import RunsHere
 from trainwright.controlplane.node.supervisor.process_title import set_title
 
 FAILED = b"E"
@@ -36,34 +37,43 @@ def serve(connection: socket.socket) -> None:
         folder, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 1)
         if not folder:
             return
-        (lock,) = descriptors
-        try:
-            pid = os.fork()
-        except OSError as error:
-            answer = FAILED + b"%d" % (error.errno or 0)
-        else:
-            if pid == 0:
-                connection.close()
-                become_supervisor(os.fsdecode(folder), lock)
-            answer = b"%d" % pid
-        os.close(lock)
+        answer = fork_supervisor(connection, folder, descriptors[0])
         try:
             connection.send(answer)
         except (BrokenPipeError, ConnectionResetError):  # the node has ended
             return
 
 
-def become_supervisor(folder: str, lock: int) -> None:
+def fork_supervisor(connection: socket.socket, folder: bytes, lock: int, *, runs_here: bool = False) -> bytes:
+    """Fork the supervisor of a run, and return the answer to its request. With `runs_here`, see process_start.py."""
+    try:
+        pid = os.fork()
+    except OSError as error:
+        answer = FAILED + b"%d" % (error.errno or 0)
+    else:
+        if pid == 0:
+            connection.close()
+            become_supervisor(os.fsdecode(folder), lock, runs_here=runs_here)
+        answer = b"%d" % pid
+    os.close(lock)
+    return answer
+
+
+def become_supervisor(folder: str, lock: int, *, runs_here: bool) -> None:
     """In the forked process: become a run's supervisor; never returns."""
-    code = 1
+    code: int | None = 1
     try:
         os.setsid()
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         set_title([sys.executable, "-P", supervise.__file__, folder, str(lock)])
-        supervise.main(folder, lock)
+        supervise.main(folder, lock, runs_here=runs_here)
         code = 0
+    except RunsHere:  # not the supervisor, but the process that it has forked
+        code = None
+        raise
     finally:
-        os._exit(code)
+        if code is not None:
+            os._exit(code)
 
 
 if __name__ == "__main__":

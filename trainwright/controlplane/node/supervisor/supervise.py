@@ -40,8 +40,11 @@ SPARE, SPARE_BYTES = "spare", 4096
 """A file that becomes the last record of a run when the disk is full."""
 
 
-def main(folder: str, lock: int) -> None:
-    """Run the container whose spec is in `folder` until its end. Needs a process with a single thread."""
+def main(folder: str, lock: int, *, runs_here: bool = False) -> None:
+    """Run the container whose spec is in `folder` until its end. Needs a process with a single thread.
+
+    With `runs_here`, RunsHere is raised in the container's process (see process_start.py).
+    """
     os.set_inheritable(lock, False)
     for number in TERMINATION_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -51,7 +54,7 @@ def main(folder: str, lock: int) -> None:
         return
     streams = {name: os.pipe() for name in STREAMS}
     try:
-        pid = start_process(spec, streams[b"stdout"][1], streams[b"stderr"][1])
+        pid = start_process(spec, streams[b"stdout"][1], streams[b"stderr"][1], runs_here=runs_here)
     except StartError as error:
         ended = {"code": START_ERROR_CODE, "signal": 0, "reason": "StartError", "message": str(error), "finishedAt": time.time()}
         record(folder, "exit.json", ended, spec)
