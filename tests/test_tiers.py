@@ -100,6 +100,7 @@ class Runs:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, codes: Sequence[int], failed: Sequence[str]) -> None:
         self.codes, self.commands = list(codes), list[tuple[str, ...]]()
         monkeypatch.setattr(tiers, "_pytest", self.run)
+        monkeypatch.setattr(tiers, "LAST_FAILED", Path("/none/such"))
         monkeypatch.setattr(tiers, "failed_tests", lambda: list(failed))
 
     def run(self, *arguments: str) -> int:

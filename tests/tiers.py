@@ -21,6 +21,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+LAST_FAILED = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
+"""Written by pytest."""
 TIERS = {"fast": "not medium and not slow", "medium": "medium and not slow", "slow": "slow"}
 """What each tier selects, as an expression of pytest's -m."""
 ELSEWHERE = "not kind and (quick or not acceptance)"
@@ -42,6 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     selected = " or ".join(f"({TIERS[name]})" for name in tiers)
     modules = [] if names_paths(more) else modules_with_tests_alone()
     parallel = ["-n", str(workers(tiers)), "--dist", "loadfile", "--no-loadscope-reorder"]  # conftest.py has the order
+    LAST_FAILED.unlink(missing_ok=True)  # it has those of earlier runs, too
     codes = [_pytest(*parallel, "-m", f"({selected}) and not alone and {ELSEWHERE}", *coverage, *more)]
     unstable = failed_tests() if codes == [FAILED] and "--recheck" in arguments else []
     if 0 < len(unstable) <= MOST_UNSTABLE:
@@ -58,9 +61,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def failed_tests() -> list[str]:
-    """The tests that failed in the last run of pytest. Modules that could not be imported are among them."""
-    file = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
-    return sorted(json.loads(file.read_text("utf-8"))) if file.exists() else []
+    """The tests that have failed since LAST_FAILED was removed. Modules that could not be imported are among them."""
+    return sorted(json.loads(LAST_FAILED.read_text("utf-8"))) if LAST_FAILED.exists() else []
 
 
 def workers(tiers: Sequence[str]) -> int:

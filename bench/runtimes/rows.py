@@ -20,7 +20,7 @@ _LLAMA = ("model._component_=torchtune.models.llama3_2.llama3_2", "model.vocab_s
 _LLAMA_31 = ("model._component_=torchtune.models.llama3_1.llama3_1", "model.vocab_size=128256")
 _QWEN = ("model._component_=torchtune.models.qwen2.qwen2", "model.vocab_size=151936", "model.tie_word_embeddings=True")
 _SMALL = ("num_layers=2", "num_heads=4", "num_kv_heads=2", "embed_dim=256", "max_seq_len=256", "intermediate_dim=512")
-_LORA = ("lora_attn_modules=[q_proj,v_proj]", "apply_lora_to_mlp=False", "lora_rank=4", "lora_alpha=8")
+_LORA = ("lora_attn_modules=[q_proj,v_proj]", "apply_lora_to_mlp=True", "lora_rank=8", "lora_alpha=64")
 _STEPS = (
     "dataset=torchtune.datasets.instruct_dataset",
     "dataset.source=parquet",
@@ -51,7 +51,7 @@ class Row:
     options: tuple[str, ...] = ()
     expects: str = ""
     model: str = ""
-    """A small model that is made before: `llama3`, `qwen2` for torchtune, `tiny` for TRL."""
+    """A small model that is made before: `llama3.1`, `llama3.2`, `qwen2` for torchtune, `tiny` for TRL."""
     tune: tuple[str, ...] = ()
     """Arguments of `tune run`, in a manifest: by itself, `trainwright submit` lets Trainer's initializers read no local files."""
     is_quick: bool = False
@@ -74,7 +74,7 @@ def _torchtune(name: str, runtime: str, model: tuple[str, ...], family: str, pro
         component = f"{package}.lora_{builder}"
     settings = [component, *more, *(f"model.{setting}" for setting in _SMALL)]
     if kind != "full":
-        settings += [f"model.{setting}" for setting in _LORA]
+        settings += [*(f"model.{setting}" for setting in _LORA), "optimizer.lr=3e-2"]
     if kind == "full" and processes == 1:
         settings += ["optimizer._component_=torch.optim.AdamW"]  # the configuration's needs a GPU
     if kind == "qlora":
@@ -120,13 +120,13 @@ ROWS = (
         options=("--command", f"python3 {{programs}}/mlx_data_parallel.py ring {HOSTFILE}"),
         expects="size=2",
     ),
-    Row("mlx_lm lora", "mlx-distributed", options=("--command", _MLX_LM), model="tiny"),
+    Row("mlx_lm lora", "mlx-distributed", options=("--command", _MLX_LM, "--env", "MLX_DISABLE_COMPILE=1"), model="tiny"),
     Row("data parallel", "jax-distributed", program="python3 jax_data_parallel.py", expects="world=2", is_quick=True),
     Row("2 workers", "xgboost-distributed", program="python3 xgboost_workers.py", expects="world=2", is_quick=True),
-    _torchtune("Llama 3.2", "torchtune-llama3.2-1b", _LLAMA, "llama3", 2),
-    _torchtune("Llama 3.2", "torchtune-llama3.2-1b", _LLAMA, "llama3", 1, "lora"),
-    _torchtune("Llama 3.2", "torchtune-llama3.2-3b", _LLAMA, "llama3", 1, "qlora"),
-    _torchtune("Llama 3.1", "torchtune-llama3.1-8b", _LLAMA_31, "llama3", 2, "lora"),
+    _torchtune("Llama 3.2", "torchtune-llama3.2-1b", _LLAMA, "llama3.2", 2),
+    _torchtune("Llama 3.2", "torchtune-llama3.2-1b", _LLAMA, "llama3.2", 1, "lora"),
+    _torchtune("Llama 3.2", "torchtune-llama3.2-3b", _LLAMA, "llama3.2", 1, "qlora"),
+    _torchtune("Llama 3.1", "torchtune-llama3.1-8b", _LLAMA_31, "llama3.1", 2, "lora"),
     _torchtune("Qwen 2.5", "torchtune-qwen2.5-1.5b", _QWEN, "qwen2", 1),
     _trl("LoRA", "trl-sft", 2),
     _trl("full", "trl-sft", 1, method="full"),

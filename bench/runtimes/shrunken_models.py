@@ -1,6 +1,6 @@
 """Makes a small model with the files and names that a stock torchtune runtime expects, and rows to train on.
 
-Usage: shrunken_models.py FOLDER llama3|qwen2, in the environment `torchtune`. Writes FOLDER/model and FOLDER/dataset/data.
+Usage: shrunken_models.py FOLDER llama3.1|llama3.2|qwen2, in the environment `torchtune`. Writes FOLDER/model and FOLDER/dataset/data.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ LLAMA_VOCABULARY, QWEN_VOCABULARY = 128_256, 151_936
 """torchtune's special tokens lie behind 128,000 and 151,643, so that the vocabularies cannot be small."""
 
 
-def write_weights(folder: Path, vocabulary: int, *, biases: bool) -> None:
-    """Write a checkpoint with the names of transformers, with tied embeddings."""
+def write_weights(folder: Path, vocabulary: int, *, biases: bool, tied: bool) -> None:
+    """Write a checkpoint with the names of transformers. `tied`: the output layer has the weights of the embeddings."""
     torch.manual_seed(7)
     key_value = WIDTH // HEADS * KEY_VALUE_HEADS
     shapes = {"q_proj": (WIDTH, WIDTH), "k_proj": (key_value, WIDTH), "v_proj": (key_value, WIDTH), "o_proj": (WIDTH, WIDTH)}
     weights = {"model.embed_tokens.weight": torch.randn(vocabulary, WIDTH) * 0.02, "model.norm.weight": torch.ones(WIDTH)}
+    if not tied:
+        weights["lm_head.weight"] = torch.randn(vocabulary, WIDTH) * 0.02
     for layer in range(LAYERS):
         start = f"model.layers.{layer}."
         for name, shape in shapes.items():
@@ -48,7 +50,7 @@ def write_weights(folder: Path, vocabulary: int, *, biases: bool) -> None:
         "num_key_value_heads": KEY_VALUE_HEADS,
         "intermediate_size": INTERMEDIATE,
         "vocab_size": vocabulary,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": tied,
     }
     (folder / "config.json").write_text(json.dumps(config))
 
@@ -85,11 +87,11 @@ def write_rows(folder: Path) -> None:
 if __name__ == "__main__":
     target, family = Path(sys.argv[1]), sys.argv[2]
     (target / "model").mkdir(parents=True)
-    if family == "llama3":
-        write_weights(target / "model", LLAMA_VOCABULARY, biases=False)
+    if family != "qwen2":
+        write_weights(target / "model", LLAMA_VOCABULARY, biases=False, tied=family == "llama3.2")
         write_llama_tokenizer(target / "model")
     else:
-        write_weights(target / "model", QWEN_VOCABULARY, biases=True)
+        write_weights(target / "model", QWEN_VOCABULARY, biases=True, tied=True)
         write_qwen_tokenizer(target / "model")
     write_fast_tokenizer(target / "model")
     write_rows(target / "dataset" / "data")

@@ -14,7 +14,10 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import stop
 
 ROOT = Path(__file__).parents[2]
-IN_PODS = ("trainwright/runtimes/launch.py",)  # what a user's container runs keeps the paths that it has
+IN_PODS = (  # what a user's container runs keeps the paths that it has; a warm parent removes its own folder from them
+    "trainwright/runtimes/launch.py",
+    "trainwright/controlplane/node/warm_start/warm_parents.py",
+)
 
 
 def commands(path: Path) -> list[ast.List]:
