@@ -133,7 +133,13 @@ ROWS = (
     _trl("LoRA", "trl-dpo", 1),
     _trl("LoRA", "trl-kto", 1),
     replace(
-        _DDP, name="NCCL", nodes=1, options=("--resources-per-node", '{"nvidia.com/gpu": 1}'), expects="world=1", is_for_gpu=True
+        _DDP,
+        name="NCCL",
+        nodes=1,
+        options=("--resources-per-node", '{"nvidia.com/gpu": 1}'),
+        expects="world=1",
+        is_quick=False,
+        is_for_gpu=True,
     ),
     replace(_trl("LoRA, bf16", "trl-sft", 1, cpu=False), is_for_gpu=True),
     replace(_trl("QLoRA", "trl-sft", 1, cpu=False, method="qlora"), is_for_gpu=True),

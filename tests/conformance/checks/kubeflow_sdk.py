@@ -381,7 +381,7 @@ def check_initializers_huggingface(at: Context) -> None:
         steps = at.done(name).steps
         assert {step.name for step in steps} == {"dataset-initializer", "model-initializer", "node-0"}
         files = " ".join(at.sdk.get_job_logs(name))
-        for wanted in ("dataset/train.jsonl", "model/config.json", "model/model.safetensors"):
+        for wanted in ("dataset/rows.jsonl", "model/config.json", "model/model.safetensors"):
             assert wanted in files, files
         assert list(at.sdk.get_job_logs(name, step="dataset-initializer"))
 
@@ -401,7 +401,7 @@ def check_initializers_s3(at: Context) -> None:
     with at.job("prepared", initializer=Initializer(dataset, model), trainer=CustomTrainerContainer(image=IMAGE)) as name:
         at.done(name)
         files = " ".join(at.sdk.get_job_logs(name))
-        assert "dataset/train.jsonl" in files, (files, list(at.sdk.get_job_logs(name, step="dataset-initializer")))
+        assert "dataset/rows.jsonl" in files, (files, list(at.sdk.get_job_logs(name, step="dataset-initializer")))
 
 
 def check_initializers_data_cache(at: Context) -> None:

@@ -64,10 +64,10 @@ def test_ddp_on_two_nodes_has_the_same_weights(containers: Containers) -> None:
         job = {"PET_NNODES": "2", "PET_MASTER_PORT": str(free_port())}
         runs = [containers.start(argv, {**job, "PET_NODE_RANK": rank}, warm=way == "warm") for rank in "01"]
         assert [ended(run) for run in runs] == [0, 0], "".join(map(printed, runs))
-        lines[way] = {printed(run) for run in runs}
-    (warm,), (cold,) = (lines["warm"], lines["cold"])
-    assert (warm.split()[0], cold.split()[0]) == ("True", "False")
-    assert warm.split()[1] == cold.split()[1]
+        lines[way] = [printed(run).split() for run in runs]
+    assert "True" in {line[0] for line in lines["warm"]}, "on a busy machine one of them may start cold"
+    assert {line[0] for line in lines["cold"]} == {"False"}
+    assert len({line[1] for way in lines.values() for line in way}) == 1
 
 
 def test_lora_by_trl_has_the_same_weights(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> None:
