@@ -317,6 +317,14 @@ def test_own_installation_runs_images_whose_packages_it_has(file: Path, monkeypa
     assert catalogue_of(file).find("pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime") is None
 
 
+def test_own_installation_gets_variables_and_command_of_a_definition(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (file.parent / "environments.yaml").write_text(OWN.replace("env: {", "unlessInstalled: [tiny], env: {"))
+    monkeypatch.setattr(definitions, "_is_installed", lambda _: True)
+    entry = catalogue_of(file).find("registry/own")
+    assert entry is not None
+    assert (entry.command, entry.env, entry.environment, entry.definition) == (("run",), {"A": "b"}, None, None)
+
+
 def test_invalid_environments_keep_all_containers_waiting(file: Path) -> None:
     (file.parent / "environments.yaml").write_text("environments: [{name: own}]")
     with pytest.raises(ConfigError, match=r"environments\.yaml: environments\[0\]\.requirements: Field required"):

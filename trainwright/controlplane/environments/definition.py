@@ -64,6 +64,11 @@ class EnvironmentDefinition(BaseModel):
         """Whether the cluster's own environment cannot run the images."""
         return not self.unless_installed or not all(map(_is_installed, self.unless_installed))
 
+    @property
+    def adds_to_images(self) -> bool:
+        """Whether the images have a command, programs or variables, in the cluster's own environment too."""
+        return bool(self.command or self.programs or self.env)
+
 
 def bundled_environments() -> tuple[EnvironmentDefinition, ...]:
     """Return the environments that come with the package, with their locks."""

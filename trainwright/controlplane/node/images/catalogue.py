@@ -5,7 +5,6 @@ Images themselves are not run: a container of one gets the programs, command and
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -49,12 +48,18 @@ class ImageCatalogue:
         An entry with a `definition` has an environment that may not be prepared.
         Raises ConfigError if a file is invalid, or the environment of an entry in images.yaml does not exist.
         """
-        written = {image, *_other_names(image)}
-        for entry in self._entries():
-            if any(fnmatchcase(name, entry.image) for name in written):
+        names = {image, *_other_names(image)}
+        definitions = self._read_definitions()
+        for entry in self._images.read():
+            if _matches(entry.image, names):
+                entry = self._with_definition(entry, definitions) if entry.environment_name else entry
                 self._check_environment(entry)
                 return entry
-        return None
+        for definition in definitions:
+            pattern = next((pattern for pattern in definition.images if _matches(pattern, names)), None)
+            if pattern is not None and (definition.is_needed or definition.adds_to_images):
+                return self._defined(ImageEnvironment(pattern, knows_user=False), definition)
+        return next((entry for entry in _KNOWN if _matches(entry.image, names)), None)
 
     def user_of(self, image: str) -> int | None:
         """Return the user that an image names; None if it is not known, or the file is invalid, which its pod is told of."""
@@ -63,16 +68,6 @@ class ImageCatalogue:
         except ConfigError:
             return None
         return found.user if found is not None else None
-
-    def _entries(self) -> Iterator[ImageEnvironment]:
-        definitions = self._read_definitions()
-        for entry in self._images.read():
-            yield self._with_definition(entry, definitions) if entry.environment_name else entry
-        for definition in definitions:
-            if definition.is_needed:
-                for pattern in definition.images:
-                    yield self._defined(ImageEnvironment(pattern, knows_user=False), definition)
-        yield from _KNOWN
 
     def _read_definitions(self) -> tuple[EnvironmentDefinition, ...]:
         try:
@@ -103,6 +98,10 @@ class ImageCatalogue:
         if entry.environment is not None and entry.definition is None and not (entry.environment / "bin").is_dir():
             problem = f"{entry.environment} has no folder bin; name a virtual environment or another prefix with programs"
             raise ImagesFileError(self._images.file, f"{entry.where}.environment", problem)
+
+
+def _matches(pattern: str, names: set[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
 
 
 def _other_names(image: str) -> set[str]:
