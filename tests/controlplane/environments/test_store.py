@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -154,6 +155,46 @@ def test_removed_environment_is_gone(store: EnvironmentStore) -> None:
     store.remove(ready.path)
     assert store.prepared() == []
     assert list(store.folder.iterdir()) == []
+
+
+def test_lock_is_held_until_it_is_removed(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = store.prepare(defined())
+    seen: list[str] = []
+    unlink = Path.unlink
+
+    def checked(path: Path, missing_ok: bool = False) -> None:
+        if path.suffix == ".lock":
+            with open(path) as file, pytest.raises(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            seen.append(path.name)
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", checked)
+    store.remove(ready.path)
+    assert seen == [f"{ready.path.name}.lock"]
+
+
+@pytest.mark.parametrize(
+    "record", ["[]", "{}", '{"name": 1', "null", '{"name": "small", "created": "", "seconds": 1, "packages": 5}']
+)
+def test_record_of_another_program_is_no_environment(store: EnvironmentStore, record: str) -> None:
+    place = store.place(defined())
+    place.mkdir(parents=True)
+    (place / "trainwright.json").write_text(record)
+    assert store.find(defined()) is None
+    assert store.prepared() == []
+
+
+def test_cuda_build_is_not_downloaded_without_room(
+    store: EnvironmentStore, wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwright.controlplane.environments.installer.CUDA_MEBIBYTES", 10**9)
+    monkeypatch.setattr(
+        "trainwright.controlplane.environments.installer.torch_builds", lambda *_, **__: [["--offline", "--bad"], []]
+    )
+    with pytest.raises(EnvironmentFailed, match=r"the CUDA build needs about 1000000000 MiB in .* MiB are free"):
+        store.prepare(defined())
+    assert store.prepared() == []
 
 
 def test_gpu_has_its_own_requirements(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,11 @@ _LEFT_OUT = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE
 _OF_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
 """Settings of pip that uv does not read, and their names there."""
 _LAST_LINES = 12
+_LOCK = "lock.txt"
+"""In an environment: the versions that were asked for."""
+CUDA_MEBIBYTES = 6 * 1024
+"""About the size of PyTorch's CUDA build with its libraries."""
+_MEBIBYTE = 1024 * 1024
 
 
 class InstallFailed(Exception):
@@ -51,9 +56,8 @@ class Installer:
 
     def install(self, folder: Path, requirements: Sequence[str], lock: str, *, has_gpu: bool) -> None:
         """Install requirements, in the versions of the lock. Raises InstallFailed, Stopped, OSError."""
-        constraints = folder / "lock.txt"
-        constraints.write_text(lock, "utf-8")
-        arguments = ["pip", "install", "--python", str(folder / "bin" / "python"), "--constraint", str(constraints)]
+        (folder / _LOCK).write_text(lock, "utf-8")
+        arguments = ["pip", "install", "--python", str(folder / "bin" / "python"), "--constraint", str(folder / _LOCK)]
         for options in torch_builds(requirements, self._env, has_gpu=has_gpu):
             try:
                 self._run(*arguments, *options, *requirements)
@@ -61,6 +65,7 @@ class Installer:
             except InstallFailed:
                 if not options:
                     raise
+                check_space(folder, CUDA_MEBIBYTES, "PyTorch's CPU build cannot be had, and the CUDA build")
                 self._progress("the index of PyTorch's CPU builds is not reachable; takes the build of PyPI, of several GB")
 
     def packages(self, folder: Path) -> list[str]:
@@ -68,11 +73,9 @@ class Installer:
         lines = self._run("pip", "freeze", "--python", str(folder / "bin" / "python"))
         return [line.strip() for line in lines if "==" in line or " @ " in line]
 
-    def missing(self, requirements: Sequence[str], lock: str, folder: Path) -> list[str]:
-        """Return those of the requirements that are not in uv's cache. Raises Stopped."""
-        constraints = folder / "lock.txt"
-        constraints.write_text(lock, "utf-8")
-        target = ["--no-deps", "--dry-run", "--offline", "--target", str(folder / "nowhere"), "--constraint", str(constraints)]
+    def missing(self, requirements: Sequence[str], folder: Path) -> list[str]:
+        """Return those of the requirements of a failed installation that are not in uv's cache. Raises Stopped."""
+        target = ["--no-deps", "--dry-run", "--offline", "--target", str(folder / "nowhere"), "--constraint", str(folder / _LOCK)]
         found = []
         for requirement in requirements:
             try:
@@ -137,6 +140,13 @@ class Installer:
                 continue
             names = ", ".join(f"{name} ({size})" if size else name for name, size in list(waiting.items())[:3])
             self._progress(f"{done} of {known} large downloads done" + (f": {names}" if names else ""))
+
+
+def check_space(folder: Path, mebibytes: int, what: str) -> None:
+    """Raise InstallFailed if less than that is free on the disk of a folder."""
+    free = shutil.disk_usage(folder).free // _MEBIBYTE
+    if free < mebibytes:
+        raise InstallFailed(f"{what} needs about {mebibytes} MiB in {folder}, and {free} MiB are free")
 
 
 def find_uv() -> str:

@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainwright.backoff import Backoff
 from trainwright.controlplane.environments.definition import EnvironmentDefinition
@@ -41,13 +42,16 @@ class Preparations:
         self._store = store
         self._states: dict[str, Preparing | Failed] = {}
         """By the environment's folder; those that are ready are not in it."""
+        self._renewed: set[tuple[Path, str]] = set()
+        """Folders and times of creation of environments whose shims are those of this package."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
 
     def look(self, definition: EnvironmentDefinition) -> Prepared | Preparing | Failed:
         """Return the state of an environment; begins to prepare it unless it is ready, or has just failed."""
         if (ready := self._store.find(definition)) is not None:
-            self._renew_shims(ready)
+            if (ready.path, ready.created) not in self._renewed:
+                self._renew_shims(ready)
             return ready
         place = str(self._store.place(definition))
         with self._lock:
@@ -67,6 +71,7 @@ class Preparations:
     def _renew_shims(self, ready: Prepared) -> None:
         try:
             self._store.renew_shims(ready)
+            self._renewed.add((ready.path, ready.created))
         except OSError as error:  # those of the version that made it are there
             log.warning("event=shims_not_renewed name=%s path=%s error=%s", ready.name, ready.path, error)
 
@@ -75,20 +80,17 @@ class Preparations:
             with self._lock:
                 self._states[place] = Preparing(f"preparing the environment {definition.name}: {message}")
 
+        outcome: Failed | None = None
         try:
             self._store.prepare(definition, report, self._stop)
         except Stopped:
-            outcome = None
-        except EnvironmentFailed as error:
-            failures += 1
-            outcome = Failed(str(error), failures, time.monotonic() + _BACKOFF.seconds(failures))
-            log.warning("event=environment_failed name=%s failures=%d error=%s", definition.name, failures, error)
-        except Exception as error:  # a fault of ours must not leave pods waiting without a word
-            failures += 1
-            outcome = Failed(f"{type(error).__name__}: {error}", failures, time.monotonic() + _BACKOFF.seconds(failures))
-            log.exception("event=environment_failed name=%s failures=%d", definition.name, failures)
-        else:
-            outcome = None
+            log.info("event=environment_stopped name=%s", definition.name)
+        except Exception as error:  # also a fault of ours must not leave pods waiting without a word
+            is_told = isinstance(error, EnvironmentFailed)
+            message = str(error) if is_told else f"{type(error).__name__}: {error}"
+            outcome = Failed(message, failures + 1, time.monotonic() + _BACKOFF.seconds(failures + 1))
+            arguments = (definition.name, outcome.failures, message)
+            log.warning("event=environment_failed name=%s failures=%d error=%s", *arguments, exc_info=not is_told)
         with self._lock:
             if outcome is None:
                 self._states.pop(place, None)

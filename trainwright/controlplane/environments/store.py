@@ -22,14 +22,13 @@ from typing import Any
 from trainwright.api.times import now
 from trainwright.controlplane.environments.definition import EnvironmentDefinition
 from trainwright.controlplane.environments.install_shims import install_shims
-from trainwright.controlplane.environments.installer import Installer, InstallFailed, Progress, Stopped
+from trainwright.controlplane.environments.installer import Installer, InstallFailed, Progress, Stopped, check_space
 from trainwright.controlplane.gpus import gpu_count
 
 VARIABLE = "TRAINWRIGHT_ENVIRONMENTS"
 RECORD = "trainwright.json"
 _LAYOUT = 1
 """Part of the digest: another number makes all environments anew."""
-_MEBIBYTE = 1024 * 1024
 _PACKAGE = Path(__file__).parents[2]
 log = logging.getLogger(__name__)
 
@@ -97,7 +96,7 @@ class EnvironmentStore:
         place, stop = self.place(definition), stop or threading.Event()
         try:
             self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-            with _locked(place.with_name(place.name + ".lock"), progress, stop) as lock:
+            with _locked(_lock_of(place), progress, stop) as lock:
                 ready = self.find(definition)
                 return ready or self._make(definition, place, Installer(progress, stop, (lock,)))
         except InstallFailed as error:
@@ -113,14 +112,14 @@ class EnvironmentStore:
 
     def remove(self, path: Path) -> None:
         """Remove an environment. A process that prepares it is waited for. Raises OSError."""
-        with _locked(path.with_name(path.name + ".lock"), lambda _: None, threading.Event()):
+        with _locked(_lock_of(path), lambda _: None, threading.Event()):
             (path / RECORD).unlink(missing_ok=True)  # first: what is left is not taken for an environment
-            shutil.rmtree(path, ignore_errors=False)
-        path.with_name(path.name + ".lock").unlink(missing_ok=True)
+            shutil.rmtree(path)
+            _lock_of(path).unlink(missing_ok=True)  # while it is held: who waits for it sees that it is gone
 
     def _make(self, definition: EnvironmentDefinition, place: Path, installer: Installer) -> Prepared:
         """Make an environment in its place. Raises InstallFailed, Stopped, OSError."""
-        self._check_space(definition)
+        check_space(self.folder, definition.mebibytes, "it")
         started = time.monotonic()
         if place.exists():
             shutil.rmtree(place)  # left by a process that was killed
@@ -145,18 +144,13 @@ class EnvironmentStore:
         try:
             installer.install(place, wanted, definition.lock, has_gpu=has_gpu())
         except InstallFailed as error:
-            missing = installer.missing(wanted, definition.lock, place)
+            missing = installer.missing(wanted, place)
             if not missing:
                 raise
             raise InstallFailed(
                 f"{error}; not on this machine: {', '.join(missing)}. Once a package index is reachable, "
                 f"run `trainwright environments prepare {definition.name}`"
             ) from error
-
-    def _check_space(self, definition: EnvironmentDefinition) -> None:
-        free = shutil.disk_usage(self.folder).free // _MEBIBYTE
-        if free < definition.mebibytes:
-            raise InstallFailed(f"it needs about {definition.mebibytes} MiB in {self.folder}, and {free} MiB are free")
 
 
 def requirements_here(definition: EnvironmentDefinition) -> tuple[str, ...]:
@@ -168,6 +162,10 @@ def requirements_here(definition: EnvironmentDefinition) -> tuple[str, ...]:
 def has_gpu() -> bool:
     """Whether this machine has an NVIDIA GPU; looked up once."""
     return gpu_count() > 0
+
+
+def _lock_of(place: Path) -> Path:
+    return place.with_name(f"{place.name}.lock")
 
 
 @contextmanager
@@ -209,14 +207,15 @@ def _wait_for(lock: int, progress: Progress, stop: threading.Event) -> None:
 def _read(place: Path) -> Prepared | None:
     try:
         found: dict[str, Any] = json.loads((place / RECORD).read_bytes())
+        ready = Prepared(found["name"], place, found["created"], found["seconds"], tuple(found["packages"]))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        log.warning("event=environment_unreadable path=%s error=%s", place, error)
+    except (OSError, ValueError, LookupError, TypeError) as error:  # another program may have written it
+        log.warning("event=environment_unreadable path=%s error=%r", place, error)
         return None
     if not (place / "bin" / "python").exists():  # the interpreter that it was made with has been removed
         return None
-    return Prepared(found["name"], place, found["created"], found["seconds"], tuple(found["packages"]))
+    return ready
 
 
 def _write(ready: Prepared) -> None:
