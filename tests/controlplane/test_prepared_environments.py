@@ -69,6 +69,8 @@ def told(plane: ControlPlane, name: str) -> list[tuple[str, str]]:
 
 
 def test_pod_waits_for_its_environment_and_runs_in_it(plane: ControlPlane) -> None:
+    plane.cluster.create(pod("never", container={"image": "registry/small:1", "imagePullPolicy": "Never"}))
+    eventually(lambda: waiting(plane, "never").get("reason") == "ErrImageNeverPull")
     plane.cluster.create(pod("first", container={"image": "registry/small:1"}))
     assert ended(plane, "first")["status"]["phase"] == "Succeeded"
     messages = dict(told(plane, "first"))
@@ -77,6 +79,18 @@ def test_pod_waits_for_its_environment_and_runs_in_it(plane: ControlPlane) -> No
     plane.cluster.create(pod("second", script='test "$GREETING" = hello && tiny', container={"image": "registry/small:1"}))
     assert ended(plane, "second")["status"]["phase"] == "Succeeded"
     assert dict(told(plane, "second"))["Pulled"].endswith("already present on machine and can be accessed by the pod")
+
+    assert ended(plane, "never")["status"]["phase"] == "Succeeded"
+
+
+def test_restarted_container_finds_its_image_present(plane: ControlPlane) -> None:
+    script = "test -e /seen/once || { touch /seen/once; exit 1; }"
+    mounts = {"volumeMounts": [{"name": "seen", "mountPath": "/seen"}], "image": "registry/small:1"}
+    volumes = {"restartPolicy": "OnFailure", "volumes": [{"name": "seen", "emptyDir": {}}]}
+    plane.cluster.create(pod("again", script=script, container=mounts, **volumes))
+    assert ended(plane, "again")["status"]["phase"] == "Succeeded"
+    messages = [message for reason, message in told(plane, "again") if reason == "Pulled"]
+    assert sorted(message.split()[0] for message in messages) == ["Container", "Successfully"]
 
 
 def test_pod_starts_once_what_was_missing_is_there(plane: ControlPlane, wheels: Path) -> None:

@@ -64,6 +64,10 @@ class Preparations:
             threading.Thread(target=self._prepare, args=arguments, name=f"environment-{definition.name}", daemon=True).start()
         return begun
 
+    def is_ready(self, definition: EnvironmentDefinition) -> bool:
+        """Whether an environment is ready; begins nothing."""
+        return self._store.find(definition) is not None
+
     def stop(self) -> None:
         """End what is being prepared; it is begun again when it is needed again."""
         self._stop.set()

@@ -42,7 +42,7 @@ class ContainerImage:
             record(events.about(state, "Failed", "Error: InvalidImageName", warning=True))
             raise CannotStart("InvalidImageName", problem)
         found = self._catalogue.find(self._image)
-        if (found is None or found.absent) and self._policy == "Never":
+        if self._policy == "Never" and (found is None or found.absent or not self._is_prepared(found)):
             message = f'Container image "{self._image}" is not present with pull policy of Never'
             record(events.about(state, "ErrImageNeverPull", message, warning=True))
             record(events.about(state, "Failed", "Error: ErrImageNeverPull", warning=True))
@@ -70,6 +70,10 @@ class ContainerImage:
             record(events.pulled(state, self._image, is_known=True))
         else:
             record(events.environment_made(state, self._image, definition.name, time.monotonic() - self._preparing_since))
+            self._preparing_since = None
+
+    def _is_prepared(self, found: ImageEnvironment) -> bool:
+        return found.definition is None or self._preparations.is_ready(found.definition)
 
     def _tell_failure(self, failed: Failed, state: ContainerState, record: Record) -> NoReturn:
         """Say that an environment could not be prepared: first as a pull that failed, then as a pause until the next attempt."""
