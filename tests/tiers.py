@@ -6,7 +6,7 @@ A module runs in one process; those that may take longest start first. WORKERS s
 measured on two cores: fast tests compute, the others mostly wait.
 
 With --recheck, as in CI, at most three tests that fail beside others run again alone, three times. If they pass each time, the
-machine was too busy for a limit of theirs: they are named at the end, to be mended, and the run passes.
+machine was too busy for a limit of theirs: they are named at the end, to be fixed, and the run passes.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -17,14 +18,17 @@ from pathlib import Path
 
 from rows import Row
 
-from trainwright.controlplane.environments import EnvironmentStore
+from trainwright.controlplane.environments import EnvironmentDefinition, EnvironmentStore
 from trainwright.controlplane.environments.definition import bundled_environments
+from trainwright.jobs.logs.log_metrics import parse_progress
 
 PROGRAMS = Path(__file__).parent / "programs"
 TRAINWRIGHT = str(Path(sys.executable).parent / "trainwright")
 SECONDS = 150
 """Limit of a job."""
-_LOSS = re.compile(r"\bloss['\"]?\s*[:= ]\s*['\"]?(\d+\.?\d*(?:e[+-]?\d+)?)", re.IGNORECASE)
+_SOURCE = re.compile(r"^\[[^]]*\] ")
+"""What the command line puts before a line: the step and the rank."""
+_MLX_LM = re.compile(r"^Iter \d+: Train loss (\S+),")
 _FALL = 0.98
 """The last loss is at most this share of the first."""
 _WORDS = ("ferry", "harbour", "captain", "lantern")
@@ -89,9 +93,9 @@ class Bench:
             env={**os.environ, "HF_HUB_OFFLINE": "1"},
         )
         wall = time.monotonic() - started
-        losses = [float(found) for found in _LOSS.findall(done.stdout)]
+        losses = losses_in(done.stdout)
         first, last = (losses[0], losses[-1]) if losses else (None, None)
-        return Outcome(wall, wall - self._busy_since(began), first, last, _problem(row, done, first, last))
+        return Outcome(wall, wall - self._busy_since(began), first, last, _problem(row, done, losses))
 
     def _settings(self, row: Row, run: str, shared: Path) -> list[str]:
         words = ["--run-id", run, "--runtime", row.runtime]
@@ -180,21 +184,34 @@ def prepare(names: set[str]) -> dict[str, float]:
     return seconds
 
 
-def _problem(row: Row, done: subprocess.CompletedProcess[str], first: float | None, last: float | None) -> str:
+def losses_in(log: str) -> list[float]:
+    """Return the losses that a log reports, in order; those that are not finite, too."""
+    found = []
+    for line in (_SOURCE.sub("", line) for line in log.splitlines()):
+        if (match := _MLX_LM.match(line)) is not None:
+            found.append(float(match[1]))
+        elif (progress := parse_progress(line)) is not None and (loss := dict(progress.metrics).get("loss")) is not None:
+            found.append(float(loss))
+    return found
+
+
+def _problem(row: Row, done: subprocess.CompletedProcess[str], losses: list[float]) -> str:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         told = next((line for line in lines if " failed: " in line or line.startswith("error")), lines[-1] if lines else "")
         return f"exit code {done.returncode}: {told}"
     if row.expects and not re.search(row.expects, done.stdout):
         return f"the log has no {row.expects!r}"
-    if first is None or last is None:
+    if not losses:
         return "the log has no loss"
-    if last > first * _FALL:
-        return f"the loss has not fallen: {first} to {last}"
+    if not all(map(math.isfinite, losses)):
+        return "a loss is not finite"
+    if losses[-1] > losses[0] * _FALL:
+        return f"the loss has not fallen: {losses[0]} to {losses[-1]}"
     return ""
 
 
-def _definition(name: str):  # type: ignore[no-untyped-def]
+def _definition(name: str) -> EnvironmentDefinition:
     return next(each for each in bundled_environments() if each.name == name)
 
 

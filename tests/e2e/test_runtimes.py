@@ -33,6 +33,27 @@ def test_stock_runtime_trains(row: Any, cluster: Any) -> None:
     assert cluster.run(row).problem == ""
 
 
+@pytest.mark.parametrize(
+    ("log", "losses"),
+    [
+        ("[node-0-0] step=0 loss=1.5\n[node-0-0] step=1 loss=nan\n", ["1.5", "nan"]),
+        ("[node-0-0] {'loss': '3.9', 'epoch': '0.5'}\n[node-0-0] {'train_runtime': 3.2}\n", ["3.9"]),
+        (
+            "[node-0-0] Step 1 | loss:11.7 lr:0.001 \n[node-0-0] 1|1|Loss: 11.7:  17%|x | 1/6 [00:02<00:13,  2.76s/it]\n",
+            ["11.7", "11.7"],
+        ),
+        (
+            "[launcher-0-0] Iter 5: Train loss 2.134, Learning Rate 1.0e-03\n[launcher-0-0] Iter 5: Val loss 9.0, Val took 1s\n",
+            ["2.134"],
+        ),
+        ("nothing\n", []),
+    ],
+    ids=["pairs", "transformers", "torchtune", "mlx_lm", "none"],
+)
+def test_losses_are_read_in_the_formats_of_the_rows(log: str, losses: list[str]) -> None:
+    assert [str(loss) for loss in training.losses_in(log)] == losses
+
+
 def test_every_stock_runtime_has_a_row() -> None:
     names = {file.stem for file in (Path(rows.__file__).parents[2] / "trainwright/runtimes/catalogue").glob("*.yaml")}
     missing = names - {row.runtime for row in rows.ROWS}

@@ -24,4 +24,4 @@ for number in range(40):
     dist.all_reduce(mean)
     print(f"step={number} loss={mean.item() / world:.6f}", flush=True)
 print(f"world={world}", flush=True)
-dist.destroy_process_group()
+# The group is not destroyed: with torch 2.13 and gloo that can deadlock just after a collective.

@@ -70,7 +70,7 @@ def test_deepspeed_meets_at_the_port_of_the_job_and_builds_no_op_on_a_cpu(site_p
 
 
 @pytest.mark.parametrize("version", ["0.15.4", "0.20.0", "1.0"])
-def test_other_versions_stay_as_they_are(site_packages: Path, version: str) -> None:
+def test_shims_leave_untried_versions_unchanged(site_packages: Path, version: str) -> None:
     set_version(site_packages, version)
     assert printed(site_packages, SEEN).stdout.splitlines()[:3] == ["192.0.2.7 29500", "192.0.2.7 31000", "built"]
 

@@ -71,7 +71,7 @@ def test_ready_environment_is_not_made_again(store: EnvironmentStore, wheels: Pa
     assert store.prepared() == [ready]
 
 
-def test_other_requirements_are_another_environment(store: EnvironmentStore) -> None:
+def test_place_differs_by_requirements_and_lock(store: EnvironmentStore) -> None:
     places = {store.place(each) for each in (defined(), defined("tinier"), defined(lock="tinier==2.0\n"))}
     assert len(places) == 3
     assert store.place(defined(images=("a",))) == store.place(defined()), "images do not change its contents"

@@ -157,7 +157,7 @@ def test_another_key_is_refused_and_runs_nothing(agent: Agent, tmp_path: Path) -
     assert b"not a private key" in agent.run("true", key=empty).stderr
 
 
-def test_what_a_stranger_sends_is_refused(agent: Agent) -> None:
+def test_agent_refuses_clients_without_the_key(agent: Agent) -> None:
     for sent in (b"SSH-2.0-OpenSSH_9.9\r\n" + bytes(200), os.urandom(4096), b"trainwright launch agent 1\n" + bytes(64)):
         with socket.create_connection((HOST, agent.port), timeout=20) as stranger:
             stranger.sendall(sent)

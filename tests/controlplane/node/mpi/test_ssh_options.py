@@ -38,7 +38,7 @@ def test_ssh_commands_are_read_as_ssh_reads_them(line: str, expected: SshCommand
         ("-p ٣ host true", "expected a number"),
     ],
 )
-def test_other_lines_are_refused(line: str, problem: str) -> None:
+def test_parse_ssh_refuses_invalid_command_lines(line: str, problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
         parse_ssh(line.split())
 

@@ -36,7 +36,7 @@ def test_sshd_is_replaced_unless_the_pod_brings_its_configuration(words: list[st
         assert found == words
 
 
-def test_other_programs_are_replaced_by_their_words() -> None:
+def test_replace_program_keeps_arguments_of_any_program() -> None:
     assert replace_program(["/opt/tool", "-x"], PROGRAMS, {}) == ["python", "-m", "tool", "-x"]
     assert replace_program(["/opt/tool2"], PROGRAMS, {}) == ["/opt/tool2"]
 

@@ -51,7 +51,9 @@ def test_python_command_lines_are_recognized(
         ["missing"],
     ],
 )
-def test_other_command_lines_are_not_recognized(argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parse_rejects_command_lines_that_must_be_executed(
+    argv: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "train.py").touch()
     (tmp_path / "folder").mkdir()
     monkeypatch.chdir(tmp_path)
@@ -112,7 +114,7 @@ def test_folders_and_scripts_that_change_modules_are_found(
 
 
 @pytest.mark.parametrize("where", ["working directory", "PYTHONPATH"])
-def test_other_searched_folders_are_looked_at(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_in_searched_folders_are_found(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, code = tmp_path / "folder", tmp_path / "code"
     for each in (folder, code):
         each.mkdir()
@@ -128,6 +130,6 @@ def test_module_that_is_imported_already_is_executed() -> None:
     command = parse(["python3", "-m", "json.tool"], PATH)
     assert command is not None
     assert not finds_other_modules(command, [], frozenset({"json"}))
-    import json.tool  # noqa: F401
+    import json.tool  # noqa: F401  # so that the module is loaded
 
     assert finds_other_modules(command, [], frozenset({"json"}))

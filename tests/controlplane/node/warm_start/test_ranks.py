@@ -60,7 +60,7 @@ def test_ranks_of_static_jobs_are_counted(words: list[str], expected: int) -> No
     ],
     ids=lambda words: words[0],
 )
-def test_other_options_are_left_to_an_executed_torchrun(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_ranks_of_rejects_options_that_change_how_ranks_start(words: list[str], capfd: pytest.CaptureFixture[str]) -> None:
     assert ranks_of([*words, "train.py"]) is None
     assert capfd.readouterr() == ("", "")
 

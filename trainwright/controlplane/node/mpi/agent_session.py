@@ -7,7 +7,6 @@ Standard library only.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import pwd
 import selectors
@@ -18,11 +17,11 @@ import sys
 import time
 
 from trainwright.controlplane.node.mpi import wire
+from trainwright.controlplane.node.supervisor.supervise import become_subreaper
 
 MOST_OUTPUT = 256 * 1024
 """Bytes for the client that wait in this process; then the command waits."""
 GRACE_SECONDS = 2.0
-_PR_SET_CHILD_SUBREAPER = 36
 _NO_SHELLS = {"nologin", "false", "sync", "halt", "shutdown"}
 
 
@@ -245,12 +244,6 @@ def shell_of_user() -> tuple[str, str]:
         return "/bin/sh", home
     usable = shell and os.path.basename(shell) not in _NO_SHELLS and shutil.which(shell) is not None
     return shell if usable else "/bin/sh", home
-
-
-def become_subreaper() -> None:
-    """Become the parent of descendants that lose theirs, where the system can."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants() -> set[int]:

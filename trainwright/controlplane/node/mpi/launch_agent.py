@@ -19,8 +19,9 @@ if __name__ == "__main__":  # started with -P: the package is not in the path
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
 
 from trainwright.controlplane.node.mpi import wire
-from trainwright.controlplane.node.mpi.agent_session import become_subreaper, descendants, log, send, serve_client
+from trainwright.controlplane.node.mpi.agent_session import descendants, log, send, serve_client
 from trainwright.controlplane.node.mpi.ssh_options import OptionError, sshd_port
+from trainwright.controlplane.node.supervisor.supervise import become_subreaper
 
 BACKLOG, MOST_SESSIONS = 128, 256
 END_SECONDS = 5.0

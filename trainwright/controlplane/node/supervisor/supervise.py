@@ -120,7 +120,7 @@ def identity(spec: dict, pid: int) -> dict:  # type: ignore[type-arg]
 
 
 def become_subreaper() -> None:
-    """Adopt orphans of the container, to kill them with it."""
+    """Become the parent of descendants that lose theirs, to end them; on Linux."""
     if sys.platform == "linux":
         from trainwright.controlplane.node.isolation.namespaces import PR_SET_CHILD_SUBREAPER, prctl
 

@@ -51,7 +51,7 @@ def preload(env: dict[str, str]) -> Parent:
     `env` are the variables that this process was started with.
     """
     added = {name: value for name, value in os.environ.items() if name not in env}
-    started_with = dict(os.environ)
+    started_with = set(os.environ)
     os.environ.__class__ = RecordingEnvironment
     try:
         for name in MODULES:
@@ -61,9 +61,7 @@ def preload(env: dict[str, str]) -> Parent:
                 importlib.import_module(name)
     finally:
         os.environ.__class__ = os._Environ
-    for name in set(os.environ) - set(
-        started_with
-    ):  # such as TORCHINDUCTOR_CACHE_DIR, which is computed again when it is missing
+    for name in set(os.environ) - started_with:  # such as TORCHINDUCTOR_CACHE_DIR, which is computed again when it is missing
         del os.environ[name]
     _end_threads()
     _check()

@@ -104,10 +104,7 @@ class _Rank(subprocess.Popen):  # type: ignore[type-arg]
         self, args: list[str], _executable: object, _preexec: object, _close: object, _fds: object, *more: Any
     ) -> None:
         env = more[1]
-        with (
-            open(self._waiting.channel, "wb") as channel,
-            contextlib.suppress(BrokenPipeError),
-        ):  # it was killed, as poll will tell
+        with contextlib.suppress(BrokenPipeError), open(self._waiting.channel, "wb") as channel:  # killed, as poll will tell
             channel.write(json.dumps([args, env]).encode())
         self.pid, self._child_created = self._waiting.pid, True
 
