@@ -21,6 +21,7 @@ from rows import Row
 from trainwright.controlplane.environments import EnvironmentDefinition, EnvironmentStore
 from trainwright.controlplane.environments.definition import bundled_environments
 from trainwright.jobs.logs.log_metrics import parse_progress
+from trainwright.text.terminal import plain
 
 PROGRAMS = Path(__file__).parent / "programs"
 TRAINWRIGHT = str(Path(sys.executable).parent / "trainwright")
@@ -28,12 +29,14 @@ SECONDS = 150
 """Limit of a job."""
 _SOURCE = re.compile(r"^\[[^]]*\] ")
 """What the command line puts before a line: the step and the rank."""
-_MLX_LM = re.compile(r"^Iter \d+: Train loss (\S+),")
+_MLX_LM = re.compile(r"^ +\d+ +(\d+\.\d+|nan|inf)(?: [^\w\s])? +[\d,]+ ")
+"""A row of its table of steps: step, loss, which way it went, tokens in a second."""
 _FALL = 0.98
 """The last loss is at most this share of the first."""
 _WORDS = ("ferry", "harbour", "captain", "lantern")
 _DATA = {
-    "mlx-distributed": lambda word: {"prompt": f"Where is the {word}?", "completion": f"The {word} is in the {word} house."},
+    # The model has no chat template, which mlx_lm uses for prompts.
+    "mlx-distributed": lambda word: {"text": f"Where is the {word}? The {word} is in the {word} house."},
     "trl-sft": lambda word: {"prompt": f"Where is the {word}?", "completion": f"The {word} is in the {word} house."},
     "trl-dpo": lambda word: {"prompt": f"Where is the {word}?", "chosen": f"In the {word} house.", "rejected": "Who knows."},
     "trl-kto": lambda word: {"prompt": f"Where is the {word}?", "completion": f"In the {word} house.", "label": word < "g"},
@@ -187,7 +190,7 @@ def prepare(names: set[str]) -> dict[str, float]:
 def losses_in(log: str) -> list[float]:
     """Return the losses that a log reports, in order; those that are not finite, too."""
     found = []
-    for line in (_SOURCE.sub("", line) for line in log.splitlines()):
+    for line in (_SOURCE.sub("", plain(line)) for line in log.splitlines()):
         if (match := _MLX_LM.match(line)) is not None:
             found.append(float(match[1]))
         elif (progress := parse_progress(line)) is not None and (loss := dict(progress.metrics).get("loss")) is not None:

@@ -43,7 +43,8 @@ def test_stock_runtime_trains(row: Any, cluster: Any) -> None:
             ["11.7", "11.7"],
         ),
         (
-            "[launcher-0-0] Iter 5: Train loss 2.134, Learning Rate 1.0e-03\n[launcher-0-0] Iter 5: Val loss 9.0, Val took 1s\n",
+            "[launcher-0-0] \x1b[2K  \x1b[38;5;244m   5\x1b[0m    \x1b[1;32m2.134 \u25bc\x1b[0m    \x1b[1m3,470\x1b[0m    0.4k\n"
+            "[launcher-0-0] \x1b[2K\x1b[1A   5    val 9.000    0.10s\n",
             ["2.134"],
         ),
         ("nothing\n", []),
