@@ -142,6 +142,8 @@ def test_the_parts_of_a_repository_are_told_apart() -> None:
     uri = StorageUri.parse("hf://datasets/org/x@refs/convert/parquet/default/train")
     assert (uri.kind, uri.location, uri.revision, uri.folder) == ("dataset", "org/x", "refs/convert/parquet", "default/train")
     assert StorageUri.parse("hf://org/x@feature%2Fy/sub").revision == "feature/y"
+    padded = StorageUri("hf", "org/x", "y ", kind="model", folder="")
+    assert StorageUri.parse(str(padded)) == padded
 
 
 @given(

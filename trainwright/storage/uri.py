@@ -159,7 +159,7 @@ def _quoted_revision(revision: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return text.replace("%", "%25").replace("/", "%2F")
+    return text.replace("%", "%25").replace("/", "%2F").replace(" ", "%20")  # a space at the end of a URI is not part of it
 
 
 def _web_file(text: str, url: str) -> StorageUri:
