@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from support.sigterm_scripts import WAIT, wait_until
 from support.waiting import eventually
+from support.without_environments import home_without_environments
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
 from trainwright.controlplane.gates import FeatureGates
@@ -56,7 +57,8 @@ except Cancelled as cancelled:
 
 @pytest.fixture(scope="module")
 def shared_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    control_plane = ControlPlane(Home(tmp_path_factory.mktemp("plane") / "home"), gates=FeatureGates())
+    home = home_without_environments(Home(tmp_path_factory.mktemp("plane") / "home"))
+    control_plane = ControlPlane(home, gates=FeatureGates())
     control_plane.start()
     yield control_plane
     control_plane.stop(2)

@@ -14,6 +14,7 @@ import pytest
 import yaml
 from servers.faulty_api import FaultyApi
 
+from support.without_environments import home_without_environments
 from trainwright.controlplane.controller_names import ControllerName
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
@@ -47,7 +48,8 @@ def jobset_only(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JobSetOnly
 @contextmanager
 def running_plane(folder: Path, *, trainjobs: bool = False) -> Iterator[ControlPlane]:
     controllers = [name for name in ControllerName if trainjobs or name != ControllerName.trainjob]
-    plane = ControlPlane(Home(folder / "home"), gates=FeatureGates(TrainJobStatus=False), controllers=controllers)
+    home = home_without_environments(Home(folder / "home"))
+    plane = ControlPlane(home, gates=FeatureGates(TrainJobStatus=False), controllers=controllers)
     plane.start()
     try:
         yield plane
