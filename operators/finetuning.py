@@ -46,9 +46,9 @@ class Results:
     def __init__(self, group_id: str = ""):
         self._prefix = f"{group_id}." if group_id else ""
 
-    def of(self, task_id: str, key: str) -> str:
-        """Return the template of one entry of a task's result."""
-        return f"{{{{ ti.xcom_pull('{self._prefix}{task_id}')['{key}'] }}}}"
+    def of(self, task_id: str, key: str, *, as_json: bool = False) -> str:
+        """Return the template of one entry of a task's result; with `as_json` of an object, as JSON."""
+        return f"{{{{ ti.xcom_pull('{self._prefix}{task_id}')['{key}']{' | tojson' if as_json else ''} }}}}"
 
     def more(self, phase: str) -> str:
         """Return the template of the settings that the first task has sorted to a task, as JSON."""
@@ -141,6 +141,7 @@ def training_chain(
             run_id=results.of("start-run", "run_id"),
             dataset_digest=results.of("initialize-dataset", "digest"),
             model_digest=results.of("initialize-model", "digest"),
+            model_shape=results.of("initialize-model", "shape", as_json=True),
             namespace=results.run("namespace"),
             submission_mode=results.run("submission_mode"),
             more=results.more("training"),

@@ -27,7 +27,7 @@ class InitializeModelOperator(WorkspaceOperator):
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :param hub_conn_id: connection with the token of the hub.
-    :return: source, revision, digest.
+    :return: source, revision, digest, shape (sizes of the model, for model_shape of TrainJobOperator; empty if they are not known).
     """
 
     template_fields = (*step_fields("InitializeModel"), *WorkspaceOperator.template_fields)

@@ -76,6 +76,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
     :param model_digest: Digest of the prepared model; nodes reject any other.
     :param model_env: Environment variables of the model initializer.
+    :param model_shape: Sizes of the model, as the step that prepares it returns them, for the estimate of memory_check.
     :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to
         create it. The run's folder on it is mounted at /workspace.
     :param queue_name: Kueue LocalQueue: the job starts when the queue admits it.
@@ -84,6 +85,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param node_selector: Node selector of the training pods; does not apply to initializers.
     :param tolerations: Tolerations of the training pods, in addition to the runtime's.
     :param affinity: Node and pod affinity of the training pods.
+    :param memory_check: Compare an estimate of the memory that sft, dpo or kto needs with that of the nodes before submission: warn,
+        fail or off.
     :param volumes: Volumes of the training pods, besides the runtime's and the workspace.
     :param volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
     :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
@@ -172,6 +175,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         model_uri: str = "",
         model_digest: str = "",
         model_env: dict[str, Any] | str | None = None,
+        model_shape: dict[str, Any] | str | None = None,
         workspace: str = "",
         queue_name: str = "",
         priority_class: str = "",
@@ -179,6 +183,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         node_selector: dict[str, Any] | str | None = None,
         tolerations: list[Any] | str | None = None,
         affinity: dict[str, Any] | str | None = None,
+        memory_check: str = "warn",
         volumes: list[Any] | str | None = None,
         volume_mounts: list[Any] | str | None = None,
         queue_timeout_seconds: int | str | timedelta | None = None,
@@ -248,6 +253,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.model_uri = model_uri
         self.model_digest = model_digest
         self.model_env = model_env
+        self.model_shape = model_shape
         self.workspace = workspace
         self.queue_name = queue_name
         self.priority_class = priority_class
@@ -255,6 +261,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.node_selector = node_selector
         self.tolerations = tolerations
         self.affinity = affinity
+        self.memory_check = memory_check
         self.volumes = volumes
         self.volume_mounts = volume_mounts
         self.queue_timeout_seconds = queue_timeout_seconds

@@ -52,8 +52,9 @@ def prepare(run: Run, dataset_uri: Any, model_uri: Any) -> Inputs:
     place = {"workspace_path": run.path, "run_id": run.id}
     dataset = initialize_dataset(dataset_uri=dataset_uri, model_uri=model_uri, more=run.more("data"), **place)
     model = initialize_model(model_uri=model_uri, workspace_path=run.path, run_id=run.id)
-    digests = {"dataset_digest": dataset.outputs["digest"], "model_digest": model.outputs["Output"]}
-    return Inputs(dataset, model, {"dataset_uri": dataset_uri, "model_uri": model_uri, **digests})
+    found = {"dataset_digest": dataset.outputs["digest"], "model_digest": model.outputs["digest"]}
+    found["model_shape"] = model.outputs["shape"]
+    return Inputs(dataset, model, {"dataset_uri": dataset_uri, "model_uri": model_uri, **found})
 
 
 def train_on(run: Run, inputs: Inputs, form: Mapping[str, Any], *, exports: bool = True, **given: Any) -> Any:

@@ -30,8 +30,8 @@ from trainwright.quickstart.run_folder import Request, RunError, RunFolder, chec
 from trainwright.quickstart.steps_view import StepsView
 from trainwright.quickstart.summary import collect_result, show_summary
 from trainwright.steps.evaluate import FOLDER, RESULT
+from trainwright.steps.places import place_uri
 from trainwright.storage.uri import StorageUri
-from trainwright.text.hub_names import is_bare_name
 from trainwright.text.json_reader import read_json
 from trainwright.text.text_input import Unreadable
 from trainwright.workspace import run_folder
@@ -169,14 +169,10 @@ def _with_device(settings: str) -> str:
 
 
 def _as_uri(text: str) -> str:
-    """Convert a path to a file URI, and `org/name` to one of the hub unless there is such a path; URIs are returned unchanged."""
     try:
-        if not text or "://" in text:
-            return text
-        path = Path(text).expanduser()
-        return f"hf://{text}" if is_bare_name(text) and not path.exists() else str(StorageUri.from_path(path))
-    except (RuntimeError, ValueError) as error:  # ~nobody
-        raise RunError(f"{text}: {error}") from None
+        return place_uri(text)
+    except ValueError as error:
+        raise RunError(str(error)) from None
 
 
 def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> Parameters:

@@ -1,5 +1,7 @@
 """Prepare a base model in the workspace, before training."""
 
+from typing import NamedTuple
+
 from kfp import dsl
 
 from trainwright.components.step import step
@@ -14,7 +16,7 @@ def initialize_model(
     workspace_path: str = "/workspace",
     run_id: str = "",
     by_value: bool = False,
-) -> str:
+) -> NamedTuple("Outputs", [("digest", str), ("shape", dict)]):
     """Fetch a model, check that it is complete and has safetensors weights, and store it in the workspace by its digest.
 
     An existing model of the same revision is reused.
@@ -27,7 +29,7 @@ def initialize_model(
         by_value: Whether the artifact `model` is a copy of the prepared files, which the launcher uploads, not only their receipt.
 
     Returns:
-        Digest of the model's files.
+        Digest of the model's files, and the sizes of the model, from which the training step estimates the memory that it needs.
     """
     from pathlib import Path
 
@@ -50,4 +52,4 @@ def initialize_model(
             prepared = prepared_path(Path(workspace_path), "model", result["digest"])
             Path(model.path).write_text(receipt_text(prepared), "utf-8")
     model.metadata.update({name: result[name] for name in ("source", "revision", "digest")})
-    return str(result["digest"])
+    return str(result["digest"]), result["shape"]

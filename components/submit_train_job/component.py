@@ -35,6 +35,7 @@ def submit_train_job(
     model_uri: str = "",
     model_digest: str = "",
     model_env: dict = {},
+    model_shape: dict = {},
     workspace: str = "",
     queue_name: str = "",
     priority_class: str = "",
@@ -42,6 +43,7 @@ def submit_train_job(
     node_selector: dict = {},
     tolerations: list = [],
     affinity: dict = {},
+    memory_check: str = "warn",
     volumes: list = [],
     volume_mounts: list = [],
     run_timeout_seconds: int = -1,
@@ -102,6 +104,7 @@ def submit_train_job(
         model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
         model_digest: Digest of the prepared model; nodes reject any other.
         model_env: Environment variables of the model initializer.
+        model_shape: Sizes of the model, as the step that prepares it returns them, for the estimate of memory_check.
         workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create
             it. The run's folder on it is mounted at /workspace.
         queue_name: Kueue LocalQueue: the job starts when the queue admits it.
@@ -110,6 +113,8 @@ def submit_train_job(
         node_selector: Node selector of the training pods; does not apply to initializers.
         tolerations: Tolerations of the training pods, in addition to the runtime's.
         affinity: Node and pod affinity of the training pods.
+        memory_check: Compare an estimate of the memory that sft, dpo or kto needs with that of the nodes before submission: warn,
+            fail or off.
         volumes: Volumes of the training pods, besides the runtime's and the workspace.
         volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1:
@@ -172,6 +177,7 @@ def submit_train_job(
         "model_uri": model_uri,
         "model_digest": model_digest,
         "model_env": model_env,
+        "model_shape": model_shape,
         "workspace": workspace,
         "queue_name": queue_name,
         "priority_class": priority_class,
@@ -179,6 +185,7 @@ def submit_train_job(
         "node_selector": node_selector,
         "tolerations": tolerations,
         "affinity": affinity,
+        "memory_check": memory_check,
         "volumes": volumes,
         "volume_mounts": volume_mounts,
         "run_timeout_seconds": run_timeout_seconds,

@@ -39,6 +39,7 @@ def train(
     model_uri: str = "",
     model_digest: str = "",
     model_env: dict = {},
+    model_shape: dict = {},
     workspace: str = "",
     queue_name: str = "",
     priority_class: str = "",
@@ -46,6 +47,7 @@ def train(
     node_selector: dict = {},
     tolerations: list = [],
     affinity: dict = {},
+    memory_check: str = "warn",
     volumes: list = [],
     volume_mounts: list = [],
     queue_timeout_seconds: int = 0,
@@ -126,6 +128,7 @@ def train(
         model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
         model_digest: Digest of the prepared model; nodes reject any other.
         model_env: Environment variables of the model initializer.
+        model_shape: Sizes of the model, as the step that prepares it returns them, for the estimate of memory_check.
         workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create
             it. The run's folder on it is mounted at /workspace.
         queue_name: Kueue LocalQueue: the job starts when the queue admits it.
@@ -134,6 +137,8 @@ def train(
         node_selector: Node selector of the training pods; does not apply to initializers.
         tolerations: Tolerations of the training pods, in addition to the runtime's.
         affinity: Node and pod affinity of the training pods.
+        memory_check: Compare an estimate of the memory that sft, dpo or kto needs with that of the nodes before submission: warn,
+            fail or off.
         volumes: Volumes of the training pods, besides the runtime's and the workspace.
         volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
@@ -229,6 +234,7 @@ def train(
         "model_uri": model_uri,
         "model_digest": model_digest,
         "model_env": model_env,
+        "model_shape": model_shape,
         "workspace": workspace,
         "queue_name": queue_name,
         "priority_class": priority_class,
@@ -236,6 +242,7 @@ def train(
         "node_selector": node_selector,
         "tolerations": tolerations,
         "affinity": affinity,
+        "memory_check": memory_check,
         "volumes": volumes,
         "volume_mounts": volume_mounts,
         "queue_timeout_seconds": queue_timeout_seconds,

@@ -50,6 +50,7 @@ with DAG(
         dataset_digest="{{ ti.xcom_pull('dataset')['digest'] }}",
         model_uri=MODEL,
         model_digest="{{ ti.xcom_pull('model')['digest'] }}",
+        model_shape="{{ ti.xcom_pull('model')['shape'] | tojson }}",
         export_uri=EXPORTS,
         resources_per_node={"nvidia.com/gpu": 1},
         more="{{ ti.xcom_pull('start')['training'] | tojson }}",

@@ -105,7 +105,7 @@ def retrain(
             inputs = prepare(run, dataset_uri, model_uri)
             champion = read_champion(
                 dataset_digest=inputs.dataset.outputs["digest"],
-                model_digest=inputs.model.outputs["Output"],
+                model_digest=inputs.model.outputs["digest"],
                 always_train=always_train,
                 warm_start=warm_start,
                 run_id=run.id,

@@ -109,7 +109,7 @@ def sweep(
             metric=metric,
             workspace_path=run.path,
             dataset_digest=inputs.dataset.outputs["digest"],
-            model_digest=inputs.model.outputs["Output"],
+            model_digest=inputs.model.outputs["digest"],
         )
         # Inside of a condition kfp's local runner gives the trainings what other steps returned; directly in a loop it does not.
         with dsl.If(plan_only == False, name="go-on"):  # noqa: E712  kfp compares at run time

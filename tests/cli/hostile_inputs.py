@@ -153,6 +153,8 @@ _FINE = {
     "one": "file:///exports/run/checkpoint-1",
     "other": "file:///exports/run/checkpoint-2",
     "pipeline": "pipeline.yaml",
+    "model": "hf://org/model",
+    "dataset": "hf://org/rows",
 }
 _USUAL = {
     ("submit",): ("--runtime=torch-distributed", "--command=true"),

@@ -25,7 +25,7 @@ def page(*arguments: str) -> str:
 
 
 def test_commands_are_in_sections_with_whole_sentences() -> None:
-    assert "\nJobs:\n  submit " in page()
+    assert "\nJobs:\n  finetune " in page()
     assert "Commands:" not in page()
     for name in COMMANDS:
         *group, own = name.split()[1:] or [""]

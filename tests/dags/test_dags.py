@@ -34,7 +34,7 @@ RETURNED: dict[str, Any] = {
     }
     | {"evaluation": {"retention": "keep=5"}, "promotion": {"margin": 0.1}, "registration": {}, "own": {"keep_exports": 3}},
     "initialize-dataset": {"source": "s", "revision": "", "digest": DATA, "train_rows": 9, "test_rows": 1},
-    "initialize-model": {"source": "s", "revision": "", "digest": BASE},
+    "initialize-model": {"source": "s", "revision": "", "digest": BASE, "shape": {"parameters": 5}},
     "find-dataset": "s3://b/data",
     "read-champion": {"state": "outdated", "uri": "s3://b/e/o/checkpoint-5", "digest": "sha256:o"}
     | {"start_from": "weights:s3://b/e/o/checkpoint-5"},
@@ -129,6 +129,7 @@ def test_every_template_renders(module: str, variable: dict[str, Any] | None) ->
     if "train" in rendered:
         train, evaluate = rendered["train"], rendered["evaluate"]
         assert (train.run_id, train.workspace, train.dataset_digest) == ("r", "pvc://c", DATA)
+        assert train.model_shape == {"parameters": 5}
         assert (evaluate.checkpoint_uri, evaluate.workspace_path) == ("s3://b/e/r/checkpoint-9", "/mnt")
         assert parse_structure(train.more) == RETURNED["start-run"]["training"]
         assert parse_structure(rendered["initialize-dataset"].more) == {"layout": "alpaca"}

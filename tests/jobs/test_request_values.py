@@ -44,6 +44,7 @@ def test_nothing_is_the_default() -> None:
         "log_bytes",
         "resume",
         "previous_jobs",
+        "memory_check",
         "preemption_budget",
         "on_changed_request",
         "adopt_finished",

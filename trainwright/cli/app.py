@@ -16,6 +16,7 @@ from trainwright.cli import (
     diff,
     doctor,
     environments,
+    finetune,
     jobs,
     logs,
     materialize,
@@ -40,7 +41,7 @@ app = typer.Typer(
 )
 _GROUPS: dict[str, tuple[ModuleType, ...]] = {
     "The embedded cluster": (controlplane, environments),
-    "Jobs": (submit, jobs, waiting, clean, diff, logs),
+    "Jobs": (finetune, submit, jobs, waiting, clean, diff, logs),
     "Manifests": (validate, materialize, migrate),
     "Checkpoints and exports": (transfer, catalog, register),
     "Setting up a cluster": (doctor, controller, runtimes, crds, rbac),

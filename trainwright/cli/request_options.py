@@ -52,6 +52,14 @@ def setting_values(settings: dict[str, Any]) -> dict[str, Any]:
     return {name: _value(name, value) for name, value in settings.items()}
 
 
+def parsed_mapping(option: str, texts: list[str]) -> dict[str, Any]:
+    """Merge `KEY=VALUE` texts and JSON objects of an option; values are parsed as JSON if possible. Raises BadRequest."""
+    try:
+        return _mapping("settings", texts)
+    except ValueError as error:
+        raise BadRequest(f"{option}: {error}") from None
+
+
 def _parameter(setting: Setting) -> inspect.Parameter:
     hint = _HINTS.get(setting.kind, "") if setting.kind != "list" or setting.name in _LISTS else ""
     kinds: dict[str, Any] = {"object": list[str] | None, "integer": int | None, "seconds": int | None}

@@ -59,7 +59,7 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
         documents = read_manifests(submission.files)
         request = _request(submission, documents)
     hints = with_field_hints(documents[0]) if documents else nullcontext()
-    identity = Identity(OWNER, submission.run_id or f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}", "train")
+    identity = Identity(OWNER, submission.run_id or new_run_id(), "train")
     if submission.dry_run is DryRun.client:
         print_lines(f"run {identity.run}: the request is valid (client dry run)")
         return 0
@@ -109,6 +109,11 @@ def _request(submission: Submission, documents: list[Obj]) -> TrainRequest:
     except ValidationError as error:
         problems = problems_of(error)
         raise Invalid("; ".join(map(str, problems)), problems=problems) from None
+
+
+def new_run_id() -> str:
+    """Return the id of a new run: the user and the time."""
+    return f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
 def _user() -> str:

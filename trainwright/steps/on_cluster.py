@@ -27,7 +27,7 @@ from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.wait.run_step import waiting_of
 from trainwright.jobs.wait.run_to_end import CancelHandler, run_to_end
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
-from trainwright.steps.requests import StepRequest, StepRun
+from trainwright.steps.requests import ExportCheckpoint, StepRequest, StepRun
 from trainwright.steps.workspace_program import ERROR, RESULT
 
 RUNTIME = "workspace-step"
@@ -54,8 +54,9 @@ class ClusterSteps:
     def __call__(self, request: StepRequest, run: StepRun) -> dict[str, Any]:
         """Return the result of a step of `workspace_steps.STEPS`.
 
-        Raises RemoteStepInvalid, RemoteStepFailed, and the errors of `run_to_end`.
+        Raises ValueError for an export to a folder of the pod, RemoteStepInvalid, RemoteStepFailed, and the errors of `run_to_end`.
         """
+        _check_target(request)
         step, asked = request.step_name(), _text_of(request, run)
         once = f"-{_digest(asked)}" if request.is_asked_again else ""
         identity = replace(self.identity, step=f"{self.identity.step}-{step}{once}")
@@ -114,6 +115,16 @@ class ClusterSteps:
             self.cluster.delete(TRAINJOB, name_of(trainjob), namespace_of(trainjob), uid=uid_of(trainjob))
         except NotFound:
             return
+
+
+def _check_target(request: StepRequest) -> None:
+    """Refuse an export to a folder that only the pod has: it would succeed, and be lost with the pod."""
+    target = request.export_uri if isinstance(request, ExportCheckpoint) else ""
+    if target.startswith("file://") and not f"{target}/".startswith(f"file://{MOUNT}/"):
+        raise ValueError(
+            f"export_uri: {target} is a folder in the pod of the step, and would be lost with it; use an object store, or a folder "
+            f"of the workspace: file://{MOUNT}/..."
+        )
 
 
 def _text_of(request: StepRequest, run: StepRun) -> str:

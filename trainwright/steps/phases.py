@@ -41,6 +41,7 @@ OF_THE_CHAIN = frozenset(
         "export_uri",
         "folder",
         "model_digest",
+        "model_shape",
         "model_uri",
         "registry",
         "rule",

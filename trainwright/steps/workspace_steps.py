@@ -20,6 +20,7 @@ from trainwright.steps import evaluation_files
 from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
 from trainwright.steps.export import export_merged_model, export_run_checkpoint
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
+from trainwright.steps.prepared_shape import prepared_shape
 from trainwright.steps.requests import (
     BeginTrials,
     CollectEvaluation,
@@ -37,6 +38,7 @@ from trainwright.steps.requests import (
 )
 from trainwright.steps.retire import retire_folder
 from trainwright.steps.trials import Trial, begin_trials, end_trials
+from trainwright.workspace.layout import prepared_path
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +90,8 @@ def _initialize_dataset(call: _Call, request: InitializeDataset) -> dict[str, An
 
 def _initialize_model(call: _Call, request: InitializeModel) -> dict[str, Any]:
     receipt = prepare_run_model(request.model_uri, call.workspace, **call.run._asdict())
-    return {"source": request.model_uri, "revision": receipt.revision, "digest": receipt.digest}
+    shape = prepared_shape(prepared_path(call.workspace, "model", receipt.digest))
+    return {"source": request.model_uri, "revision": receipt.revision, "digest": receipt.digest, "shape": shape}
 
 
 def _export_checkpoint(call: _Call, request: ExportCheckpoint) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Format: 8 bytes header length (little endian), a JSON header with `data_offsets`
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,20 @@ def safetensors_error(path: Path) -> str | None:
     if end is None:
         return "its header has no data offsets"
     return None if 8 + length + end == size else f"it has {size} bytes, but its header implies {8 + length + end}"
+
+
+def count_parameters(path: Path) -> int:
+    """Return the number of values in all tensors of a complete file; packed ones, as of 4 bits, count as what they are stored in.
+
+    Raises StorageError, OSError, ValueError for a file that is none.
+    """
+    with open_plain(path) as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > _MAX_HEADER_BYTES:
+            raise ValueError(f"{path}: its header is truncated")
+        header = json.loads(file.read(length))
+    entries = [entry for name, entry in header.items() if name != "__metadata__"]
+    return sum(math.prod(entry["shape"]) for entry in entries)
 
 
 def _end_of_data(header: Any) -> int | None:

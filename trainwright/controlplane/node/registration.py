@@ -14,7 +14,7 @@ from trainwright.api.kinds import NODE
 from trainwright.api.objects import Obj
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.gpus import gpu_count
+from trainwright.controlplane.gpus import gpu_count, gpu_mebibytes
 from trainwright.controlplane.node.isolation.support import Support
 
 NODE_NAME = "local"
@@ -42,12 +42,14 @@ def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
             "kubeletVersion": "",
         },
     }
-    labels = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": os.uname().sysname.lower()}
-    metadata = {"name": NODE_NAME, "labels": labels, "annotations": {names.SINGLE_NODE_ANNOTATION: "true"}}
+    labels: Obj = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": os.uname().sysname.lower()}
+    if size := gpu_mebibytes():
+        labels[names.GPU_MEMORY_LABEL] = str(size)
+    metadata: Obj = {"name": NODE_NAME, "labels": labels, "annotations": {names.SINGLE_NODE_ANNOTATION: "true"}}
     try:
         cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
     except AlreadyExists:
-        cluster.patch(NODE, NODE_NAME, {"metadata": metadata})
+        cluster.patch(NODE, NODE_NAME, {"metadata": {**metadata, "labels": {names.GPU_MEMORY_LABEL: None, **labels}}})
     cluster.patch(NODE, NODE_NAME, {"status": status}, subresource="status")
 
 

@@ -207,6 +207,13 @@ TABLE = {
             description="Environment variables of the model initializer.",
         ),
         Setting(
+            name="model_shape",
+            kind="object",
+            default={},
+            group="data",
+            description="Sizes of the model, as the step that prepares it returns them, for the estimate of memory_check.",
+        ),
+        Setting(
             name="workspace",
             kind="text",
             default="",
@@ -268,6 +275,15 @@ TABLE = {
             description="Node and pod affinity of the training pods.",
             example='{"podAntiAffinity": {...}}',
             used_by=("evaluate", "step"),
+        ),
+        Setting(
+            name="memory_check",
+            kind="text",
+            default="warn",
+            group="placement",
+            description="Compare an estimate of the memory that sft, dpo or kto needs with that of the nodes before"
+            " submission: warn, fail or off.",
+            choices=("warn", "fail", "off"),
         ),
         Setting(
             name="volumes",

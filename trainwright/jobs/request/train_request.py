@@ -32,6 +32,7 @@ from trainwright.jobs.logs.follow_logs import LogSelector
 from trainwright.jobs.logs.stream_logs import TOTAL_BYTES
 from trainwright.jobs.request.field_schemas import volume_problems
 from trainwright.jobs.request.manifest_source import checked_manifest
+from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.scheduling import Topology, scheduling_problems
 from trainwright.jobs.request.setting_types import (
@@ -174,6 +175,9 @@ class TrainRequest(BaseModel):
     )
     model_digest: str = _setting("data", "", "Digest of the prepared model; nodes reject any other.")
     model_env: Env = _setting("data", {}, "Environment variables of the model initializer.")
+    model_shape: Object = _setting(
+        "data", {}, "Sizes of the model, as the step that prepares it returns them, for the estimate of memory_check."
+    )
 
     # workspace
     workspace: str = _setting(
@@ -212,6 +216,11 @@ class TrainRequest(BaseModel):
     )
     affinity: Object = _setting(
         "placement", {}, "Node and pod affinity of the training pods.", example='{"podAntiAffinity": {...}}', used_by=_PODS
+    )
+    memory_check: Literal["warn", "fail", "off"] = _setting(
+        "placement",
+        "warn",
+        "Compare an estimate of the memory that sft, dpo or kto needs with that of the nodes before submission: warn, fail or off.",
     )
     volumes: Objects = _setting(
         "placement",
@@ -396,6 +405,13 @@ class TrainRequest(BaseModel):
             raise ValueError(f"{value!r} is not the name of an image")
         return value
 
+    @field_validator("model_shape")
+    @classmethod
+    def _shape_is_one(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if value:
+            ModelShape.model_validate(value)
+        return value
+
     @field_validator("dataset_digest", "model_digest")
     @classmethod
     def _digest_is_one(cls, value: str) -> str:
@@ -483,6 +499,11 @@ class TrainRequest(BaseModel):
     def placement(self) -> Topology | None:
         """The topology, parsed; None without one."""
         return Topology.parse(self.topology) if self.topology else None
+
+    @property
+    def shape(self) -> ModelShape | None:
+        """The sizes of the model; None if they are not known."""
+        return ModelShape.model_validate(self.model_shape) if self.model_shape else None
 
     @property
     def asks_for_deadline(self) -> bool:

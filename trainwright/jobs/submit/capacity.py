@@ -28,16 +28,21 @@ def check_capacity(cluster: Cluster, jobset: Obj, base: Cluster | None = None) -
 
     `base` is the cluster that a RetryingCluster wraps. Nodes are cached for a minute for all submissions of a process.
     """
-    try:
-        nodes = _nodes.of(cluster, getattr(base or cluster, "host", None))
-    except ApiError as error:
-        log.debug("event=capacity_not_checked error=%s", error.message)
-        return
+    nodes = nodes_of(cluster, base)
     problems = list(too_large(jobset, nodes))
     if problems and any(annotations_of(node).get(names.SINGLE_NODE_ANNOTATION) for node in nodes):
         raise Invalid.of("TrainJob", name_of(jobset), problems, "trainer.kubeflow.org")
     for problem in problems:
         log.warning("event=no_node_large_enough name=%s problem=%s", name_of(jobset), problem)
+
+
+def nodes_of(cluster: Cluster, base: Cluster | None = None) -> list[Obj]:
+    """Return the nodes with their labels, annotations and allocatable resources; none without permission to list them."""
+    try:
+        return _nodes.of(cluster, getattr(base or cluster, "host", None))
+    except ApiError as error:
+        log.debug("event=nodes_not_known error=%s", error.message)
+        return []
 
 
 def too_large(jobset: Obj, nodes: list[Obj]) -> Iterator[Problem]:
@@ -57,7 +62,7 @@ def _allocatable(node: Obj, resource: str) -> Quantity:
 
 
 class _Nodes:
-    """Caches the nodes of each API server, trimmed to name, annotations and allocatable resources."""
+    """Caches the nodes of each API server, trimmed to name, labels, annotations and allocatable resources."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, list[Obj]]] = {}
@@ -78,7 +83,7 @@ class _Nodes:
 
 def _trim(node: Obj) -> Obj:
     """Return the parts of a node that are cached."""
-    metadata = {name: node["metadata"][name] for name in ("name", "annotations") if name in node["metadata"]}
+    metadata = {name: node["metadata"][name] for name in ("name", "labels", "annotations") if name in node["metadata"]}
     return {"metadata": metadata, "status": {"allocatable": (node.get("status") or {}).get("allocatable") or {}}}
 
 

@@ -48,10 +48,11 @@ from trainwright.jobs.submit.adoption import (
     wait_until_unwatched,
 )
 from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
-from trainwright.jobs.submit.capacity import check_capacity
+from trainwright.jobs.submit.capacity import check_capacity, nodes_of
 from trainwright.jobs.submit.changed_request import request_changes
 from trainwright.jobs.submit.code_volume import ensure_code, set_code_owner
 from trainwright.jobs.submit.job_lookup import submission_start
+from trainwright.jobs.submit.memory_check import check_memory
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, plan_submission, resumes_from_previous
 from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
@@ -311,6 +312,7 @@ class _Submission:
         built = client.build(plan.trainjob, form.trainjob, self.resolved.runtime)
         if built.jobset is not None:
             check_capacity(cluster, built.jobset, client.cluster_in_mode)
+        self._check_memory(plan.name, cluster, client)
         if self.request.workspace_volume is not None:
             check_holder(cluster, plan.trainjob, self.identity)
             ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, self.resolved.nodes)
@@ -337,6 +339,10 @@ class _Submission:
         check_digest(created, plan.trainjob)
         resolve_holder_conflict(cluster, created, self.identity)
         return created
+
+    def _check_memory(self, name: str, cluster: Cluster, client: JobsClient) -> None:
+        if self.request.model_shape and (warning := check_memory(self.resolved, nodes_of(cluster, client.cluster_in_mode), name)):
+            (self.on_warning or _log_warning(name))(warning)
 
     def _submitted(self, job: Obj, attempt: int, form: ServedForm, client: JobsClient, *, adopted: bool) -> Submitted:
         event = "trainjob_adopted" if adopted else "trainjob_created"

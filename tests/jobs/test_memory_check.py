@@ -1,0 +1,98 @@
+"""A training whose model is too large for the nodes is warned of before it is submitted, or refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainwright.api import names
+from trainwright.api.errors import Invalid
+from trainwright.api.kinds import NODE, TRAINJOB
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs.request.model_shape import ModelShape
+from trainwright.jobs.request.train_request import TrainRequest
+
+STEP = Identity("kfp", "run", "train")
+SHAPE = ModelShape(
+    parameters=8_030_000_000,
+    hidden=4096,
+    layers=32,
+    vocabulary=128256,
+    intermediate=14336,
+    heads=32,
+    queries=4096,
+    key_values=1024,
+    most_tokens=512,
+    embeddings=1_050_000_000,
+).model_dump()
+
+
+def add_node(cluster: EmbeddedCluster, *, memory: str = "64Gi", gpu_mib: int = 0, whole: bool = False) -> None:
+    labels = {names.GPU_MEMORY_LABEL: str(gpu_mib)} if gpu_mib else {}
+    annotations = {names.SINGLE_NODE_ANNOTATION: "true"} if whole else {}
+    metadata = {"name": "here", "labels": {**labels, "zone": "a"}, "annotations": annotations}
+    cluster.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
+    amounts = {"memory": memory, "cpu": "16", **({"nvidia.com/gpu": "8"} if gpu_mib else {})}
+    cluster.patch(NODE, "here", {"status": {"allocatable": amounts}}, subresource="status")
+
+
+def submit(cluster: EmbeddedCluster, step: Identity = STEP, **settings: Any) -> list[str]:
+    """The warnings of a submission."""
+    warnings: list[str] = []
+    request = TrainRequest.from_parameters({"runtime": "trl-sft", "model_shape": SHAPE, "num_proc_per_node": 1, **settings})
+    submit_or_adopt(cluster, request, step, "default", on_warning=warnings.append)
+    return [text for text in warnings if "GiB" in text]
+
+
+def test_a_model_that_fits_on_the_gpu_is_not_warned_of(cluster: EmbeddedCluster) -> None:
+    add_node(cluster, gpu_mib=81559)
+    assert submit(cluster, resources_per_node={"nvidia.com/gpu": 1}) == []
+
+
+def test_a_model_that_is_too_large_is_warned_of_with_what_would_fit(cluster: EmbeddedCluster) -> None:
+    add_node(cluster, gpu_mib=24576)
+    (warning,) = submit(cluster, resources_per_node={"nvidia.com/gpu": 1})
+    assert "more than the largest GPU of the cluster: 24.0 GiB" in warning
+    assert "it would fit with method qlora" in warning
+    assert "More nodes do not help" in warning
+    assert len(cluster.list(TRAINJOB).items) == 1, "an estimate stops no training"
+
+
+def test_it_is_refused_where_that_is_asked_for(cluster: EmbeddedCluster) -> None:
+    add_node(cluster, gpu_mib=24576)
+    with pytest.raises(Invalid, match="memory_check=warn submits it all the same"):
+        submit(cluster, resources_per_node={"nvidia.com/gpu": 1}, memory_check="fail")
+    assert not cluster.list(TRAINJOB).items
+    assert submit(cluster, resources_per_node={"nvidia.com/gpu": 1}, memory_check="off") == []
+
+
+def test_nodes_that_the_selector_leaves_out_do_not_count(cluster: EmbeddedCluster) -> None:
+    add_node(cluster, gpu_mib=24576)
+    assert submit(cluster, resources_per_node={"nvidia.com/gpu": 1}, node_selector={"zone": "b"}) == []
+
+
+def test_nodes_of_one_machine_share_its_memory(cluster: EmbeddedCluster) -> None:
+    add_node(cluster, memory="120Gi", whole=True)
+    on_cpu = {"settings": {"cpu": True, "batch_size": 1}}
+    assert submit(cluster, Identity("kfp", "one", "train"), **on_cpu) == []
+    (warning,) = submit(cluster, Identity("kfp", "four", "train"), num_nodes=4, **on_cpu)
+    assert "each process has on this machine: 30.0 GiB" in warning
+
+
+def test_the_memory_that_is_asked_for_is_what_a_process_has(cluster: EmbeddedCluster) -> None:
+    add_node(cluster, memory="512Gi")
+    (warning,) = submit(cluster, settings={"cpu": True}, resources_per_node={"memory": "32Gi"}, num_proc_per_node=2)
+    assert "a process has by resources_per_node: 16.0 GiB" in warning
+
+
+@pytest.mark.parametrize("settings", [{"model_shape": {}}, {"runtime": "torch-distributed", "command": ["true"]}])
+def test_without_a_known_model_or_trainer_nothing_is_said(cluster: EmbeddedCluster, settings: dict[str, Any]) -> None:
+    add_node(cluster, memory="1Gi")
+    assert submit(cluster, **settings) == []
+
+
+def test_a_shape_that_is_none_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match="model_shape"):
+        TrainRequest.from_parameters({"model_shape": {"parameters": 1}})

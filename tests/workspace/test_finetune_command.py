@@ -1,0 +1,175 @@
+"""`trainwright finetune`: the whole chain on an embedded cluster, a second run of it, a failure and its resumption, steps in pods."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.fast_training_cluster import Inputs, Runs, is_of, learned, running
+from typer.testing import CliRunner, Result
+
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import name_of
+from trainwright.checkpoints import restore_checkpoint
+from trainwright.cli import app
+from trainwright.cli import finetune as command
+from trainwright.jobs.diagnosis.exit_codes import ExitCode
+from trainwright.steps.requests import FineTuning
+
+pytestmark = pytest.mark.timeout(120)
+FAST = ("--training", "runtime=fast", "--evaluation", "runtime=fast-evaluation", "--gpus", "0")
+Finetune = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    with running(tmp_path_factory.mktemp("finetune")) as found:
+        yield found
+
+
+@pytest.fixture
+def finetune(runs: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Finetune:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("TRAINWRIGHT_HOME", raising=False)
+    monkeypatch.setenv("KUBECONFIG", os.fspath(runs.plane._home.kubeconfig))
+
+    def run(inputs: Inputs, *options: str) -> Result:
+        paths = [uri.removeprefix("file://") for uri in (inputs.model, inputs.dataset)]
+        result = CliRunner().invoke(app, ["finetune", *paths, *FAST, *options])
+        assert result.exception is None or isinstance(result.exception, SystemExit), repr(result.exception)
+        return result
+
+    return run
+
+
+@pytest.fixture
+def asked(finetune: Finetune, monkeypatch: pytest.MonkeyPatch) -> list[FineTuning]:
+    """What the chain is asked; none is run."""
+    requests: list[FineTuning] = []
+
+    def note(_cluster: Any, request: FineTuning, **_: Any) -> Any:
+        requests.append(request)
+        raise ValueError("not run")
+
+    monkeypatch.setattr(command, "fine_tune", note)
+    return requests
+
+
+def restored(checkpoint: dict[str, Any], target: Path, uri: str = "") -> Path:
+    """An export, in a folder; `uri` is where this process finds it."""
+    restore_checkpoint(uri or checkpoint["uri"], target, digest=checkpoint["digest"])
+    return target
+
+
+def jobs_of(runs: Runs, run: str) -> list[str]:
+    return sorted(name for job in runs.cluster.list(TRAINJOB).items if (name := name_of(job)).startswith(run))
+
+
+@pytest.mark.slow
+def test_a_run_ends_with_an_evaluated_export_and_is_not_done_twice(runs: Runs, finetune: Finetune, tmp_path: Path) -> None:
+    inputs = runs.inputs("whole")
+    first = finetune(inputs, "--run-id", "whole", "--promote", "better", "-o", "json")
+    assert first.exit_code == 0, first.output
+    result = json.loads(first.stdout)
+    assert result["checkpoint"]["uri"] == f"file://{tmp_path}/exports/whole/checkpoint-5"
+    assert is_of(restored(result["checkpoint"], tmp_path / "restored"), "whole")
+    assert result["evaluation"]["after"]["loss"] < result["evaluation"]["before"]["loss"]
+    assert result["promotion"]["promoted"]
+    assert Path(result["loss_curve"]).is_file()
+    jobs = jobs_of(runs, "whole")
+    again = finetune(inputs, "--run-id", "whole", "--promote", "better")
+    assert again.exit_code == 0, again.output
+    assert "4.0000" in again.stdout
+    assert result["checkpoint"]["digest"] in again.stdout
+    assert jobs_of(runs, "whole") == jobs
+
+
+@pytest.mark.slow
+def test_a_failed_training_is_resumed_by_the_same_command(runs: Runs, finetune: Finetune, tmp_path: Path) -> None:
+    inputs, fail = runs.inputs("failing"), tmp_path / "fail"
+    fail.touch()
+    options = ("--run-id", "failing", "--training", json.dumps({"env": {"FAIL": str(fail)}}))
+    failed = finetune(inputs, *options)
+    assert failed.exit_code == ExitCode.failed, failed.output
+    assert "train: " in failed.stderr
+    assert "to resume, run the command again with --run-id failing" in failed.stderr
+    fail.unlink()
+    resumed = finetune(inputs, *options, "-o", "json")
+    assert resumed.exit_code == 0, resumed.output
+    checkpoint = restored(json.loads(resumed.stdout)["checkpoint"], tmp_path / "restored")
+    assert learned(checkpoint)["start"] == 5
+
+
+@pytest.mark.slow
+def test_steps_run_in_pods_where_this_machine_has_no_workspace(runs: Runs, finetune: Finetune, tmp_path: Path) -> None:
+    inputs, in_pods = runs.inputs("pods"), ("--training", "runs_on=cluster", "--run-id", "pods")
+    lost = finetune(inputs, *in_pods)
+    assert lost.exit_code == ExitCode.bad_input, lost.output
+    assert "is a folder in the pod of the step, and would be lost with it" in lost.stderr
+    kept = finetune(inputs, *in_pods, "--export", "file:///trainwright-workspace/exports", "-o", "json")
+    assert kept.exit_code == 0, kept.output
+    claim = runs.folder / "home/node/claims/default/trainwright-finetune"
+    exported = json.loads(kept.stdout)["checkpoint"]
+    here = exported["uri"].replace("file:///trainwright-workspace", f"file://{claim}")
+    assert is_of(restored(exported, tmp_path / "restored", here), "pods")
+
+
+@pytest.mark.medium
+def test_the_method_decides_on_trainer_settings_and_device(runs: Runs, finetune: Finetune, asked: list[FineTuning]) -> None:
+    finetune(runs.inputs("methods"), "--method", "full", "--nodes", "2", "--epochs", "3", "--training", "restarts=1")
+    finetune(runs.inputs("methods"), "--method", "dpo", "--gpus", "4", "--training", '{"settings": {"beta": 0.2}}')
+    full, dpo = asked
+    assert (full.method, full.num_nodes, full.epochs) == ("full", 2, 3)
+    assert full.training == {"runtime": "fast", "restarts": 1, "num_proc_per_node": 1, "settings": {"cpu": True}}
+    assert full.resources_per_node == {}
+    assert dpo.method == ""
+    assert dpo.training == {"builtin": "dpo", "runtime": "fast", "settings": {"beta": 0.2}}
+    assert dpo.resources_per_node == {"limits": {"nvidia.com/gpu": "4"}, "requests": {"nvidia.com/gpu": "4"}}
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--method", "qlora"), "--method qlora: needs a GPU"),
+        (("--data", "layuot=x"), "data.layuot: unknown setting; did you mean layout?"),
+        (("--training", "settings.lr"), "--training: 'settings.lr' is neither KEY=VALUE nor a JSON object"),
+        (("--promote", "sometimes"), "promote"),
+        (("--training", '{"env": {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}}'), "HF_TOKEN"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_anything_is_created(
+    runs: Runs, finetune: Finetune, options: tuple[str, ...], words: str
+) -> None:
+    refused = finetune(runs.inputs("wrong"), "--run-id", "wrong", *options)
+    assert refused.exit_code == ExitCode.bad_input, refused.output
+    assert words in refused.stderr
+    assert not jobs_of(runs, "wrong")
+
+
+@pytest.mark.medium
+def test_what_only_this_machine_has_is_refused_for_another_cluster(
+    runs: Runs, finetune: Finetune, asked: list[FineTuning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "is_embedded", lambda _cluster: False)
+    here = finetune(runs.inputs("far"))
+    assert here.exit_code == ExitCode.bad_input
+    assert "pods of the cluster do not see this machine's files" in here.stderr
+    hub = Inputs("hf://org/rows", "hf://org/model")
+    promoted = finetune(hub, "--promote", "better")
+    assert "set --export to an object store" in promoted.stderr
+    assert not asked
+    finetune(hub)
+    assert asked[0].export_uri == "file:///trainwright-workspace/exports"
+    assert asked[0].workspace == "pvc://trainwright-finetune?size=50Gi"
+
+
+@pytest.mark.medium
+def test_a_source_that_does_not_exist_is_named(finetune: Finetune) -> None:
+    missing = finetune(Inputs("file:///nowhere/rows.jsonl", "file:///nowhere/model"))
+    assert missing.exit_code == ExitCode.bad_input
+    assert "/nowhere/model: there is no such file or folder" in missing.stderr

@@ -1,0 +1,83 @@
+"""Shows a fine-tuning in a terminal: a line for each step with its duration, the progress of the training, and what came of it."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.table import Table
+
+from trainwright.cli.output import print_lines
+from trainwright.cli.progress_display import ProgressDisplay
+from trainwright.evaluation.figures import loss_of
+from trainwright.jobs.submit.memory_check import MemoryEstimate
+from trainwright.jobs.wait.job_events import JobEvents, LogOutput
+from trainwright.steps.fine_tuning import FineTuned
+from trainwright.text.terminal import printable
+
+_DETAILS = ("  {:<9} {}").format
+
+
+class ChainDisplay:
+    """A context manager, and the watcher of a chain."""
+
+    def __init__(self, console: Console, *, with_logs: bool = False):
+        self._console, self._with_logs = console, with_logs
+        self._training: ProgressDisplay | None = None
+        self._began = 0.0
+        self.step = ""
+        """The step that is being done, or has failed."""
+
+    def __enter__(self) -> ChainDisplay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end_training()
+
+    def begin(self, step: str) -> None:
+        self.step, self._began = step, time.monotonic()
+        if step == "train":
+            self._training = ProgressDisplay(self._console)
+            self._training.__enter__()
+
+    def end(self, step: str, note: str) -> None:
+        self._end_training()
+        self._print(f"{step:<9} {time.monotonic() - self._began:7.1f} s  {note}".rstrip())
+
+    def line(self, text: str) -> None:
+        if self._with_logs:
+            self._print(_DETAILS("", text))
+
+    def events(self, events: JobEvents) -> None:
+        if self._training is not None:
+            self._training(events if self._with_logs else tuple(event for event in events if not isinstance(event, LogOutput)))
+
+    def estimate(self, estimate: MemoryEstimate) -> None:
+        self._print(f"memory    {'' if estimate.fits else 'warning: '}{estimate}", "" if estimate.fits else "yellow")
+
+    def _end_training(self) -> None:
+        if self._training is not None:
+            self._training.__exit__(None, None, None)
+            self._training = None
+
+    def _print(self, text: str, style: str = "") -> None:
+        self._console.print(printable(text), style=style or None, highlight=False, soft_wrap=True)
+
+
+def show_result(result: FineTuned) -> None:
+    """Print the losses before and after, and where everything is."""
+    before, after = (loss_of(result.evaluation[when]) for when in ("before", "after"))
+    table = Table(show_header=True, header_style="bold")
+    for column in ("", "base model", "fine-tuned"):
+        table.add_column(column)
+    name = "held-out loss" if result.evaluation.get("held_out") else "training loss"
+    table.add_row(name, f"{before:.4f}", f"{after:.4f}  ({(after - before) / before * 100:+.1f} %)")
+    Console(markup=False, emoji=False, highlight=False).print(table)
+    for label, text in (
+        ("run", result.run_id),
+        ("checkpoint", f"{result.checkpoint['uri']} ({result.checkpoint['digest']})"),
+        ("summary", result.summary),
+        ("loss curve", result.loss_curve),
+    ):
+        if text:
+            print_lines(f"{label:<11} {text}")

@@ -1,0 +1,123 @@
+"""Estimates the memory of one training process from the model's shape and the settings of TRL's trainers, and what would need less.
+
+For batches of the longest rows. Weights, gradients and optimizer are known to the byte; what the passes forward and backward keep
+depends on kernels: those figures were fitted to measured peaks of TRL on the CPU, see docs/training.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+from trainwright.jobs.request.model_shape import ModelShape
+from trainwright.jobs.trainers.trl import TrlSettings
+
+GIB = 2**30
+_FLOAT, _HALF = 4, 2
+_ADAM = 8
+"""Bytes for a trained parameter: AdamW keeps two moments in float32."""
+_QUANTIZED = 0.516
+"""Bytes for a parameter in 4 bits with constants that are quantized too (Dettmers et al. 2023, section 3)."""
+_RUNTIME_GPU, _RUNTIME_CPU = int(1.2 * GIB), int(0.5 * GIB)
+"""The CUDA context, kernels and buffers of NCCL; on a CPU the interpreter with torch and transformers."""
+_PAIR = 2
+"""A row of preferences is two texts."""
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """Bytes that a process needs, by what needs them."""
+
+    weights: int
+    training: int
+    """Gradients, once more in the buckets in which processes exchange them, the optimizer, and the adapter."""
+    activations: int
+    """What the forward pass keeps for the backward pass, and the logits."""
+    runtime: int
+
+    @property
+    def total(self) -> int:
+        return sum(getattr(self, part.name) for part in fields(self))
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{part.name} {gib(getattr(self, part.name))}" for part in fields(self))
+        return f"about {gib(self.total)} for each process ({parts})"
+
+
+def training_memory(shape: ModelShape, settings: TrlSettings) -> TrainingMemory:
+    """Estimate what a process of this training needs, on a GPU unless `settings.cpu`."""
+    is_full = settings.method == "full"
+    weights = _quantized(shape) if settings.method == "qlora" else _FLOAT * shape.parameters
+    trained = shape.parameters if is_full else shape.adapter(settings.lora_rank)
+    copies = 1 if is_full and settings.has_reference and not getattr(settings, "precompute_reference", False) else 0
+    return TrainingMemory(
+        weights=weights * (1 + copies),
+        training=trained * (2 * _FLOAT + _ADAM + (0 if is_full else _FLOAT)),
+        activations=_activations(shape, settings),
+        runtime=_RUNTIME_CPU if settings.cpu else _RUNTIME_GPU,
+    )
+
+
+def _quantized(shape: ModelShape) -> int:
+    kept = min(shape.embeddings, shape.parameters)
+    return int(_QUANTIZED * (shape.parameters - kept)) + _HALF * kept
+
+
+def _activations(shape: ModelShape, settings: TrlSettings) -> int:
+    """What a pass over one batch keeps. On a GPU TRL computes in bfloat16 and computes the layers again in the backward pass."""
+    length = min(settings.max_length, shape.most_tokens or settings.max_length)
+    tokens = settings.batch_size * length * (_PAIR if _is_of_pairs(settings) else 1)
+    width = _FLOAT if settings.cpu else _HALF
+    values = _values_of_layer(shape, settings, length)
+    logits = tokens * shape.vocabulary * (width + 2 * _FLOAT)  # and in float32 for the loss, and their gradient
+    if settings.cpu:
+        return tokens * values * width * shape.layers + logits
+    return tokens * (values * width + shape.layers * shape.hidden * _FLOAT) + logits
+
+
+def _values_of_layer(shape: ModelShape, settings: TrlSettings, length: int) -> int:
+    """Values that a layer keeps for each token."""
+    norms = 7 * shape.hidden
+    attention = 7 * shape.queries + 7 * shape.key_values  # the projections, turned by their positions, and the output
+    feed_forward = 4 * shape.intermediate * shape.active_experts
+    scores = 2 * shape.heads * length if settings.cpu else 0  # kernels of GPUs do not keep them
+    inputs = 5 * shape.hidden + shape.queries + shape.intermediate * shape.active_experts
+    adapter = 0 if settings.method == "full" else 4 * inputs  # each linear layer's input once more, with dropout
+    return norms + attention + feed_forward + scores + adapter
+
+
+def _is_of_pairs(settings: TrlSettings) -> bool:
+    """Whether a row is a chosen and a rejected answer; trainers of single answers have weights for both kinds."""
+    return settings.has_reference and not hasattr(settings, "desirable_weight")
+
+
+def advice(shape: ModelShape, settings: TrlSettings, room: int) -> list[str]:
+    """Return changes of settings with which a process would fit into `room` bytes, the least first; empty if none of them does."""
+    found = []
+    for change in _changes(settings):
+        changed = settings.model_copy(update=change)
+        needs = training_memory(shape, changed).total
+        if needs <= room:
+            words = " and ".join(f"{name} {value}" for name, value in change.items())
+            found.append(f"{words} ({gib(needs)})")
+    return found[:3]
+
+
+def _changes(settings: TrlSettings) -> list[dict[str, Any]]:
+    smaller = []
+    least = 2 if hasattr(settings, "desirable_weight") else 1
+    batch = settings.batch_size
+    while (batch := batch // 2) >= least:
+        steps = settings.gradient_accumulation * settings.batch_size // batch
+        smaller.append({"batch_size": batch, "gradient_accumulation": steps})
+    shortest = smaller[-1:] or [{}]
+    lengths = [{"max_length": length} for length in (settings.max_length // 2, settings.max_length // 4) if length >= 256]
+    methods = {"full": ["lora", "qlora"], "lora": ["qlora"], "qlora": []}[settings.method]
+    others = [{"method": method} for method in methods if not (settings.cpu and method == "qlora")]
+    both = [{**method, **shortest[0]} for method in others if shortest[0]]
+    return [*smaller, *lengths, *others, *both]
+
+
+def gib(size: float) -> str:
+    """Return a number of bytes in GiB, as people compare memory; small ones in MiB."""
+    return f"{size / GIB:.1f} GiB" if size >= GIB / 10 else f"{size / 2**20:.0f} MiB"

@@ -1,0 +1,273 @@
+"""The whole chain of a fine-tuning in one call, without an orchestrator: what `trainwright finetune` does.
+
+The steps are those of the pipelines and DAGs. On an embedded cluster they are done here, on any other in pods that mount the claim.
+Each is idempotent: the same call with the same run id resumes where the one before ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+from trainwright.jobs.request.model_shape import ModelShape
+from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.submit.capacity import nodes_of
+from trainwright.jobs.submit.memory_check import MemoryEstimate, estimate_memory
+from trainwright.jobs.submit.resolve import resolve_with
+from trainwright.jobs.wait.job_events import JobEvents
+from trainwright.steps.evaluate import CURVE, SUMMARY, evaluate_export, evaluation_asked, figures_of
+from trainwright.steps.on_cluster import ClusterSteps
+from trainwright.steps.phases import JOB_RETRIES, Phases, phases_of
+from trainwright.steps.promote import promote
+from trainwright.steps.register import register_run_export
+from trainwright.steps.requests import (
+    ExportCheckpoint,
+    FineTuning,
+    InitializeDataset,
+    InitializeModel,
+    PromoteModel,
+    RegisterModel,
+    StartRun,
+    StepRun,
+)
+from trainwright.steps.start import StartedRun, start_run
+from trainwright.steps.workspace_steps import HereSteps, WorkspaceSteps
+from trainwright.submission.jobs_client import JobsClient
+
+STEPS = ("start", "dataset", "model", "train", "export", "evaluate", "promote", "register")
+
+
+class Watcher(Protocol):
+    """Gets what happens in a chain."""
+
+    def begin(self, step: str) -> None:
+        """A step of STEPS begins."""
+
+    def end(self, step: str, note: str) -> None:
+        """It has ended well. `note` says what came of it."""
+
+    def line(self, text: str) -> None:
+        """A line about the progress of a step."""
+
+    def events(self, events: JobEvents) -> None:
+        """Events of the training's job."""
+
+    def estimate(self, estimate: MemoryEstimate) -> None:
+        """The memory that the training needs, before it is submitted."""
+
+
+@dataclass(frozen=True)
+class FineTuned:
+    """What came of a chain. Paths are empty where this machine does not have the workspace."""
+
+    run_id: str
+    dataset: dict[str, Any]
+    model: dict[str, Any]
+    trainjob: str
+    metrics: dict[str, str]
+    checkpoint: dict[str, Any]
+    evaluation: dict[str, Any]
+    summary: str = ""
+    loss_curve: str = ""
+    promotion: dict[str, Any] | None = None
+    registration: dict[str, Any] | None = None
+
+
+def fine_tune(
+    cluster: JobsClient, request: FineTuning, *, owner: str, run_id: str, namespace: str, watcher: Watcher
+) -> FineTuned:
+    """Fine-tune as asked, and resume the run of this id if it has begun.
+
+    Credentials for sources and stores are those of this process for the steps that are done here, and the Secrets of the request
+    for pods. Raises ValueError for settings, InitializerError, CheckpointError, StorageError, WorkspaceError, ApiError, and the errors
+    of `run_step`: on Ctrl-C the training is suspended.
+    """
+    chain = _Chain(cluster, request, owner, run_id, namespace, watcher)
+    return chain.run()
+
+
+class _Chain:
+    def __init__(self, cluster: JobsClient, request: FineTuning, owner: str, run_id: str, namespace: str, watcher: Watcher):
+        self._cluster, self._request, self._namespace, self._watcher = cluster, request, namespace, watcher
+        self._owner = owner
+        self._run = StepRun(owner, run_id)
+        self._phases: Phases = phases_of(StartRun.from_parameters(request.model_dump()))
+        self._note = ""
+
+    def run(self) -> FineTuned:
+        with self._step("start"):
+            started = self._start()
+        steps = self._steps(started)
+        with self._step("dataset"):
+            dataset = self._dataset(steps)
+        with self._step("model"):
+            model = self._model(steps)
+        with self._step("train"):
+            trained = self._train(started, dataset, model)
+        with self._step("export"):
+            exported = self._export(steps, trained)
+        with self._step("evaluate"):
+            evaluation = self._evaluate(steps, started, exported)
+        folder = Path(started.path) / evaluation["folder"] if started.path else None
+        promotion = registration = None
+        if self._request.promote:
+            with self._step("promote"):
+                promotion = self._promote(exported, evaluation)
+        if self._request.registry:
+            with self._step("register"):
+                registration = self._register(started, exported)
+        return FineTuned(
+            run_id=self._run.run_id,
+            dataset={name: value for name, value in dataset.items() if name not in ("report", "report_page")},
+            model=model,
+            trainjob=trained.trainjob,
+            metrics=trained.metrics,
+            checkpoint=exported,
+            evaluation={
+                name: evaluation[name] for name in ("before", "after", "rows", "held_out", "sample") if name in evaluation
+            },
+            summary=str(folder / SUMMARY) if folder else "",
+            loss_curve=str(folder / CURVE) if folder and evaluation["loss_curve"] else "",
+            promotion=promotion,
+            registration=registration,
+        )
+
+    @contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        self._note = ""
+        self._watcher.begin(name)
+        yield
+        self._watcher.end(name, self._note)
+
+    def _start(self) -> StartedRun:
+        started = start_run(
+            self._cluster,
+            self._request.workspace,
+            owner=self._owner,
+            run_id=self._run.run_id,
+            namespace=self._namespace,
+            workspace_path="",
+            num_nodes=int(self._phases.training.get("num_nodes") or 1),
+        )
+        self._note = f"run {self._run.run_id}, workspace {started.claim}"
+        return started
+
+    def _steps(self, started: StartedRun) -> WorkspaceSteps:
+        if started.path and self._phases.run["runs_on"] != "cluster":
+            return HereSteps(Path(started.path), self._watcher.line)
+        return ClusterSteps(
+            self._cluster,
+            Workspace.parse(started.workspace),
+            Identity(self._owner, self._run.run_id, "step"),
+            self._namespace,
+            settings=self._phases.run["job"],
+            event_printer=EventPrinter(self._watcher.line),
+        )
+
+    def _dataset(self, steps: WorkspaceSteps) -> dict[str, Any]:
+        sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
+        dataset = steps(InitializeDataset.from_parameters(sources, self._phases.data), self._run)
+        self._note = f"{dataset['train_rows']} rows to train on, {dataset['test_rows']} held out"
+        return dataset
+
+    def _model(self, steps: WorkspaceSteps) -> dict[str, Any]:
+        model = steps(InitializeModel(model_uri=self._request.model_uri), self._run)
+        if model["shape"]:
+            self._note = f"{model['shape']['parameters'] / 1e6:,.1f} million parameters"
+        return model
+
+    def _train(self, started: StartedRun, dataset: dict[str, Any], model: dict[str, Any]) -> Any:
+        settings = dict(self._phases.training)
+        retries = int(settings.pop(JOB_RETRIES, 0) or 0)
+        request = TrainRequest.from_parameters(
+            {
+                **settings,
+                "dataset_uri": self._request.dataset_uri,
+                "dataset_digest": dataset["digest"],
+                "model_uri": self._request.model_uri,
+                "model_digest": model["digest"],
+                "model_shape": _with_longest_row(model["shape"], dataset),
+                "workspace": started.workspace,
+                "export_uri": self._request.export_uri,
+            }
+        )
+        self._estimate(request)
+        identity = Identity(self._owner, self._run.run_id, "train")
+        trained = run_step(
+            self._cluster,
+            request,
+            identity,
+            self._namespace,
+            latest_checkpoint=latest_export_lookup(identity, self._request.export_uri),
+            observers=(self._watcher.events,),
+            job_retries=retries,
+        )
+        self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"
+        return trained
+
+    def _estimate(self, request: TrainRequest) -> None:
+        resolved, _ = resolve_with(self._cluster, request, self._namespace, bundled=self._cluster.uses_bundled_runtimes)
+        if (found := estimate_memory(resolved, nodes_of(self._cluster, self._cluster.base))) is not None:
+            self._watcher.estimate(found)
+
+    def _export(self, steps: WorkspaceSteps, trained: Any) -> dict[str, Any]:
+        given = {"export_uri": self._request.export_uri, "trainjob": trained.trainjob, "usage": trained.usage_as_object()}
+        exported = steps(ExportCheckpoint.from_parameters(given, self._phases.export), self._run)
+        self._note = str(exported["uri"])
+        return exported
+
+    def _evaluate(self, steps: WorkspaceSteps, started: StartedRun, exported: dict[str, Any]) -> dict[str, Any]:
+        checkpoint = {"checkpoint_uri": exported["uri"], "checkpoint_digest": exported["digest"]}
+        asked, settings = evaluation_asked(checkpoint, {}, {"logs": "none", **self._phases.evaluation})
+        return evaluate_export(
+            self._cluster,
+            asked,
+            StepRun(f"{self._owner}/evaluate", self._run.run_id),
+            workspace=started.workspace,
+            steps=steps,
+            namespace=self._namespace,
+            settings=settings,
+            event_printer=EventPrinter(self._watcher.line),
+            with_curve=bool(started.path),
+        )
+
+    def _promote(self, exported: dict[str, Any], evaluation: dict[str, Any]) -> dict[str, Any]:
+        given = {
+            "export_uri": self._request.export_uri,
+            "checkpoint_uri": exported["uri"],
+            "checkpoint_digest": exported["digest"],
+            "evaluation": figures_of(evaluation),
+            "rule": self._request.promote,
+        }
+        verdict = promote(PromoteModel.from_parameters(given, self._phases.promotion))
+        self._note = f"{'promoted' if verdict.promoted else 'kept'}: {verdict.reason}"
+        return {"promoted": verdict.promoted, "reason": verdict.reason, "champion_uri": verdict.champion}
+
+    def _register(self, started: StartedRun, exported: dict[str, Any]) -> dict[str, Any]:
+        given = {
+            "checkpoint_uri": exported["uri"],
+            "checkpoint_digest": exported["digest"],
+            "registry": self._request.registry,
+        }
+        registration = register_run_export(
+            RegisterModel.from_parameters(given, self._phases.registration),
+            folder=Path(started.path) / "tracking" if started.path else None,
+            on_line=self._watcher.line,
+        )
+        self._note = registration.uri
+        return {"uri": registration.uri, "version": registration.version, "existed": registration.existed}
+
+
+def _with_longest_row(shape: dict[str, Any], dataset: dict[str, Any]) -> dict[str, Any]:
+    """Return the shape of the model with the tokens of the longest row, if the report of the data counted them all."""
+    splits = (dataset.get("figures") or {}).get("splits") or {}
+    tokens = (splits.get("train") or {}).get("tokens") or {}
+    if not shape or not tokens or tokens["counted"] < dataset["train_rows"]:
+        return shape
+    most = ModelShape.model_validate(shape).most_tokens
+    return {**shape, "most_tokens": min(most or tokens["longest"], tokens["longest"])}
