@@ -12,7 +12,7 @@ from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.steps.on_cluster import ClusterSteps
-from trainwright.steps.requests import InitializeDataset, StepRun
+from trainwright.steps.requests import ExportCheckpoint, InitializeDataset, StepRun
 
 
 def env_of_a_step(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
@@ -58,3 +58,12 @@ def test_a_source_on_the_claim_of_the_workspace_is_found(monkeypatch: pytest.Mon
     assert env_of_a_step(monkeypatch, settings=own)["TRAINWRIGHT_CLAIMS"] == "claim=/elsewhere"
     folder = Workspace.parse("pvc://claim/folder")
     assert "TRAINWRIGHT_CLAIMS" not in env_of_a_step(monkeypatch, workspace=folder), "the rest of the claim is not mounted"
+
+
+@pytest.mark.parametrize(
+    "target", ["file:///exports", "file:///trainwright-workspaces/exports", "file:///trainwright-workspace2"]
+)
+def test_an_export_into_the_pod_is_refused(target: str) -> None:
+    steps = ClusterSteps(None, Workspace.parse("pvc://claim"), Identity("airflow", "run", "export"), "team")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is a folder in the pod of the step, and would be lost with it"):
+        steps(ExportCheckpoint.checked({"export_uri": target}), StepRun("airflow", "run", -1))
