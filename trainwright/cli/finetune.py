@@ -38,7 +38,6 @@ _WORKSPACE, _SHARED = "pvc://trainwright-finetune?size=50Gi", "&access=ReadWrite
 """A claim on one machine can be used by any number of nodes."""
 _GPU = "nvidia.com/gpu"
 _WHAT, _HOW, _WHERE = "Training", "Data, evaluation and models", "Cluster"
-_STRUCTURE = "KEY=VALUE|JSON"
 
 
 class Method(enum.StrEnum):
@@ -63,6 +62,10 @@ def _training(help_text: str, *names: str, **more: Any) -> Any:
     return typer.Option(*names, help=help_text, rich_help_panel=_WHAT, **more)
 
 
+def _structure(option: str, help_text: str, panel: str) -> Any:
+    return typer.Option(option, metavar="KEY=VALUE|JSON", help=help_text, rich_help_panel=panel)
+
+
 def finetune(
     model: Annotated[str, typer.Argument(help="org/name of the hub, a folder, or a URI: hf://, s3://, gs://, az://, pvc://.")],
     dataset: Annotated[str, typer.Argument(help="org/name of the hub, a file or folder, or a URI, also https://.")],
@@ -79,25 +82,14 @@ def finetune(
     max_length: Annotated[int, _training("Tokens of a row; longer ones are cut. Default: 1024.", min=0)] = 0,
     training: Annotated[
         list[str] | None,
-        _training("Any other setting of the training, such as settings or image; repeatable.", "--training", metavar=_STRUCTURE),
+        _structure("--training", "Any other setting of the training, such as settings or image; repeatable.", _WHAT),
     ] = None,
     data: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--data",
-            metavar=_STRUCTURE,
-            help="Settings of the data, such as layout or columns; repeatable.",
-            rich_help_panel=_HOW,
-        ),
+        list[str] | None, _structure("--data", "Settings of the data, such as layout or columns; repeatable.", _HOW)
     ] = None,
     evaluation: Annotated[
         list[str] | None,
-        typer.Option(
-            "--evaluation",
-            metavar=_STRUCTURE,
-            help="Settings of export, evaluation, promotion and registration; repeatable.",
-            rich_help_panel=_HOW,
-        ),
+        _structure("--evaluation", "Settings of export, evaluation, promotion and registration; repeatable.", _HOW),
     ] = None,
     export: Annotated[
         str,
