@@ -135,6 +135,7 @@ def test_folder_without_event_files_has_no_history(tmp_path: Path) -> None:
         ("eval/accuracy", (), "eval_accuracy"),
         ("epoch_loss", ("logs", "train"), "loss"),
         ("epoch_loss", ("logs", "validation"), "eval_loss"),
+        ("batch_loss", ("logs", "train"), "batch_loss"),
         ("train_loss_step", (), "loss_step"),
         ("regularization/loss", (), "regularization/loss"),
         ("loss/aux", (), "loss/aux"),

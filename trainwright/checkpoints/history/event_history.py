@@ -17,7 +17,7 @@ _MAX_FILES, _MAX_BYTES = 256, 64 * 1024 * 1024
 _TRAINING = re.compile(r"(?i:train|training)[/_](.+)")
 _EVALUATION = re.compile(r"(?i:eval|evaluation|val|valid|validation|test)[/_](.+)")
 _LOSS = re.compile(r"(?i:loss[/_])(?i:(train|training)|(val|valid|validation|eval))")
-_EPOCH_LOSS = re.compile(r"(?:epoch|batch)_(\w+)")
+_EPOCH = re.compile(r"epoch_(\w+)")
 log = logging.getLogger(__name__)
 
 
@@ -43,7 +43,8 @@ def event_history(output: Path) -> list[dict[str, Any]]:
 def metric_name(tag: str, folders: Iterable[str] = ()) -> str:
     """Return the name of a tag as transformers logs it: `train/loss` is `loss`, `val_loss` is `eval_loss`; others are kept.
 
-    Keras writes `epoch_loss` to the folders `train` and `validation`: `folders` are those of the file.
+    Keras writes `epoch_loss` to the folders `train` and `validation`: `folders` are those of the file. Its `batch_loss` is kept, since
+    it has other steps.
     """
     if (match := _LOSS.fullmatch(tag)) is not None:
         return "loss" if match[1] else "eval_loss"
@@ -51,7 +52,7 @@ def metric_name(tag: str, folders: Iterable[str] = ()) -> str:
         return match[1]
     if (match := _EVALUATION.fullmatch(tag)) is not None:
         return f"eval_{match[1]}"
-    name = match[1] if (match := _EPOCH_LOSS.fullmatch(tag)) is not None else tag
+    name = match[1] if (match := _EPOCH.fullmatch(tag)) is not None else tag
     return f"eval_{name}" if "validation" in folders else name
 
 

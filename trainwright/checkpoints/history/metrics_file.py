@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.errors import ApiError
 from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import write_bytes
@@ -41,7 +40,7 @@ def keep_metrics(workspace: Path, folder: str, entries: Iterable[Mapping[str, An
         first = min(line[count] for line in lines)
         lines = [line for line in read_metrics(place) if line.get(count, math.inf) < first] + lines
         write_bytes(place / METRICS, "".join(json.dumps(line, allow_nan=False) + "\n" for line in lines).encode())
-    except (OSError, StorageError, WorkspaceError, ApiError, ValueError) as error:
+    except (OSError, StorageError, WorkspaceError, ValueError) as error:
         log.warning("event=metrics_not_kept folder=%s error=%s", folder, error)
 
 

@@ -1,7 +1,7 @@
 """Rendezvous ports of JobSets: two local jobs on Trainer's fixed port 29500 would fail, or with JAX silently join.
 
 A JobSet has one, which is that of its first pods. Frameworks in which every node listens, such as TensorFlow, name the port of
-each: all pods share this machine, so the others have ports of their own.
+each: all pods share this machine, so every other pod has another port.
 """
 
 from __future__ import annotations
