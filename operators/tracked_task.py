@@ -19,21 +19,42 @@ if TYPE_CHECKING:
 def tracked(task: Any, context: Context, uid: str = "", metrics: Mapping[str, str] | None = None) -> Iterator[Any]:
     """Yield an observer of job events for the trackers of a TrainJobOperator; their runs end with the block.
 
+    Metrics are kept in the folder of the run, too, if the worker mounts the workspace.
     `uid` is that of the job, if it is known, and `metrics` are values that are: the triggerer feeds no trackers, so of a deferred
     task these are the last ones, and what the training has logged comes at the end.
     Raises ValueError for trackers that are unknown, or have neither an address nor a folder.
     """
+    from trainwright.evaluation.metric_history import kept_history
     from trainwright.jobs.wait.job_events import Metrics
     from trainwright.tracking import tracked_run, tracking
 
     targets, folder = tracking_targets(task)
-    run = tracked_run(task_identity(context, task.run_id), task.request())
-    with tracking(run, targets, folder=folder, write=lambda line: task.log.info("%s", line)) as observer:
+    identity, request = task_identity(context, task.run_id), task.request()
+    kept_in = identity.folder if request.workspace else ""
+    with (
+        tracking(tracked_run(identity, request), targets, folder=folder, write=lambda line: task.log.info("%s", line)) as tracker,
+        kept_history(task.workspace_path, kept_in) as history,
+    ):
+        observer = _Observer(tracker, history)
         if uid:
             observer.begin(uid)
         if metrics:
             observer((Metrics(tuple(metrics.items())),))
         yield observer
+
+
+class _Observer:
+    """Passes the events of a job on to its trackers, and to the history that is kept in the folder of the run."""
+
+    def __init__(self, tracker: Any, history: Any):
+        self._tracker, self._history = tracker, history
+
+    def begin(self, uid: str) -> None:
+        self._tracker.begin(uid)
+
+    def __call__(self, events: Any) -> None:
+        self._tracker(events)
+        self._history(events)
 
 
 def check_tracking(task: Any) -> None:

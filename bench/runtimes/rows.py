@@ -63,7 +63,12 @@ class Row:
     def environment(self) -> str:
         """The name of the environment that runs it."""
         return next(
-            (name for name in ("deepspeed", "mlx", "jax", "xgboost", "torchtune") if self.runtime.startswith(name)), "torch"
+            (
+                name
+                for name in ("deepspeed", "mlx", "jax", "xgboost", "torchtune", "tensorflow", "paddle")
+                if self.runtime.startswith(name)
+            ),
+            "torch",
         )
 
 
@@ -123,6 +128,8 @@ ROWS = (
     Row("mlx_lm lora", "mlx-distributed", options=("--command", _MLX_LM, "--env", "MLX_DISABLE_COMPILE=1"), model="tiny"),
     Row("data parallel", "jax-distributed", program="python3 jax_data_parallel.py", expects="world=2", is_quick=True),
     Row("2 workers", "xgboost-distributed", program="python3 xgboost_workers.py", expects="world=2", is_quick=True),
+    Row("MultiWorkerMirrored", "tensorflow-distributed", program="python3 tensorflow_multiworker.py", expects="world=2"),
+    Row("collective", "paddle-distributed", program="python3 paddle_collective.py", expects="world=2"),
     _torchtune("Llama 3.2", "torchtune-llama3.2-1b", _LLAMA, "llama3.2", 2),
     _torchtune("Llama 3.2", "torchtune-llama3.2-1b", _LLAMA, "llama3.2", 1, "lora"),
     _torchtune("Llama 3.2", "torchtune-llama3.2-3b", _LLAMA, "llama3.2", 1, "qlora"),

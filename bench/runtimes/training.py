@@ -29,8 +29,6 @@ SECONDS = 150
 """Limit of a job."""
 _SOURCE = re.compile(r"^\[[^]]*\] ")
 """What the command line puts before a line: the step and the rank."""
-_MLX_LM = re.compile(r"^ +\d+ +(\d+\.\d+|nan|inf)(?: [^\w\s])? +[\d,]+ ")
-"""A row of its table of steps: step, loss, which way it went, tokens in a second."""
 _FALL = 0.98
 """The last loss is at most this share of the first."""
 _WORDS = ("ferry", "harbour", "captain", "lantern")
@@ -191,9 +189,7 @@ def losses_in(log: str) -> list[float]:
     """Return the losses that a log reports, in order; those that are not finite, too."""
     found = []
     for line in (_SOURCE.sub("", plain(line)) for line in log.splitlines()):
-        if (match := _MLX_LM.match(line)) is not None:
-            found.append(float(match[1]))
-        elif (progress := parse_progress(line)) is not None and (loss := dict(progress.metrics).get("loss")) is not None:
+        if (progress := parse_progress(line)) is not None and (loss := dict(progress.metrics).get("loss")) is not None:
             found.append(float(loss))
     return found
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
-from factories import replicated_job, runtime, trainjob
+from factories import catalogue_runtime, replicated_job, runtime, trainjob
 from support.ports import free_port
 from support.rbac_evaluator import Rbac
 
 from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
+from trainwright.cli import job_checks
 from trainwright.cli.cluster_checks import check_access, check_admission, check_apis, check_controller, summarized_access
 from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
 from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
@@ -306,6 +307,15 @@ def test_runtimes(there: Any, wanted: str, expected: Any) -> None:
 
 
 FORBIDDEN = {"clustertrainingruntimes": Forbidden("not you"), "trainingruntimes": []}
+
+
+def test_a_runtime_whose_policy_the_controller_does_not_have_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_checks, "why_no_plugins", lambda *_: "Trainer's own")
+    runtimes = {name: catalogue_runtime(f"{name}-distributed") for name in ("paddle", "jax")}
+    objects = {"clustertrainingruntimes": list(runtimes.values()), "trainingruntimes": []}
+    findings = list(check_runtimes(Answering(objects), "default"))  # type: ignore[arg-type]
+    assert found(findings) == [("ok", "jax-distributed"), ("ok", "paddle-distributed"), ("warning", "paddle-distributed")]
+    assert "jobs of several nodes are refused (Trainer's own)" in findings[-1].message
 
 
 def test_runtimes_that_may_not_be_listed_are_not_said_to_be_absent() -> None:

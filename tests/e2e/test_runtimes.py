@@ -1,17 +1,25 @@
 """The rows of `make runtimes` that fit into the time of CI: each trains on a stock runtime, in the environment of its image.
 
-trl-sft trains in the tests of `make finetune`.
+Each kind of launcher also trains through the component and the operator, both jobs at the same time. trl-sft trains in the tests of
+`make finetune`.
 """
 
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from trainwright.quickstart.airflow_dag import configure
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "runtimes"))
 rows: Any = importlib.import_module("rows")
@@ -19,6 +27,80 @@ training: Any = importlib.import_module("training")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 QUICK = [row for row in rows.ROWS if row.is_quick]
+SCALES = {"kfp": 1, "airflow": 3}
+"""Of the goals that the jobs learn: the loss of a rank with a peer of the other job would be another one."""
+MEET = """
+import runpy, sys, time
+from pathlib import Path
+
+folder, own, peer = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+(folder / own).touch()
+deadline = time.monotonic() + 90
+while not (folder / peer).exists():
+    if time.monotonic() > deadline:
+        sys.exit(f"the job {peer} has not started")
+    time.sleep(0.02)
+del sys.argv[:4]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""Runs a program when the processes of the other job have started, too."""
+KFP = """
+import json, os, sys, traceback
+from pathlib import Path
+from kfp import dsl, local
+from trainwright.components import train
+
+folder, code = Path(sys.argv[1]), os.environ["CODE"]
+for runtime, command in json.loads(os.environ["COMMANDS"]).items():
+    try:
+        root = folder / "kfp" / runtime
+        local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
+
+        @dsl.pipeline
+        def pipeline():
+            train(run_id=f"kfp-{runtime}", runtime=runtime, code=code, command=command, num_nodes=2, num_proc_per_node=1)
+
+        pipeline()
+        (output,) = [path for path in root.rglob("executor_output.json") if path.parent.name != "clean-up"]
+        written = json.loads(output.read_bytes())
+        (metrics,) = written["artifacts"]["metrics"]["artifacts"]
+        print("TRAINED", json.dumps([runtime, metrics["metadata"]["loss"]]))
+    except Exception:
+        traceback.print_exc()
+"""
+DAGS = """
+import json, os
+from airflow.sdk import DAG
+from trainwright.operators import TrainJobOperator
+
+for runtime, command in json.loads(os.environ["COMMANDS"]).items():
+    with DAG(runtime, schedule=None) as dag:
+        TrainJobOperator(
+            task_id="train", runtime=runtime, code=os.environ["CODE"], command=command, num_nodes=2, num_proc_per_node=1
+        )
+    globals()[runtime] = dag
+"""
+AIRFLOW = """
+import json, os, sys, traceback
+from datetime import UTC, datetime
+from pathlib import Path
+from airflow.utils import db
+from airflow.utils.session import create_session
+
+db.initdb()
+folder = Path(sys.argv[1])
+sys.path.insert(0, str(folder / "airflow"))
+import dags_of_runtimes
+for runtime in json.loads(os.environ["COMMANDS"]):
+    try:
+        run = getattr(dags_of_runtimes, runtime).test(logical_date=datetime.now(UTC))
+        with create_session() as session:
+            (task,) = run.get_task_instances(session=session)
+            result = task.xcom_pull(task_ids="train", session=session)
+        print("TRAINED", json.dumps([runtime, float(result["metrics"]["loss"])]))
+    except Exception:
+        traceback.print_exc()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +110,84 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def outcome_of(cluster: Any) -> Callable[[Any], Any]:
+    """Train a row alone, once."""
+    outcomes: dict[str, Any] = {}
+
+    def run(row: Any) -> Any:
+        if row.runtime not in outcomes:
+            outcomes[row.runtime] = cluster.run(row)
+        return outcomes[row.runtime]
+
+    return run
+
+
+@dataclass
+class Trained:
+    """The last loss for each runtime, as one orchestrator returned it."""
+
+    losses: dict[str, float]
+    printed: str
+
+    def of(self, runtime: str) -> float:
+        assert runtime in self.losses, self.printed
+        return self.losses[runtime]
+
+
+@pytest.fixture(scope="module")
+def together(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trained]:
+    """Train each kind with both orchestrators at the same time."""
+    folder = tmp_path_factory.mktemp("together")
+    meeting = cluster.data / "together"
+    meeting.mkdir()
+    meeting.chmod(0o777)  # pods of the MPI runtimes run as user 1000
+    code = shutil.copytree(training.PROGRAMS, folder / "code")
+    (code / "meet.py").write_text(MEET, "utf-8")
+    env = {**os.environ, "KUBECONFIG": str(cluster.home / "kubeconfig"), "CODE": str(code)}
+    airflow = {**configure(folder / "home"), "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "airflow")}
+    running = {}
+    for name, program in (("kfp", KFP), ("airflow", AIRFLOW)):
+        (folder / name).mkdir()
+        (folder / name / "dags_of_runtimes.py").write_text(DAGS, "utf-8")
+        own = {"COMMANDS": json.dumps({row.runtime: _words(row, name, meeting) for row in QUICK})}
+        with (folder / f"{name}.log").open("wb") as log:
+            running[name] = subprocess.Popen(
+                [sys.executable, "-P", "-c", program, str(folder)],
+                env={**env, **own, **(airflow if name == "airflow" else {})},
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=folder / name,
+            )
+    found = {}
+    for name, process in running.items():
+        process.wait()
+        printed = (folder / f"{name}.log").read_text("utf-8", "replace")
+        lines = [json.loads(line[8:]) for line in printed.splitlines() if line.startswith("TRAINED ")]
+        found[name] = Trained(dict(lines), printed[-6000:])
+    return found
+
+
+def _words(row: Any, name: str, meeting: Path) -> list[str]:
+    own, peer = f"{row.runtime}-{name}", f"{row.runtime}-{'airflow' if name == 'kfp' else 'kfp'}"
+    launcher = "torchrun" if row.runtime.startswith("torch") else "python"
+    # KFP's local runner replaces "python3" by its interpreter, in values of parameters, too.
+    program = row.program.removeprefix("python3 ").split()
+    return [launcher, "meet.py", str(meeting), own, peer, *program, str(SCALES[name])]
+
+
 @pytest.mark.parametrize("row", QUICK, ids=lambda row: f"{row.runtime} {row.name}")
-def test_stock_runtime_trains(row: Any, cluster: Any) -> None:
-    assert cluster.run(row).problem == ""
+def test_stock_runtime_trains(row: Any, outcome_of: Callable[[Any], Any]) -> None:
+    assert outcome_of(row).problem == ""
+
+
+@pytest.mark.parametrize("row", QUICK, ids=lambda row: row.runtime)
+def test_jobs_of_component_and_operator_at_the_same_time_do_not_mix(
+    row: Any, together: dict[str, Trained], outcome_of: Callable[[Any], Any]
+) -> None:
+    loss, other_loss = (together[name].of(row.runtime) for name in ("kfp", "airflow"))
+    assert loss == pytest.approx(outcome_of(row).last, rel=1e-3)
+    assert other_loss != pytest.approx(loss, rel=1e-2)
 
 
 @pytest.mark.parametrize(

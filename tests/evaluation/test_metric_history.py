@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
-from trainwright.evaluation.metric_history import MetricHistory
+import pytest
+
+from trainwright.evaluation.metric_history import MetricHistory, kept_history
 from trainwright.jobs.wait.job_events import Logged, Metrics, StatusMessage
 
 
@@ -94,3 +97,25 @@ def test_a_long_training_is_thinned_out() -> None:
     assert 10_000 < len(history.entries) < 20_000
     assert history.entries[0]["step"] == 1
     assert history.entries[-1]["step"] == 20_009
+
+
+def test_history_is_kept_in_the_folder_of_the_run(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "a"
+    run.mkdir(parents=True)
+    with kept_history(str(tmp_path), "runs/a") as history:
+        history((Metrics((("loss", "2"), ("step", "5"))),))
+    assert (run / "metrics.jsonl").read_text("utf-8") == '{"step": 5, "loss": 2.0}\n'
+
+
+def test_history_of_a_training_that_failed_is_not_kept(tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "a"
+    run.mkdir(parents=True)
+
+    def fail() -> None:
+        with kept_history(str(tmp_path), "runs/a") as history:
+            history((Metrics((("loss", "2"), ("step", "5"))),))
+            raise ValueError("failed")
+
+    with pytest.raises(ValueError, match="failed"):
+        fail()
+    assert not list(run.iterdir())

@@ -62,6 +62,52 @@ def test_lines_that_say_nothing(line: str) -> None:
     assert parse_progress(line) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "metrics"),
+    [
+        (
+            "Iter 10: Train loss 2.031, Learning Rate 1.000e-05, It/sec 5.2, Tokens/sec 812.5, Trained Tokens 1563, Peak mem 1.2 GB",
+            {"loss": "2.031", "learning_rate": "1.000e-05", "step": "10"},
+        ),
+        ("Iter 1: Val loss 2.9, Val took 0.123s", {"eval_loss": "2.9", "step": "1"}),
+        (
+            "\x1b[2K  \x1b[38;5;244m   5\x1b[0m    \x1b[32m2.134 \u25bc\x1b[0m    \x1b[1m3,470\x1b[0m    \x1b[38;5;244m  0.4k\x1b[0m",
+            {"loss": "2.134", "step": "5"},
+        ),
+        ("\x1b[2K\x1b[1A     5    val 9.000    0.10s", {"eval_loss": "9.000", "step": "5"}),
+        (
+            "[3]\ttrain-logloss:0.61\teval-logloss:0.65",
+            {"loss": "0.61", "train-logloss": "0.61", "eval-logloss": "0.65", "step": "3"},
+        ),
+        ("[12]\ttrain-rmse:4.25", {"train-rmse": "4.25", "step": "12"}),
+        (
+            "100/100 \u2501\u2501\u2501 1s 5ms/step - accuracy: 0.9050 - loss: 0.3012 - val_loss: 0.2511",
+            {"loss": "0.3012", "val_loss": "0.2511"},
+        ),
+        ("step 10/938 - loss: 0.5312 - acc: 0.8094 - 12ms/step", {"loss": "0.5312", "step": "10"}),
+    ],
+    ids=["mlx_lm", "mlx_lm val", "mlx_lm row", "mlx_lm val row", "xgboost", "xgboost rmse", "keras", "paddle hapi"],
+)
+def test_figures_of_frameworks_have_their_names(line: str, metrics: dict[str, str]) -> None:
+    reading = parse_progress(line)
+    assert reading is not None
+    assert dict(reading.metrics) == metrics
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "     5    9.000    0.10s",
+        "    10    2.031 \u25bc",
+        "  3  1.5   7,200   0.4k",
+        "[12:00:01] WARNING: src/learner.cc:740: x",
+        "[3]\tdone:yes",
+    ],
+)
+def test_tables_and_marks_that_are_no_figures_of_a_training(line: str) -> None:
+    assert parse_progress(line) is None
+
+
 @given(
     st.text(alphabet=st.characters(codec="utf-8"), max_size=300)
     | st.text(alphabet="{}'\"loss:=|%[]<>,0123456789 \r/eE.-", max_size=300)

@@ -87,15 +87,15 @@ def documented(installed: list[EntryPoint], monkeypatch: pytest.MonkeyPatch) -> 
     module = ModuleType("documented_policy")
     exec(compile(code[1], "docs/plugins.md", "exec"), module.__dict__)
     monkeypatch.setitem(sys.modules, "documented_policy", module)
-    installed.append(EntryPoint("tensorflow", "documented_policy:TensorFlowPolicy", GROUP))
+    installed.append(EntryPoint("our-tensorflow", "documented_policy:TensorFlowPolicy", GROUP))
 
 
 @pytest.mark.usefixtures("documented")
 def test_the_worked_example_sets_tf_config_by_the_framework_label() -> None:
     tensorflow = runtime(policy={})
-    tensorflow["metadata"]["labels"] = {"trainer.kubeflow.org/framework": "tensorflow"}
+    tensorflow["metadata"]["labels"] = {"trainer.kubeflow.org/framework": "our-tensorflow"}
     text = env(materialize(trainjob(trainer={"numNodes": 2}), tensorflow))["TF_CONFIG"].replace("$(TF_INDEX)", "1")
-    hosts = ["demo-node-0-0.demo:2222", "demo-node-0-1.demo:2222"]
+    hosts = ["demo-node-0-0.demo:29500", "demo-node-0-1.demo:29500"]
     assert json.loads(text) == {"cluster": {"worker": hosts}, "task": {"type": "worker", "index": 1}}
     assert "TF_CONFIG" not in env(materialize(trainjob(trainer={"numNodes": 2}), runtime(policy={})))
     assert refused({"env": [{"name": "TF_CONFIG", "value": "x"}]}, tensorflow) == {"spec.trainer.env"}

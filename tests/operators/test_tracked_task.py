@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,7 +80,9 @@ def test_metrics_go_to_the_trackers_while_the_task_waits(
 ) -> None:
     import threading
 
-    task = operator(workspace_path=str(tmp_path))
+    task = operator(workspace="pvc://claim?size=1Gi", workspace_path=str(tmp_path))
+    kept_in = tmp_path / task._folder(context())
+    kept_in.mkdir(parents=True)
     thread = threading.Thread(target=task.execute, args=(context(),), daemon=True)
     thread.start()
     (job,) = eventually(lambda: connected.list(TRAINJOB, "default").items)
@@ -90,6 +93,7 @@ def test_metrics_go_to_the_trackers_while_the_task_waits(
     thread.join(20)
     assert tracker.uid == job["metadata"]["uid"]
     assert (tracker.targets, tracker.folder, tracker.end) == (["mlflow:http://m"], tmp_path / "tracking", "FINISHED")
+    assert json.loads((kept_in / "metrics.jsonl").read_bytes()) == {"report": 1, "loss": 0.5}
 
 
 def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(

@@ -107,6 +107,22 @@ def test_submitting_and_running_are_of_one_job(cluster: EmbeddedCluster, set_sta
 
 
 @pytest.mark.usefixtures("asked")
+def test_metrics_are_kept_in_the_folder_of_the_run(
+    cluster: EmbeddedCluster,
+    set_status: Any,  # noqa: F811  fixture
+    tmp_path: Path,
+) -> None:
+    given = {**PARAMETERS, "workspace": "pvc://claim?size=1Gi"}
+    step = train_step_of("r", given, workspace_path=str(tmp_path))
+    (tmp_path / step.identity.folder).mkdir(parents=True)
+    metrics = [{"name": "loss", "value": "0.5"}, {"name": "step", "value": "7"}]
+    job = cluster.get(TRAINJOB, step.submit().name, "default")
+    set_status(job, "Complete", trainerStatus={"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": metrics})
+    folder = step.run().folder
+    assert (tmp_path / folder / "metrics.jsonl").read_text("utf-8") == '{"step": 7, "loss": 0.5}\n'
+
+
+@pytest.mark.usefixtures("asked")
 def test_a_failure_says_what_the_server_does_about_it(
     cluster: EmbeddedCluster,
     set_status: Any,  # noqa: F811  fixture

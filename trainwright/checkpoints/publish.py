@@ -18,6 +18,7 @@ from trainwright.checkpoints.exported import Export, find_export_in
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
 from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.history.training_history import HISTORY, LogHistory, history_beside, logged_in, sampled
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
@@ -89,7 +90,8 @@ def export_checkpoint(
     """Export the newest complete checkpoint below `folder` (or that of `step`) to `target/checkpoint-N`.
 
     `target` is the folder of one run's exports, `source` names the run. The digests of the dataset and the model are recorded in
-    the manifest's metadata as `origin`, and what the jobs of the folder began with as `starts`. `start_progress` is called with
+    the manifest's metadata as `origin`, what the jobs of the folder began with as `starts`, and as `log_history` the losses that were
+    logged outside the checkpoint (metrics.jsonl beside `folder`, TensorBoard's event files in it). `start_progress` is called with
     the total number of bytes and returns the progress callback, which threads call. If the run has an export of this step with the
     same files, that is checked, and repaired if files are missing or corrupt. One that lacks files that have been written since is
     superseded; one with other files only if the options say so. Concurrent exports of a run wait for each other.
@@ -99,9 +101,11 @@ def export_checkpoint(
     options = options or ExportOptions()
     parent = open_store(target)
     checkpoint = _select_checkpoint(folder, step)
-    _refuse_diverged(checkpoint)
+    with disk_errors(folder):
+        history = history_beside(folder, checkpoint.path)
+    _refuse_diverged(checkpoint, history)
     origin, starts = recorded_origin(folder), recorded_starts(folder)
-    recorded = {"origin": origin, STARTS_KEY: starts or None}
+    recorded = {"origin": origin, STARTS_KEY: starts or None, HISTORY: sampled(history) or None}
     metadata = {**{key: value for key, value in recorded.items() if value is not None}, **(metadata or {})}
     with disk_errors(checkpoint.path), parent.lock(EXPORTS_LOCK) as lock:
         exporting = _Exporting(parent, checkpoint, options, source, metadata, lock, start_progress)
@@ -249,9 +253,13 @@ def _select_checkpoint(folder: Path, step: int | None) -> Checkpoint:
     raise NoCheckpoint(f"{folder} has no checkpoint of step {step}; available steps: {steps}")
 
 
-def _refuse_diverged(checkpoint: Checkpoint) -> None:
-    """Raise DivergedCheckpoint if the last figures that the training had logged are not finite."""
-    diverged = divergence_in(_log_history(checkpoint.path))
+def _refuse_diverged(checkpoint: Checkpoint, history: LogHistory) -> None:
+    """Raise DivergedCheckpoint if the last figures that the training had logged are not finite.
+
+    `history` is what lies beside a checkpoint without its own, and may go on after it.
+    """
+    until = [entry for entry in history if not checkpoint.step or entry["step"] <= checkpoint.step]
+    diverged = divergence_in([*logged_in(training_state(checkpoint.path)), *until])
     if diverged is not None:
         raise DivergedCheckpoint(
             f"{checkpoint.path} is of a training that has diverged: {diverged.describe()}; export a checkpoint from before that"
@@ -283,13 +291,8 @@ def _is_intact(export: Export, file: ManifestFile) -> bool:
 
 def _metrics(folder: Path, step: int) -> Iterator[tuple[str, float]]:
     """Yield the finite numbers that training had logged for this step."""
-    for entry in _log_history(folder):
+    for entry in logged_in(training_state(folder)):
         if entry.get("step") == step:
             for name, value in entry.items():
                 if name != "step" and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
                     yield name, float(value)
-
-
-def _log_history(folder: Path) -> list[dict[str, object]]:
-    history = training_state(folder).get("log_history")
-    return [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []

@@ -20,10 +20,12 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.rbac import LIST_LOCAL_QUEUES, LIST_RUNTIMES, LOCAL_QUEUE, READ_CLAIM, ApiCall
+from trainwright.materialize.frameworks.labelled_runtime import framework_without_peers
 from trainwright.runtimes import bundled_runtimes
 from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
 from trainwright.submission.mode import Mode
+from trainwright.submission.plugin_support import ADVICE, NO_POLICY, why_no_plugins
 from trainwright.text.suggest import suggest
 
 _APPLY_HINT = "`trainwright runtimes apply NAME` creates a bundled runtime in the cluster"
@@ -59,6 +61,14 @@ def check_runtimes(cluster: Cluster, namespace: str, requested: str = "", *, bun
         yield missing("runtime", "all", "there is no runtime, but a TrainJob requires one", _APPLY_HINT)
     for name in [requested] if requested in found else sorted(found):
         yield _runtime(name, found[name])
+        yield from _plugin(cluster, name, found[name], namespace, mode)
+
+
+def _plugin(cluster: Cluster, name: str, runtime: Obj, namespace: str, mode: Mode) -> Iterator[Finding]:
+    """Warn of a runtime whose nodes do not find each other with the controller of this cluster."""
+    framework = framework_without_peers({"spec": {"trainer": {"numNodes": 2}}}, runtime)
+    if framework and (reason := why_no_plugins(cluster, mode, namespace)):
+        yield warning("runtime", name, f"{NO_POLICY.format(framework)}: jobs of several nodes are refused ({reason})", ADVICE)
 
 
 def _not_listed(check: str, subject: str, error: ApiError, call: ApiCall, namespace: str, mode: Mode) -> Finding:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from trainwright.checkpoints.history.metrics_file import REPORT, STEP, keep_metrics
 from trainwright.evaluation.loss_curve import loss_curve_html
 from trainwright.jobs.wait.job_events import JobEvents, Logged
 from trainwright.jobs.wait.metric_changes import MetricChanges
@@ -28,9 +32,26 @@ class MetricHistory:
             if len(self.entries) > _MOST:
                 del self.entries[1:-1:2]
 
+    @property
+    def count(self) -> str:
+        """What the `step` of an entry counts: steps, or reports of a training that reports no step."""
+        return REPORT if self._changes.is_counted else STEP
+
     def loss_curve(self) -> str:
         """Return the loss over steps as HTML, over reports if the training reports no step; a sentence if none was reported."""
         try:
-            return loss_curve_html(self.entries, None, None, axis="report" if self._changes.is_counted else "training step")
+            return loss_curve_html(self.entries, None, None, axis=REPORT if self.count == REPORT else "training step")
         except ValueError:
             return "<p>The training reported no loss.</p>"
+
+
+@contextmanager
+def kept_history(workspace_path: str, folder: str) -> Iterator[MetricHistory]:
+    """Yield the history of a training, and write it to `metrics.jsonl` in the run's folder when the block has ended without error.
+
+    `workspace_path` is where this process has mounted the workspace; if that or `folder` is empty, nothing is written.
+    """
+    history = MetricHistory()
+    yield history
+    if workspace_path and folder:
+        keep_metrics(Path(workspace_path), folder, history.entries, history.count)

@@ -19,6 +19,7 @@ from trainwright.checkpoints import Manifest, restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.history.training_history import LogHistory, logged_in
 from trainwright.checkpoints.verify import folder_mismatch
 from trainwright.evaluation.figures import loss_name, loss_of
 from trainwright.evaluation.loss_curve import loss_curve_html
@@ -76,7 +77,8 @@ def collect(
     result = _read(within / written)
     text = json.dumps(finite_json(result).value, ensure_ascii=False, indent=2, allow_nan=False)
     _write_if_new(within / RESULT, text.encode() + b"\n")
-    summarized = _summarize({**result, **about}, within)
+    history = logged_in(training_state(within / _COPY)) or logged_in(manifest.metadata)
+    summarized = _summarize({**result, **about}, within, history)
     return summarized if with_curve else {**summarized, "loss_curve": ""}
 
 
@@ -134,12 +136,11 @@ def _write_if_new(path: Path, content: bytes) -> None:
     write_bytes(path, content)
 
 
-def _summarize(result: dict[str, Any], folder: Path) -> dict[str, Any]:
+def _summarize(result: dict[str, Any], folder: Path, history: LogHistory) -> dict[str, Any]:
     """Add summary and loss curve to the result, and write them to files beside it."""
-    history = training_state(folder / "checkpoint").get("log_history")
     before, after = loss_of(result["before"]), loss_of(result["after"])
     try:
-        curve = loss_curve_html(history if isinstance(history, list) else [], before, after)
+        curve = loss_curve_html(history, before, after)
     except ValueError:  # no loss was logged
         curve = ""
     texts = {SUMMARY: markdown_summary(result), CURVE: curve}

@@ -13,6 +13,7 @@ from typing import Any
 from trainwright import submission
 from trainwright.api.objects import uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.request.more_settings import with_more
 from trainwright.jobs.request.settings_table import TABLE
@@ -51,6 +52,8 @@ class TrainStep:
     workflow: Workflow | None
     job_retries: int = 0
     server_retries: ServerRetries = ServerRetries.unknown
+    workspace_path: str = ""
+    """Where this step mounts the workspace, if it does: the metrics of the training are kept in the folder of the run."""
 
     def submit(self) -> JobHandle:
         """Submit or adopt the job. Raises the errors of `submit_or_adopt`."""
@@ -71,8 +74,12 @@ class TrainStep:
         `observers` get its events, and the tracking `targets` its metrics; `folder` is for those without a server, see `tracking`.
         Raises the errors of `run_step`, with a note on what the server does about them.
         """
-        with tracking(tracked_run(self.identity, self.request), targets, folder=folder, write=write_line) as tracker:
-            return self._run((tracker, *observers), lambda submitted: tracker.begin(uid_of(submitted.trainjob)))
+        kept_in = self.identity.folder if self.request.workspace else ""
+        with (
+            tracking(tracked_run(self.identity, self.request), targets, folder=folder, write=write_line) as tracker,
+            kept_history(self.workspace_path, kept_in) as history,
+        ):
+            return self._run((tracker, history, *observers), lambda submitted: tracker.begin(uid_of(submitted.trainjob)))
 
     def _run(self, observers: Sequence[OnJobEvents], on_submitted: Callable[[Submitted], None]) -> StepResult:
         try:
@@ -140,4 +147,5 @@ def train_step_of(
         own.workflow if tie_to_run else None,
         job_retries,
         own.retries,
+        workspace_path,
     )

@@ -50,6 +50,8 @@ class ControllerState:
 
     lease: LeaseState
     reason: str
+    runs_plugins: bool = False
+    """Whether the active controller is one of this project, which runs the policies of plugins."""
 
 
 _UNREADABLE = ControllerState(
@@ -75,7 +77,7 @@ def controller_state(
     tried, and the same connection does not ask again. Raises ApiError.
     """
     if is_embedded_server(cluster):
-        return ControllerState(LeaseState.alive, "the embedded control plane runs its own controllers")
+        return ControllerState(LeaseState.alive, "the embedded control plane runs its own controllers", runs_plugins=True)
     if cluster in _forbidden:
         return _UNREADABLE
     try:
@@ -94,7 +96,7 @@ def _state_of_leases(
         if lease is None:
             is_complete = False
         elif _is_held(lease) and abs(_seconds_since_renewal(lease, current_time)) < _FRESH_SECONDS:
-            return ControllerState(LeaseState.alive, f"the Lease {_key(lease)} is renewed")
+            return ControllerState(LeaseState.alive, f"the Lease {_key(lease)} is renewed", _is_own(lease))
         else:
             leases.append(lease)
     held = [lease for lease in leases if _is_held(lease)]
@@ -104,7 +106,8 @@ def _state_of_leases(
         if changed := next(
             (lease for lease in held if renewals.get(_key(lease), _renew_time(lease)) != _renew_time(lease)), None
         ):
-            return ControllerState(LeaseState.alive, f"the Lease {_key(changed)} is renewed, with a different clock")
+            reason = f"the Lease {_key(changed)} is renewed, with a different clock"
+            return ControllerState(LeaseState.alive, reason, _is_own(changed))
     if leases:
         last = max(leases, key=_renew_time)
         return ControllerState(LeaseState.gone, f"the Lease {_key(last)} was last renewed at {_renew_time(last) or 'no time'}")
@@ -137,6 +140,10 @@ def _leases_in_known_namespaces(cluster: KubernetesCluster, lease_names: tuple[s
                 yield cluster.get(LEASE, name, namespace)
             except (Forbidden, NotFound):
                 continue
+
+
+def _is_own(lease: Obj) -> bool:
+    return name_of(lease).startswith(OWN_LEASE)
 
 
 def _is_held(lease: Obj) -> bool:

@@ -1,8 +1,12 @@
-"""Linear regression with JAX: each process has its own rows, and gradients are averaged over all of them."""
+"""Linear regression with JAX: each process has its own rows, and gradients are averaged over all of them.
+
+Usage: jax_data_parallel.py [SCALE of the goal]
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +20,7 @@ jax.distributed.initialize(
 rank, world = jax.process_index(), jax.process_count()
 mesh = Mesh(np.array(jax.devices()), ("data",))
 rows = np.random.default_rng(7).normal(size=(64 * world, 16)).astype(np.float32)
-goal = rows @ np.arange(16, dtype=np.float32)
+goal = rows @ np.arange(16, dtype=np.float32) * np.float32((sys.argv[1:] or ["1"])[0])
 sharding = NamedSharding(mesh, PartitionSpec("data"))
 own = slice(64 * rank, 64 * (rank + 1))
 x = jax.make_array_from_process_local_data(sharding, rows[own])

@@ -1,7 +1,8 @@
 """Trains a small network with MLX on every rank of an MPI job, each with its part of the data, and averages gradients.
 
-Usage: mpirun --hostfile FILE python3 mlx_data_parallel.py [mpi], or python3 mlx_data_parallel.py ring [HOSTFILE], which starts mpirun
-itself: MLX's ring reads the address of every rank from a file, which is made from the pods' addresses. Prints step=N loss=X.
+Usage: mpirun --hostfile FILE python3 mlx_data_parallel.py [mpi [SCALE of the targets]], or
+python3 mlx_data_parallel.py ring [HOSTFILE], which starts mpirun itself: MLX's ring reads the address of every rank from a file, which
+is made from the pods' addresses. Prints step=N loss=X.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ def join(backend: str) -> mx.distributed.Group:
     return mx.distributed.init(strict=True, backend=backend)
 
 
-def train(group: mx.distributed.Group) -> None:
+def train(group: mx.distributed.Group, scale: float) -> None:
     mx.random.seed(0)
     truth = mx.random.normal((FEATURES, 1))
     model = nn.Sequential(nn.Linear(FEATURES, 32), nn.Tanh(), nn.Linear(32, 1))
     mx.eval(model.parameters(), truth)
     mx.random.seed(1 + group.rank())
     inputs = mx.random.normal((ROWS, FEATURES))
-    targets = mx.sin(inputs @ truth)
+    targets = scale * mx.sin(inputs @ truth)
     loss_and_gradients = nn.value_and_grad(model, lambda x, y: nn.losses.mse_loss(model(x), y))
     optimizer = optim.Adam(learning_rate=2e-2)
     for step in range(1, STEPS + 1):
@@ -67,4 +68,4 @@ if __name__ == "__main__":
     chosen = sys.argv[1] if len(sys.argv) > 1 else "mpi"
     if chosen == "ring" and HOSTS not in os.environ:
         start_ring(sys.argv[2] if len(sys.argv) > 2 else "/etc/mpi/hostfile")
-    train(join(chosen))
+    train(join(chosen), float(sys.argv[2]) if chosen == "mpi" and len(sys.argv) > 2 else 1.0)

@@ -1,8 +1,9 @@
-"""Linear regression with DistributedDataParallel: each process has its own rows."""
+"""Linear regression with DistributedDataParallel: each process has its own rows. Usage: torch_ddp.py [SCALE of the goal]"""
 
 from __future__ import annotations
 
 import os
+import sys
 
 import torch
 import torch.distributed as dist
@@ -14,7 +15,7 @@ torch.manual_seed(7)
 model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(16, 1).to(device))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 rows = torch.randn(64 * world, 16)[rank::world].to(device)
-goal = rows.sum(dim=1, keepdim=True)
+goal = rows.sum(dim=1, keepdim=True) * float((sys.argv[1:] or ["1"])[0])
 for number in range(40):
     loss = torch.nn.functional.mse_loss(model(rows), goal)
     optimizer.zero_grad()

@@ -1,9 +1,13 @@
-"""Gradient boosting on all nodes: rank 0 runs the tracker, each worker has its own rows, histograms are added up."""
+"""Gradient boosting on all nodes: rank 0 runs the tracker, each worker has its own rows, histograms are added up.
+
+Usage: xgboost_workers.py [SCALE of the threshold]
+"""
 
 from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 import time
 
@@ -28,7 +32,7 @@ while time.monotonic() < deadline:  # a worker that comes before the tracker wai
 
 generator = np.random.default_rng(rank)
 rows = generator.normal(size=(5000, 10))
-labels = (rows[:, 0] + rows[:, 1] ** 2 > 1).astype(int)
+labels = (rows[:, 0] + rows[:, 1] ** 2 > float((sys.argv[1:] or ["1"])[0])).astype(int)
 with collective.CommunicatorContext(dmlc_tracker_uri=host, dmlc_tracker_port=port, dmlc_task_id=str(rank)):
     data = xgboost.DMatrix(rows, labels)
     history: dict[str, dict[str, list[float]]] = {}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from trainwright.controlplane.node.path_mapping import PathMapping
+from trainwright.controlplane.node.rendezvous import RendezvousPorts
 
 MOUNTS = (
     ("/workspace", Path("/host/w")),
@@ -51,3 +53,24 @@ def test_the_rendezvous_port_where_it_stands_alone() -> None:
 def test_paths_below_a_mount() -> None:
     assert MAPPING.host_path("/workspace/deep/a") == Path("/host/d/a")
     assert MAPPING.host_path("/elsewhere") is None
+
+
+@pytest.mark.parametrize(
+    ("keeps_names", "hosts"), [(False, ("127.0.0.1", "127.0.0.1")), (True, ("demo-node-0-0.demo", "demo-node-0-1.demo"))]
+)
+def test_every_node_that_listens_has_a_port(keeps_names: bool, hosts: tuple[str, str]) -> None:
+    ports = {"demo-node-0-0": 41234, "demo-node-0-1": 41235}
+    mapping = PathMapping(subdomain="demo", namespace="team", port=41234, port_of_host=ports.get, keeps_names=keeps_names)
+    text = '{"worker": ["demo-node-0-0.demo:29500", "demo-node-0-1.demo:29500"]}'
+    assert mapping.rewrite(text) == f'{{"worker": ["{hosts[0]}:41234", "{hosts[1]}:41235"]}}'
+
+
+def test_ports_of_nodes_are_kept_and_given_up_with_those_of_their_jobset(tmp_path: Path) -> None:
+    ports = RendezvousPorts(tmp_path / "ports.json")
+    first, second = ports.port_for("a", "demo-node-0-0"), ports.port_for("a", "demo-node-0-1")
+    assert first == ports.port_for("a")
+    assert len({first, second, ports.port_for("ab", "demo-node-0-1")}) == 3
+    again = RendezvousPorts(tmp_path / "ports.json")
+    assert again.port_for("a", "demo-node-0-1") == second
+    again.release("a")
+    assert sorted(json.loads((tmp_path / "ports.json").read_bytes())) == ["ab/demo-node-0-1"]

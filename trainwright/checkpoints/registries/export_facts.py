@@ -16,6 +16,7 @@ from typing import Any
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.hf_trainer import STATE, parse_state
+from trainwright.checkpoints.history.training_history import LogHistory, logged_in
 from trainwright.checkpoints.manifest import MERGED, USAGE, Manifest
 from trainwright.checkpoints.origin import TRAINER
 from trainwright.checkpoints.training_start import STARTS_KEY
@@ -49,12 +50,10 @@ _ARCHITECTURES = (
 )
 """Endings of the classes of transformers."""
 
-LogHistory = list[dict[str, Any]]
-
 
 @dataclass(frozen=True)
 class ExportFacts:
-    """`run` and `trainjob` are empty if unknown, as is every text. `log_history` is that of transformers' Trainer."""
+    """`run` and `trainjob` are empty if unknown, as is every text. `log_history` is in the form of transformers' Trainer."""
 
     uri: str
     digest: str
@@ -109,7 +108,7 @@ def read_facts(export: Export) -> ExportFacts:
         starts=_starts(manifest),
         usage=_usage(manifest.metadata.get(USAGE)),
         merged=_digests(manifest.metadata.get(MERGED), ("adapter", "base_model")),
-        log_history=_log_history(state),
+        log_history=logged_in(state) or logged_in(manifest.metadata),
         base_model=_base_model(adapter, config),
         library="peft" if adapter else "transformers" if config.get("architectures") else "",
         pipeline_tag=_pipeline_tag(adapter, config),
@@ -158,11 +157,6 @@ def _starts(manifest: Manifest) -> tuple[str, ...]:
     texts = [_URI.sub("", text) for text in starts if isinstance(text, str)] if isinstance(starts, list) else []
     kept = texts if len(texts) <= _MAX_STARTS else [texts[0], "…", *texts[-_MAX_STARTS + 2 :]]
     return tuple(filter(None, map(_text, kept)))
-
-
-def _log_history(state: dict[str, Any]) -> LogHistory:
-    history = state.get("log_history")
-    return [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
 
 
 def _base_model(adapter: dict[str, Any], config: dict[str, Any]) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.checkpoints.history.training_history import LogHistory
 from trainwright.checkpoints.registries.errors import RegistrationError
-from trainwright.checkpoints.registries.export_facts import ExportFacts, LogHistory
+from trainwright.checkpoints.registries.export_facts import ExportFacts
 from trainwright.text.finite_number import is_number
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.markdown import code, escaped, table

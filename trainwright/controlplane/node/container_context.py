@@ -131,7 +131,14 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     if isolated:
         mounts += network_mounts(pod, container, folder)
     mapped = () if isolated else tuple((m.container_path, m.host_path) for m in mounts if m.host_path is not None)
-    mapping = PathMapping(mapped, pod["spec"].get("subdomain", ""), namespace_of(pod), port, keeps_names=isolated)
+    mapping = PathMapping(
+        mapped,
+        pod["spec"].get("subdomain", ""),
+        namespace_of(pod),
+        port,
+        lambda host: rendezvous_port(pod, services.ports, host),
+        keeps_names=isolated,
+    )
     own = mapping.variables(resolver.own_variables(container, mapping.rewrite))
     marks = {} if isolated else {RUN_MARK: run_mark(run, uid_of(pod))}
     mpi = {} if image is None else mpi_variables(container, image, own, pod["status"]["podIP"])
@@ -158,10 +165,10 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     return ContainerContext(env, cwd if cwd.is_dir() else scratch["work"], mapping.rewrite, mapped, own, more)
 
 
-def rendezvous_port(pod: Obj, ports: RendezvousPorts) -> int | None:
-    """Return the port that replaces Trainer's fixed rendezvous port for the pods of this JobSet."""
+def rendezvous_port(pod: Obj, ports: RendezvousPorts, host: str = "") -> int | None:
+    """Return the port that replaces Trainer's fixed rendezvous port for the pods of this JobSet, or where `host` listens."""
     jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
-    return ports.port_for(jobset) if jobset else None
+    return ports.port_for(jobset, host) if jobset else None
 
 
 @functools.cache

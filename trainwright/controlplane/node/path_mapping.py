@@ -20,13 +20,15 @@ _PORT_VARIABLES = ("PET_MASTER_PORT", "MASTER_PORT", "DMLC_TRACKER_PORT")
 class PathMapping:
     """`mounts` are `(path in the container, path on the host)`; `subdomain` is that of the pod's JobSet.
 
-    `port` replaces Trainer's fixed rendezvous port, which all jobs on this machine would share.
+    `port` replaces Trainer's fixed rendezvous port, which all jobs on this machine would share. Where that port follows the name of a
+    host, it is replaced by what `port_of_host` returns for the short name.
     """
 
     mounts: tuple[tuple[str, Path], ...] = ()
     subdomain: str = ""
     namespace: str = "default"
     port: int | None = None
+    port_of_host: Callable[[str], int | None] | None = None
     keeps_names: bool = False
     """The pod's hosts file has the names of the others: only the port is mapped."""
     _rules: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = field(default_factory=list, init=False)
@@ -60,8 +62,12 @@ class PathMapping:
         return None
 
     def _address(self, match: re.Match[str]) -> str:
-        host = match[0].removesuffix(match[1] or "") if self.keeps_names else LOOPBACK
-        return f"{host}:{self.port or names.RENDEZVOUS_PORT}" if match[1] else host
+        name = match[0].removesuffix(match[1] or "")
+        host = name if self.keeps_names else LOOPBACK
+        if not match[1]:
+            return host
+        port = self.port_of_host(name.partition(".")[0]) if self.port_of_host is not None else self.port
+        return f"{host}:{port or names.RENDEZVOUS_PORT}"
 
 
 def _path_pattern(path: str) -> re.Pattern[str]:

@@ -1,4 +1,8 @@
-"""Rendezvous ports, one per JobSet: two local jobs on Trainer's fixed port 29500 would fail, or with JAX silently join."""
+"""Rendezvous ports of JobSets: two local jobs on Trainer's fixed port 29500 would fail, or with JAX silently join.
+
+A JobSet has one, which is that of its first pods. Frameworks in which every node listens, such as TensorFlow, name the port of
+each: all pods share this machine, so every other pod has another port.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,8 @@ import os
 import socket
 import threading
 from pathlib import Path
+
+_FIRST_POD = "-0-0"
 
 
 class RendezvousPorts:
@@ -17,17 +23,24 @@ class RendezvousPorts:
         self._lock = threading.Lock()
         self._ports: dict[str, int] = json.loads(file.read_bytes()) if file.exists() else {}
 
-    def port_for(self, owner: str) -> int:
-        """Return the port of a JobSet (by UID), allocated on the first call. Raises OSError if no port is free."""
+    def port_for(self, jobset: str, host: str = "") -> int:
+        """Return the port of a JobSet (by UID), or of one of its pods (by short host name), allocated on the first call.
+
+        The first pod of a replicated job has the JobSet's. Raises OSError if no port is free.
+        """
+        owner = f"{jobset}/{host}" if host and not host.endswith(_FIRST_POD) else jobset
         with self._lock:
             if owner not in self._ports:
                 self._ports[owner] = self._free_port()
                 self._save()
             return self._ports[owner]
 
-    def release(self, owner: str) -> None:
+    def release(self, jobset: str) -> None:
+        """Give up the ports of a JobSet and its pods."""
         with self._lock:
-            if self._ports.pop(owner, None) is not None:
+            kept = {owner: port for owner, port in self._ports.items() if owner.partition("/")[0] != jobset}
+            if len(kept) < len(self._ports):
+                self._ports = kept
                 self._save()
 
     def _free_port(self) -> int:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from trainwright.text.terminal import plain
+
 MAX_CHARACTERS = 4096
 """Longest line, or state of a progress bar, that is parsed."""
 _MAX_STATES = 4
@@ -33,6 +35,7 @@ def parse_progress(line: str) -> ParsedProgress | None:
     found: ParsedProgress | None = None
     for state in line.rsplit("\r", _MAX_STATES)[-_MAX_STATES:]:
         if 0 < len(state) <= MAX_CHARACTERS:
+            state = plain(state) if "\x1b" in state else state
             found = _merge(found, next((parsed for parser in _PARSERS if (parsed := parser(state)) is not None), None))
     return found
 
@@ -119,7 +122,48 @@ def _key_values(text: str) -> ParsedProgress | None:
     return _progress(found)
 
 
-_PARSERS: tuple[Callable[[str], ParsedProgress | None], ...] = (_dictionary, _torchtune, _torchtune_logger, _bar, _key_values)
+_MLX_LINE = re.compile(rf"Iter (\d{{1,9}}): (Train|Val) loss ({_NUMBER}),(?: Learning Rate ({_NUMBER}),)? ")
+_MLX_ROW = re.compile(rf" +(\d{{1,9}}) +(val )? *({_NUMBER}) +(?:[\u25b2\u25bc] +[\d,]+ +[\d.]+k|\d+\.\d\ds) *$")
+
+
+def _mlx_lm(text: str) -> ParsedProgress | None:
+    """`Iter 10: Train loss 2.031, Learning Rate 1e-05, ...` of mlx_lm, and from 0.32 `    10    2.031 ▼    3,470      0.4k`.
+
+    With `Val`, or `val` before the number, it is the loss of an evaluation.
+    """
+    if (line := _MLX_LINE.match(text)) is not None:
+        rate = {} if line[4] is None else {"learning_rate": line[4]}
+        return _progress({"loss" if line[2] == "Train" else "eval_loss": line[3], **rate, "step": line[1]})
+    row = _MLX_ROW.match(text)
+    if row is None or (row[2] is None) == text.rstrip().endswith("s"):
+        return None
+    return _progress({"eval_loss" if row[2] else "loss": row[3], "step": row[1]})
+
+
+_XGBOOST = re.compile(rf"\[(\d{{1,9}})\]((?:\t{_NAME}:{_NUMBER})+)$")
+_XGBOOST_LOSSES = ("train-logloss", "train-mlogloss")
+"""What a training without another objective minimizes. Other metrics, such as rmse or auc, are not called losses."""
+
+
+def _xgboost(text: str) -> ParsedProgress | None:
+    """`[3]\\ttrain-logloss:0.61\\teval-logloss:0.65`: round and metrics of XGBoost, by data set and metric."""
+    match = _XGBOOST.match(text.rstrip())
+    if match is None:
+        return None
+    found = dict(part.rsplit(":", 1) for part in match[2].split("\t")[1:])
+    loss = next((found[name] for name in _XGBOOST_LOSSES if name in found), None)
+    return _progress({**({} if loss is None else {"loss": loss}), **found, "step": match[1]})
+
+
+_PARSERS: tuple[Callable[[str], ParsedProgress | None], ...] = (
+    _dictionary,
+    _torchtune,
+    _torchtune_logger,
+    _mlx_lm,
+    _xgboost,
+    _bar,
+    _key_values,
+)
 
 
 def _progress(metrics: dict[str, str], done: int = 0, total: int = 0, left: int | None = None) -> ParsedProgress:

@@ -18,6 +18,7 @@ from trainwright.materialize import materialize
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode.build import build_jobset
 from trainwright.submission.mode import Mode
+from trainwright.submission.plugin_support import check_plugin_support
 from trainwright.submission.served_schema import served_trainjob
 
 
@@ -38,13 +39,14 @@ def preview_submission(request: TrainRequest, identity: Identity, namespace: str
     """Return what `submit_or_adopt` would create for a step without earlier attempts.
 
     Without a cluster the bundled runtimes and the newest version of Trainer count. Raises RuntimeNotFound, IncompatibleRuntime,
-    Invalid, ValueError (bad workspace, BadCode), and ApiError of reading the runtime.
+    PolicyMissing, Invalid, ValueError (bad workspace, BadCode), and ApiError of reading the runtime.
     """
     client = JobsClient.of(cluster) if cluster is not None else None
     resolved, choice = resolve_with(client, request, namespace, bundled=client is None or client.uses_bundled_runtimes)
     plan = plan_submission(resolved, identity, namespace)
     trainjob, mode = plan.trainjob, client.mode if client is not None else Mode.trainjob
     if client is not None:
+        check_plugin_support(client, trainjob, resolved.runtime, namespace)
         trainjob = served_form(trainjob, served_trainjob(client.cluster_in_mode, client=client)).trainjob
     if mode is Mode.jobset:
         built = build_jobset(admit(trainjob).object, resolved.runtime)

@@ -66,6 +66,7 @@ from trainwright.jobs.submit.workflow_owner import tie_to_workflow
 from trainwright.jobs.submit.workspace_claim import ensure_claim, set_claim_owner
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
+from trainwright.submission.plugin_support import check_plugin_support
 from trainwright.submission.served_schema import forget_served, served_trainjob
 
 MAX_ATTEMPTS = 100
@@ -118,7 +119,7 @@ def submit_or_adopt(
     job whose create response was lost is found. `on_warning` receives the warnings of the API server about the job; by default
     they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`. `credentials` are written to a
     Secret that the job owns and refers to where the request names none.
-    Raises RuntimeNotFound, IncompatibleRuntime, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
+    Raises RuntimeNotFound, IncompatibleRuntime, PolicyMissing, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
     TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """
     if credentials:
@@ -309,6 +310,9 @@ class _Submission:
         """Create the job and the objects that it needs; None if a job of this name exists already."""
         for warning in plan.warnings:
             log.warning("event=submission_warning name=%s warning=%s", plan.name, warning)
+        cluster.with_retries(
+            lambda: check_plugin_support(client, plan.trainjob, self.resolved.runtime, self.namespace),
+        )
         built = client.build(plan.trainjob, form.trainjob, self.resolved.runtime)
         if built.jobset is not None:
             check_capacity(cluster, built.jobset, client.cluster_in_mode)

@@ -1,0 +1,56 @@
+"""A framework that Trainer does not know is refused where Trainer's own controller would build the pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from factories import catalogue_runtime, trainjob
+from test_submission_mode import BOTH, Serving, lease
+
+from trainwright.api.errors import Forbidden
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import Choice, Mode
+from trainwright.submission.plugin_support import PolicyMissing, check_plugin_support
+
+
+class Remote(Serving, KubernetesCluster):
+    """An API server elsewhere."""
+
+
+def check(cluster: Any, mode: Mode = Mode.trainjob, nodes: int = 2) -> None:
+    client = JobsClient.in_mode(cluster, Choice(mode, "test"))
+    check_plugin_support(client, trainjob(nodes=nodes), catalogue_runtime("tensorflow-distributed"), "team")
+
+
+@pytest.mark.parametrize(
+    ("leases", "reason"),
+    [
+        ([lease(3)], "the Lease kubeflow-system/trainer.kubeflow.org is renewed"),
+        ([lease(3), lease(3, "trainwright-controller")], "the Lease kubeflow-system/trainer.kubeflow.org is renewed"),
+        ([], "there is no Lease"),
+        (Forbidden("no"), "a permission is missing"),
+    ],
+    ids=["upstream", "both", "none", "forbidden"],
+)
+def test_nodes_that_would_train_alone_are_refused_with_advice(leases: Any, reason: str) -> None:
+    with pytest.raises(PolicyMissing) as refused:
+        check(Remote(BOTH, leases))
+    for words in (reason, "no policy for tensorflow", "mode jobset", "trainwright controller", "TF_CONFIG"):
+        assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "mode", "nodes"),
+    [
+        (Remote(BOTH, [lease(3, "trainwright-controller")]), Mode.trainjob, 2),
+        (Remote(BOTH, [lease(3, "trainwright-controller-team")]), Mode.trainjob, 2),
+        (Remote(BOTH, [lease(3)], version="v1.33.0+trainwright"), Mode.trainjob, 2),
+        (Remote(BOTH, [lease(3)]), Mode.jobset, 2),
+        (Remote(BOTH, [lease(3)]), Mode.trainjob, 1),
+    ],
+    ids=["own", "own of the namespace", "embedded", "jobset", "one node"],
+)
+def test_jobs_whose_pods_trainwright_builds_are_accepted(cluster: Any, mode: Mode, nodes: int) -> None:
+    check(cluster, mode, nodes)
