@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.workspace import Workspace
@@ -198,15 +199,16 @@ class _Chain:
         )
         self._estimate(request)
         identity = Identity(self._owner, self._run.run_id, "train")
-        trained = run_step(
-            self._cluster,
-            request,
-            identity,
-            self._namespace,
-            latest_checkpoint=latest_export_lookup(identity, self._request.export_uri),
-            observers=(self._watcher.events,),
-            job_retries=retries,
-        )
+        with kept_history(started.path, identity.folder) as history:
+            trained = run_step(
+                self._cluster,
+                request,
+                identity,
+                self._namespace,
+                latest_checkpoint=latest_export_lookup(identity, self._request.export_uri),
+                observers=(self._watcher.events, history),
+                job_retries=retries,
+            )
         self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"
         return trained
 
