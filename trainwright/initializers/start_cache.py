@@ -1,0 +1,159 @@
+"""What the dataset initializer does for `cache://SCHEMA/TABLE`: starts the cache of its TrainJob, and waits until it is ready.
+
+Every failure raises, so that the TrainJob fails; Trainer's initializer ends as if it had succeeded.
+"""
+
+from __future__ import annotations
+
+import http.client
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from trainwright.api import names
+from trainwright.api.conditions import condition, is_finished, is_true
+from trainwright.api.errors import AlreadyExists, ApiError, NotFound
+from trainwright.api.kinds import JOBSET, POD, TRAINJOB, kind_of
+from trainwright.api.objects import Obj, described, is_controlled_by, is_deleting, labels_of, name_of, namespace_of, uid_of
+from trainwright.cluster.protocol import Cluster
+from trainwright.datacache.errors import CacheError
+from trainwright.datacache.objects import HEAD, HEALTH_PORT, cache_objects
+from trainwright.datacache.settings import CacheSettings
+from trainwright.jobs.diagnosis.pod_failure import pod_failure, waiting_of
+from trainwright.jobs.state.pods import container_states
+
+_PAUSE_SECONDS = 0.3
+_NAME_SECONDS = 15.0
+"""For the Service's name to be known in this pod."""
+_REPORT_SECONDS = 10.0
+log = logging.getLogger(__name__)
+IsReachable = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class StartedCache:
+    """The name of the cache's Service, and seconds until it was ready."""
+
+    service: str
+    seconds: float
+
+
+def is_reachable(service: str) -> bool:
+    """Whether the head answers at the name of its Service that it is ready."""
+    connection = http.client.HTTPConnection(service, HEALTH_PORT, timeout=5)
+    try:
+        connection.request("GET", "/ready")
+        return connection.getresponse().status == http.client.OK
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def start_cache(cluster: Cluster, settings: CacheSettings, namespace: str, *, reach: IsReachable = is_reachable) -> StartedCache:
+    """Create the cache of a TrainJob, or take the one that it has, and wait until readers can use it.
+
+    Raises CacheError with the reason if it cannot be created, fails, or is not ready in `settings.start_seconds`.
+    """
+    started = time.monotonic()
+    deadline = started + settings.start_seconds
+    try:
+        trainjob = cluster.get(TRAINJOB, settings.job, namespace)
+        for obj in cache_objects(settings, trainjob):
+            _ensure(cluster, obj, trainjob, deadline)
+        _wait_until_ready(cluster, settings, namespace, deadline)
+    except ApiError as error:
+        raise CacheError(
+            f"the data cache of {settings.job} cannot be started: {error.message}; the initializer's service account needs the "
+            "rights that docs/data-cache.md lists"
+        ) from error
+    _check_name(settings.service, reach)
+    return StartedCache(settings.service, round(time.monotonic() - started, 1))
+
+
+def _ensure(cluster: Cluster, wanted: Obj, trainjob: Obj, deadline: float) -> None:
+    """Create an object, unless this TrainJob has it. A cache that has ended is replaced."""
+    kind = kind_of(wanted)
+    assert kind is not None, wanted["kind"]
+    while True:
+        try:
+            cluster.create(wanted)
+            log.info("event=created kind=%s name=%s", kind.kind, name_of(wanted))
+            return
+        except AlreadyExists:
+            pass
+        try:
+            found = cluster.get(kind, name_of(wanted), namespace_of(wanted))
+        except NotFound:
+            continue
+        if not is_controlled_by(found, trainjob):
+            raise CacheError(f"{described(found)} exists and is not of the TrainJob {name_of(trainjob)}; remove or rename it")
+        if not is_finished(found) and not is_deleting(found):
+            return
+        if time.monotonic() > deadline:
+            raise CacheError(f"{described(found)} of an earlier attempt has not been removed in time")
+        if not is_deleting(found):
+            cluster.delete(kind, name_of(found), namespace_of(found), propagation="Foreground", uid=uid_of(found))
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _wait_until_ready(cluster: Cluster, settings: CacheSettings, namespace: str, deadline: float) -> None:
+    next_report = time.monotonic() + _REPORT_SECONDS
+    while True:
+        jobset = cluster.get(JOBSET, settings.name, namespace)
+        pods = cluster.list(POD, namespace, label_selector=f"{names.JOBSET_NAME_LABEL}={settings.name}").items
+        if reason := _failure(jobset, pods):
+            raise CacheError(f"the data cache {settings.name} failed: {reason}")
+        if any(_role(pod) == HEAD and is_true(pod, "Ready") for pod in pods):
+            return
+        now = time.monotonic()
+        if now > deadline:
+            raise CacheError(
+                f"the data cache {settings.name} was not ready after {settings.start_seconds} s: {_waiting(pods)}; "
+                "CACHE_START_SECONDS sets another limit"
+            )
+        if now > next_report:
+            log.info("event=waiting_for_cache name=%s reason=%s", settings.name, _waiting(pods))
+            next_report = now + _REPORT_SECONDS
+        time.sleep(_PAUSE_SECONDS)
+
+
+def _failure(jobset: Obj, pods: Iterable[Obj]) -> str:
+    """Return why the cache has failed, or an empty string. A worker's reason comes before that of the head, which repeats it."""
+    failed = [(pod, found) for pod in pods if (found := pod_failure(pod)) is not None and found.exit_code is not None]
+    failed.sort(key=lambda each: _role(each[0]) == HEAD)
+    if failed:
+        pod, found = failed[0]
+        return f"pod {name_of(pod)}: {_last_line(pod) if found.reason != 'OOMKilled' else found.describe()}"
+    if is_finished(jobset):
+        ended = condition(jobset, "Failed") or {}
+        return str(ended.get("message") or "its JobSet has ended")
+    return ""
+
+
+def _last_line(pod: Obj) -> str:
+    """Return the last line of the log, with which a program of the cache says why it ends."""
+    ended = ((state.get("state") or {}).get("terminated") or {} for state in container_states(pod))
+    lines = [line for each in ended for line in str(each.get("message") or "").strip().splitlines()]
+    return lines[-1] if lines else "it has ended without a message"
+
+
+def _waiting(pods: Iterable[Obj]) -> str:
+    reasons = [f"pod {name_of(pod)}: {waiting.message}" for pod in pods if (waiting := waiting_of(pod)) is not None]
+    return "; ".join(reasons[:2]) or "its pods are still loading the table"
+
+
+def _role(pod: Obj) -> str:
+    return labels_of(pod).get(names.REPLICATED_JOB_LABEL, "")
+
+
+def _check_name(service: str, reach: IsReachable) -> None:
+    deadline = time.monotonic() + _NAME_SECONDS
+    while not reach(service):
+        if time.monotonic() > deadline:
+            raise CacheError(
+                f"the cache is ready, but not reachable at {service}: this node does not isolate pods, or names of Services do not "
+                "resolve in them. On the embedded cluster a data cache requires Linux and isolation; see `trainwright status`"
+            )
+        time.sleep(_PAUSE_SECONDS)
