@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from factories import cluster_in_memory, pod
+from factories import catalogue_runtime, cluster_in_memory, pod
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import JOBSET, POD, SERVICE, TRAINJOB
+from trainwright.api.objects import owner_reference
 from trainwright.controlplane.controllers.data_cache import data_cache
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.settings import CacheSettings
 from trainwright.initializers import start_cache as module
 from trainwright.initializers.start_cache import start_cache
+from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtimes
 
 SETTINGS = CacheSettings("orders", "shop", "orders", "/data/orders", "ghcr.io/kubeflow/trainer/data-cache", start_seconds=0)
@@ -84,19 +85,8 @@ def test_cache_is_created_and_taken_by_a_second_attempt(cluster: EmbeddedCluster
 def test_object_of_another_job_is_refused(cluster: EmbeddedCluster) -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "orders-cache-service", "namespace": "default"}}
     cluster.create({**service, "spec": {"ports": [{"port": 1}]}})
-    with pytest.raises(CacheError, match="Service default/orders-cache-service exists and is not of the TrainJob orders"):
+    with pytest.raises(CacheError, match="Service default/orders-cache-service exists and is not of this TrainJob orders"):
         start(cluster)
-
-
-def test_ended_cache_of_an_earlier_attempt_is_replaced(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    delete = cluster.delete  # no garbage collector ends a deletion in the foreground here
-    monkeypatch.setattr(cluster, "delete", lambda *which, **options: delete(*which, **options | {"propagation": "Background"}))
-    add_ready_head(cluster)
-    start(cluster)
-    before = cluster.get(JOBSET, "orders-cache", "default")["metadata"]["uid"]
-    finish(cluster, JOBSET, "orders-cache", "Failed")
-    start(cluster, replace(SETTINGS, start_seconds=5))
-    assert cluster.get(JOBSET, "orders-cache", "default")["metadata"]["uid"] != before
 
 
 def test_reason_of_a_failed_worker_is_reported(cluster: EmbeddedCluster) -> None:
@@ -142,6 +132,23 @@ def test_cache_is_suspended_resumed_and_deleted_with_its_trainjob(cluster: Embed
     finish(cluster, TRAINJOB, "orders", "Failed")
     reconcile(("default", "orders"))
     assert names(cluster) == []
+
+
+def test_failed_cache_fails_the_training_with_its_reason(cluster: EmbeddedCluster) -> None:
+    add_ready_head(cluster)
+    start(cluster)
+    job = cluster.get(TRAINJOB, "orders", "default")
+    training = materialize(job, catalogue_runtime("torch-distributed-with-cache"))[-1]
+    training["metadata"]["ownerReferences"] = [owner_reference(job)]
+    cluster.create(training)
+    add_pod(cluster, "worker", **failed("worker", "INFO loading\nit has changed\n"))
+    finish(cluster, JOBSET, "orders-cache", "Failed")
+    data_cache(cluster).reconcile(("default", "orders"))
+    status = cluster.get(JOBSET, "orders", "default")["status"]
+    assert status["terminalState"] == "Failed"
+    assert [(entry["reason"], entry["message"]) for entry in status["conditions"] if entry["type"] == "Failed"] == [
+        ("DataCacheFailed", "the data cache orders-cache failed: pod orders-cache-worker-0-0-abcde: it has changed")
+    ]
 
 
 def test_cache_of_another_trainjob_of_the_name_is_left_alone(cluster: EmbeddedCluster) -> None:

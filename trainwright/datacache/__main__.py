@@ -27,7 +27,7 @@ _FAILURE_SECONDS = 1.0
 
 
 def main() -> int:
-    """Serve until SIGTERM."""
+    """Serve until SIGTERM, which is a failure for those who read: a cache ends when its JobSet is deleted."""
     parser = argparse.ArgumentParser(prog="trainwright.datacache")
     parser.add_argument("role", choices=["head", "worker"])
     parser.add_argument("host")
@@ -47,7 +47,7 @@ def main() -> int:
     except CacheError as error:
         print(error, file=sys.stderr, flush=True)
         return 1
-    return 0
+    return 128 + signal.SIGTERM
 
 
 def _lead(location: str, health: Health, ended: threading.Event) -> None:

@@ -16,8 +16,8 @@ def account_objects(namespace: str) -> list[Obj]:
     metadata = {"name": ACCOUNT, "namespace": namespace}
     rules = [
         {"apiGroups": [TRAINJOB.group], "resources": [TRAINJOB.plural], "verbs": ["get"]},
-        {"apiGroups": [JOBSET.group], "resources": [JOBSET.plural], "verbs": ["create", "get", "delete"]},
-        {"apiGroups": [SERVICE.group], "resources": [SERVICE.plural], "verbs": ["create", "get", "delete"]},
+        {"apiGroups": [JOBSET.group], "resources": [JOBSET.plural], "verbs": ["create", "get"]},
+        {"apiGroups": [SERVICE.group], "resources": [SERVICE.plural], "verbs": ["create", "get"]},
         {"apiGroups": [POD.group], "resources": [POD.plural], "verbs": ["list"]},
     ]
     subject = {"kind": SERVICE_ACCOUNT.kind, **metadata}

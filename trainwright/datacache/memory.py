@@ -39,6 +39,9 @@ class MemoryGuard:
 
     def advice(self, needed: int) -> str:
         """Return the message for rows that need this many bytes."""
+        if not self._total:
+            least = f"a worker needs {PROGRAM_MEBIBYTES} MiB without any rows"
+            return f"worker_mem (WORKER_MEM) is {self._limit // MEBIBYTE} MiB, and {least}; raise it"
         each = math.ceil(needed / MEBIBYTE) + PROGRAM_MEBIBYTES
         room = max(self._limit / MEBIBYTE * _SHARE - PROGRAM_MEBIBYTES, 1)
         nodes = math.ceil(needed / MEBIBYTE * self._workers / room)

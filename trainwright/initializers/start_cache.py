@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from trainwright.api import names
-from trainwright.api.conditions import condition, is_finished, is_true
-from trainwright.api.errors import AlreadyExists, ApiError, NotFound
+from trainwright.api.conditions import is_true
+from trainwright.api.errors import AlreadyExists, ApiError
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, kind_of
-from trainwright.api.objects import Obj, described, is_controlled_by, is_deleting, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, described, is_controlled_by, is_deleting, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.objects import HEAD, HEALTH_PORT, cache_objects
 from trainwright.datacache.settings import CacheSettings
-from trainwright.jobs.diagnosis.pod_failure import pod_failure, waiting_of
-from trainwright.jobs.state.pods import container_states
+from trainwright.initializers.cache_failure import cache_failure, role_of
+from trainwright.jobs.diagnosis.pod_failure import waiting_of
 
 _PAUSE_SECONDS = 0.3
 _NAME_SECONDS = 15.0
@@ -61,7 +61,7 @@ def start_cache(cluster: Cluster, settings: CacheSettings, namespace: str, *, re
     try:
         trainjob = cluster.get(TRAINJOB, settings.job, namespace)
         for obj in cache_objects(settings, trainjob):
-            _ensure(cluster, obj, trainjob, deadline)
+            _ensure(cluster, obj, trainjob)
         _wait_until_ready(cluster, settings, namespace, deadline)
     except ApiError as error:
         raise CacheError(
@@ -72,30 +72,19 @@ def start_cache(cluster: Cluster, settings: CacheSettings, namespace: str, *, re
     return StartedCache(settings.service, round(time.monotonic() - started, 1))
 
 
-def _ensure(cluster: Cluster, wanted: Obj, trainjob: Obj, deadline: float) -> None:
-    """Create an object, unless this TrainJob has it. A cache that has ended is replaced."""
+def _ensure(cluster: Cluster, wanted: Obj, trainjob: Obj) -> None:
+    """Create an object, unless this TrainJob has it from an earlier attempt of the initializer."""
     kind = kind_of(wanted)
     assert kind is not None, wanted["kind"]
-    while True:
-        try:
-            cluster.create(wanted)
-            log.info("event=created kind=%s name=%s", kind.kind, name_of(wanted))
-            return
-        except AlreadyExists:
-            pass
-        try:
-            found = cluster.get(kind, name_of(wanted), namespace_of(wanted))
-        except NotFound:
-            continue
-        if not is_controlled_by(found, trainjob):
-            raise CacheError(f"{described(found)} exists and is not of the TrainJob {name_of(trainjob)}; remove or rename it")
-        if not is_finished(found) and not is_deleting(found):
-            return
-        if time.monotonic() > deadline:
-            raise CacheError(f"{described(found)} of an earlier attempt has not been removed in time")
-        if not is_deleting(found):
-            cluster.delete(kind, name_of(found), namespace_of(found), propagation="Foreground", uid=uid_of(found))
-        time.sleep(_PAUSE_SECONDS)
+    try:
+        cluster.create(wanted)
+        log.info("event=created kind=%s name=%s", kind.kind, name_of(wanted))
+    except AlreadyExists:
+        found = cluster.get(kind, name_of(wanted), namespace_of(wanted))
+        if not is_controlled_by(found, trainjob) or is_deleting(found):
+            raise CacheError(
+                f"{described(found)} exists and is not of this TrainJob {name_of(trainjob)}; remove it, or rename the TrainJob"
+            ) from None
 
 
 def _wait_until_ready(cluster: Cluster, settings: CacheSettings, namespace: str, deadline: float) -> None:
@@ -103,9 +92,9 @@ def _wait_until_ready(cluster: Cluster, settings: CacheSettings, namespace: str,
     while True:
         jobset = cluster.get(JOBSET, settings.name, namespace)
         pods = cluster.list(POD, namespace, label_selector=f"{names.JOBSET_NAME_LABEL}={settings.name}").items
-        if reason := _failure(jobset, pods):
+        if reason := cache_failure(jobset, pods):
             raise CacheError(f"the data cache {settings.name} failed: {reason}")
-        if any(_role(pod) == HEAD and is_true(pod, "Ready") for pod in pods):
+        if any(role_of(pod) == HEAD and is_true(pod, "Ready") for pod in pods):
             return
         now = time.monotonic()
         if now > deadline:
@@ -119,33 +108,9 @@ def _wait_until_ready(cluster: Cluster, settings: CacheSettings, namespace: str,
         time.sleep(_PAUSE_SECONDS)
 
 
-def _failure(jobset: Obj, pods: Iterable[Obj]) -> str:
-    """Return why the cache has failed, or an empty string. A worker's reason comes before that of the head, which repeats it."""
-    failed = [(pod, found) for pod in pods if (found := pod_failure(pod)) is not None and found.exit_code is not None]
-    failed.sort(key=lambda each: _role(each[0]) == HEAD)
-    if failed:
-        pod, found = failed[0]
-        return f"pod {name_of(pod)}: {_last_line(pod) if found.reason != 'OOMKilled' else found.describe()}"
-    if is_finished(jobset):
-        ended = condition(jobset, "Failed") or {}
-        return str(ended.get("message") or "its JobSet has ended")
-    return ""
-
-
-def _last_line(pod: Obj) -> str:
-    """Return the last line of the log, with which a program of the cache says why it ends."""
-    ended = ((state.get("state") or {}).get("terminated") or {} for state in container_states(pod))
-    lines = [line for each in ended for line in str(each.get("message") or "").strip().splitlines()]
-    return lines[-1] if lines else "it has ended without a message"
-
-
 def _waiting(pods: Iterable[Obj]) -> str:
     reasons = [f"pod {name_of(pod)}: {waiting.message}" for pod in pods if (waiting := waiting_of(pod)) is not None]
     return "; ".join(reasons[:2]) or "its pods are still loading the table"
-
-
-def _role(pod: Obj) -> str:
-    return labels_of(pod).get(names.REPLICATED_JOB_LABEL, "")
 
 
 def _check_name(service: str, reach: IsReachable) -> None:

@@ -1,17 +1,27 @@
-"""Ends a data cache with its TrainJob: suspends, resumes and deletes the JobSet that the dataset initializer has made for it."""
+"""Ends a data cache with its TrainJob, and a TrainJob with its cache.
+
+The dataset initializer makes the cache's JobSet. It is suspended, resumed and deleted with the TrainJob; a training whose cache has
+failed cannot read all rows, and fails at once, with the cache's reason, instead of being restarted by its Job.
+"""
 
 from __future__ import annotations
 
 import contextlib
 
-from trainwright.api.conditions import is_finished
+from trainwright.api import names
+from trainwright.api.conditions import is_finished, set_condition
 from trainwright.api.errors import NotFound
-from trainwright.api.kinds import JOBSET, SERVICE, TRAINJOB
-from trainwright.api.objects import Obj, is_controlled_by, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.kinds import JOBSET, POD, SERVICE, TRAINJOB
+from trainwright.api.objects import Obj, copy_of, is_controlled_by, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, object_key
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.datacache.objects import CACHE_LABEL
+from trainwright.initializers.cache_failure import cache_failure
+
+REASON = "DataCacheFailed"
+_MAX_MESSAGE = 2000
 
 
 def data_cache(cluster: Cluster) -> Controller:
@@ -30,7 +40,9 @@ def data_cache(cluster: Cluster) -> Controller:
                 if is_finished(trainjob):
                     with contextlib.suppress(NotFound):
                         cluster.delete(kind, name_of(cache), namespace, propagation="Background", uid=uid_of(cache))
-                elif kind is JOBSET and not is_finished(cache):
+                elif kind is JOBSET and is_finished(cache):
+                    _fail_training(cluster, trainjob, cache)
+                elif kind is JOBSET:
                     _follow(cluster, cache, is_suspended=bool(trainjob["spec"].get("suspend")))
 
     return Controller("data-cache", reconcile, {TRAINJOB: object_key, JOBSET: _key_of_cache, SERVICE: _key_of_cache})
@@ -39,6 +51,20 @@ def data_cache(cluster: Cluster) -> Controller:
 def _follow(cluster: Cluster, jobset: Obj, *, is_suspended: bool) -> None:
     if bool(jobset["spec"].get("suspend")) != is_suspended:
         cluster.patch(JOBSET, name_of(jobset), {"spec": {"suspend": is_suspended}}, namespace_of(jobset))
+
+
+def _fail_training(cluster: Cluster, trainjob: Obj, cache: Obj) -> None:
+    """Let the JobSet of the training fail; its controller then ends its pods, and that of the TrainJob copies the reason."""
+    namespace = namespace_of(trainjob)
+    jobset = cluster.get(JOBSET, name_of(trainjob), namespace)
+    if not is_controlled_by(jobset, trainjob) or is_finished(jobset):
+        return
+    pods = cluster.list(POD, namespace, label_selector=f"{names.JOBSET_NAME_LABEL}={name_of(cache)}").items
+    message = f"the data cache {name_of(cache)} failed: {cache_failure(cache, pods)}"
+    status = copy_of(jobset.get("status") or {})
+    set_condition(status, "Failed", True, REASON, message[:_MAX_MESSAGE], now())
+    change = {"conditions": status["conditions"], "terminalState": "Failed"}
+    cluster.patch(JOBSET, name_of(jobset), {"status": change}, namespace, subresource="status")
 
 
 def _key_of_cache(obj: Obj) -> list[Key]:
