@@ -11,6 +11,7 @@ from trainwright.datacache.errors import CacheError
 
 SCHEME = "cache://"
 _URI = re.compile(r"cache://(?P<schema>[^/?#\s]+)/(?P<table>[^/?#\s]+)")
+_LOCATION = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://|/)\S.*")
 VARIABLES = (
     "STORAGE_URI",
     "METADATA_LOC",
@@ -85,6 +86,13 @@ def read_settings(environ: Mapping[str, str]) -> CacheSettings:
 def uri_problem(uri: str) -> str:
     """Return what is wrong with the URI of a cached table, or an empty string."""
     return "" if _URI.fullmatch(uri) else f"{uri!r} is not the URI of a cached table: cache://SCHEMA/TABLE"
+
+
+def location_problem(location: str) -> str:
+    """Return what is wrong with the location of a table, or an empty string. Pods have no working folder in common."""
+    if _LOCATION.fullmatch(location):
+        return ""
+    return f"{location!r} is neither a URI, such as s3://lake/table/metadata/1.metadata.json, nor an absolute path"
 
 
 def quantity_problem(text: str) -> str:
