@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.mark.parametrize("row", QUICK, ids=lambda row: f"{row.runtime} {row.name}")
 def test_stock_runtime_trains(row: Any, cluster: Any) -> None:
     assert cluster.run(row).problem == ""
+
+
+def test_cache_of_a_missing_table_fails_the_job(cluster: Any) -> None:
+    options = [word.replace("{table}", "/nowhere/1.metadata.json") for word in rows.CACHED.options]
+    problem = cluster.run(replace(rows.CACHED, name="no table", options=tuple(options))).problem
+    assert "the data cache" in problem
+    assert "METADATA_LOC=/nowhere/1.metadata.json: the table cannot be read" in problem
 
 
 @pytest.mark.parametrize(
@@ -58,4 +66,4 @@ def test_losses_are_read_in_the_formats_of_the_rows(log: str, losses: list[str])
 def test_every_stock_runtime_has_a_row() -> None:
     names = {file.stem for file in (Path(rows.__file__).parents[2] / "trainwright/runtimes/catalogue").glob("*.yaml")}
     missing = names - {row.runtime for row in rows.ROWS}
-    assert missing == {"causal-lm-evaluation", "workspace-step", "torch-distributed-with-cache"}
+    assert missing == {"causal-lm-evaluation", "workspace-step"}
