@@ -188,5 +188,5 @@ def test_reader_takes_its_place_from_the_environment(tmp_path: Path) -> None:
 def test_table_that_cannot_fit_is_refused_with_what_it_needs(tmp_path: Path) -> None:
     with cache(str(parquet_folder(tmp_path / "table", 100)), 1, memory=1024**2) as (_, _, failures):
         pass
-    assert "100 rows of this worker need about" in failures[0]
+    assert "100 rows of this worker need at least" in failures[0]
     assert "worker_mem (WORKER_MEM) is 1 MiB" in failures[0]

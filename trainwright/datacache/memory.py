@@ -35,10 +35,10 @@ class MemoryGuard:
         """Announce the rows of this worker, and what is known of their size: fails at once if they cannot fit."""
         self._total, self._least_bytes = rows, least_bytes
         if self._limit and least_bytes + PROGRAM_MEBIBYTES * MEBIBYTE > self._limit:
-            self._fail(self.advice(least_bytes))
+            self._fail(self.advice(least_bytes, "at least"))
 
-    def advice(self, needed: int) -> str:
-        """Return the message for rows that need this many bytes."""
+    def advice(self, needed: int, how_exact: str = "about") -> str:
+        """Return the message for rows that need about, or at least, this many bytes."""
         if not self._total:
             least = f"a worker needs {PROGRAM_MEBIBYTES} MiB without any rows"
             return f"worker_mem (WORKER_MEM) is {self._limit // MEBIBYTE} MiB, and {least}; raise it"
@@ -46,7 +46,7 @@ class MemoryGuard:
         room = max(self._limit / MEBIBYTE * _SHARE - PROGRAM_MEBIBYTES, 1)
         nodes = math.ceil(needed / MEBIBYTE * self._workers / room)
         return (
-            f"the table does not fit into the memory of the cache: {self._total} rows of this worker need about "
+            f"the table does not fit into the memory of the cache: {self._total} rows of this worker need {how_exact} "
             f"{math.ceil(each / _SHARE)} MiB, and worker_mem (WORKER_MEM) is {self._limit // MEBIBYTE} MiB; raise worker_mem to "
             f"that, or use about {max(nodes, self._workers + 1)} data nodes (CLUSTER_SIZE={max(nodes, self._workers + 1) + 1}) if "
             "the table has that many files of equal size"
