@@ -110,7 +110,7 @@ def test_missing_right_is_named(cluster: EmbeddedCluster) -> None:
         def get(self, *_: Any) -> Any:
             raise Forbidden('trainjobs "orders" is forbidden')
 
-    with pytest.raises(CacheError, match=r'trainjobs "orders" is forbidden; .*docs/data-cache.md'):
+    with pytest.raises(CacheError, match=r'trainjobs "orders" is forbidden; see docs/data-cache.md'):
         start(WithoutRights())
 
 

@@ -53,23 +53,17 @@ def main() -> int:
 def _lead(location: str, health: Health, ended: threading.Event) -> None:
     workers = [f"grpc://{address}" for address in os.environ["WORKERS"].split(",")]
     head = Head(location, open_table(os.environ["METADATA_LOC"]), workers)
-    try:
-        head.load(float(os.environ.get("START_SECONDS") or 300))
-        health.is_ready = True
-        ended.wait()
-    finally:
-        head.shutdown()
+    head.load(float(os.environ.get("START_SECONDS") or 300))
+    health.is_ready = True
+    ended.wait()
 
 
 def _work(location: str, health: Health, ended: threading.Event) -> None:
     guard = MemoryGuard(int(os.environ.get("WORKER_MEM_BYTES") or 0), int(os.environ.get("WORKER_COUNT") or 1), _end)
     guard.start()
-    worker = Worker(location, os.environ["METADATA_LOC"], guard, _end_soon)
+    _worker = Worker(location, os.environ["METADATA_LOC"], guard, _end_soon)
     health.is_ready = True  # for the head, which sends the files; the head is ready once the rows are in memory
-    try:
-        ended.wait()
-    finally:
-        worker.shutdown()
+    ended.wait()
 
 
 def _end_soon(reason: str) -> None:
@@ -83,4 +77,4 @@ def _end(reason: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    os._exit(main())  # at once: the end of a Flight server waits for its readers

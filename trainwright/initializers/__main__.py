@@ -63,12 +63,12 @@ def _start_cache() -> int:
     """Start the data cache of the TrainJob. Raises CacheError."""
     settings = read_settings(os.environ)
     from trainwright.cluster.connect import NoCluster, connect
-    from trainwright.initializers.start_cache import start_cache
+    from trainwright.initializers.start_cache import REQUIREMENT, start_cache
 
     try:
         cluster = connect(in_cluster=True)
     except NoCluster as error:
-        raise CacheError(f"the data cache of {settings.job} cannot be started: {error}") from error
+        raise CacheError(f"the data cache of {settings.job} cannot be started: {error}. {REQUIREMENT}") from error
     cache = start_cache(cluster, settings, cluster.default_namespace)
     print(f"data cache ready: {settings.schema}/{settings.table} at {cache.service} seconds={cache.seconds}")
     return 0

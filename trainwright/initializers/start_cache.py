@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
-from trainwright.api.errors import AlreadyExists, ApiError
+from trainwright.api.errors import AlreadyExists, ApiError, Forbidden
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, kind_of
 from trainwright.api.objects import Obj, described, is_controlled_by, is_deleting, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
@@ -28,6 +28,7 @@ _NAME_SECONDS = 15.0
 """For the Service's name to be known in this pod."""
 _REPORT_SECONDS = 10.0
 log = logging.getLogger(__name__)
+REQUIREMENT = "On the embedded cluster, a data cache requires Linux and isolation of pods; see `trainwright status`"
 IsReachable = Callable[[str], bool]
 
 
@@ -64,10 +65,10 @@ def start_cache(cluster: Cluster, settings: CacheSettings, namespace: str, *, re
             _ensure(cluster, obj, trainjob)
         _wait_until_ready(cluster, settings, namespace, deadline)
     except ApiError as error:
-        raise CacheError(
-            f"the data cache of {settings.job} cannot be started: {error.message}; the initializer's service account needs the "
-            "rights that docs/data-cache.md lists"
-        ) from error
+        advice = (
+            "; see docs/data-cache.md for the rights of the initializer's service account" if isinstance(error, Forbidden) else ""
+        )
+        raise CacheError(f"the data cache of {settings.job} cannot be started: {error.message}{advice}") from error
     _check_name(settings.service, reach)
     return StartedCache(settings.service, round(time.monotonic() - started, 1))
 
@@ -118,7 +119,6 @@ def _check_name(service: str, reach: IsReachable) -> None:
     while not reach(service):
         if time.monotonic() > deadline:
             raise CacheError(
-                f"the cache is ready, but not reachable at {service}: this node does not isolate pods, or names of Services do not "
-                "resolve in them. On the embedded cluster a data cache requires Linux and isolation; see `trainwright status`"
+                f"the cache is ready, but not reachable at {service}: names of Services do not resolve in this pod. {REQUIREMENT}"
             )
         time.sleep(_PAUSE_SECONDS)
