@@ -48,12 +48,22 @@ class CacheSettings:
     @property
     def name(self) -> str:
         """The name of the cache's JobSet."""
-        return f"{self.job}-cache"
+        return cache_name(self.job)
 
     @property
     def service(self) -> str:
         """The name by which readers find the head."""
-        return f"{self.job}-cache-service"
+        return service_name(self.job)
+
+
+def cache_name(job: str) -> str:
+    """Return the name of the JobSet of a TrainJob's cache."""
+    return f"{job}-cache"
+
+
+def service_name(job: str) -> str:
+    """Return the name of the Service of that cache, as upstream."""
+    return f"{job}-cache-service"
 
 
 def read_settings(environ: Mapping[str, str]) -> CacheSettings:

@@ -12,12 +12,12 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished, set_condition
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET, POD, SERVICE, TRAINJOB
-from trainwright.api.objects import Obj, copy_of, is_controlled_by, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, copy_of, is_controlled_by, name_of, namespace_of, uid_of
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.controller import Controller, object_key
+from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.datacache.objects import CACHE_LABEL
+from trainwright.datacache.settings import cache_name, service_name
 from trainwright.initializers.cache_failure import cache_failure
 
 REASON = "DataCacheFailed"
@@ -33,19 +33,23 @@ def data_cache(cluster: Cluster) -> Controller:
             trainjob = cluster.get(TRAINJOB, name, namespace)
         except NotFound:
             return
-        for kind in (JOBSET, SERVICE):
-            for cache in cluster.list(kind, namespace, label_selector=f"{CACHE_LABEL}={name}").items:
-                if not is_controlled_by(cache, trainjob):
-                    continue
-                if is_finished(trainjob):
-                    with contextlib.suppress(NotFound):
-                        cluster.delete(kind, name_of(cache), namespace, propagation="Background", uid=uid_of(cache))
-                elif kind is JOBSET and is_finished(cache):
-                    _fail_training(cluster, trainjob, cache)
-                elif kind is JOBSET:
-                    _follow(cluster, cache, is_suspended=bool(trainjob["spec"].get("suspend")))
+        for kind, its_name in ((JOBSET, cache_name(name)), (SERVICE, service_name(name))):
+            try:
+                cache = cluster.get(kind, its_name, namespace)
+            except NotFound:
+                continue
+            if not is_controlled_by(cache, trainjob):
+                continue
+            if is_finished(trainjob):
+                with contextlib.suppress(NotFound):
+                    cluster.delete(kind, its_name, namespace, propagation="Background", uid=uid_of(cache))
+            elif kind is JOBSET and is_finished(cache):
+                _fail_training(cluster, trainjob, cache)
+            elif kind is JOBSET:
+                _follow(cluster, cache, is_suspended=bool(trainjob["spec"].get("suspend")))
 
-    return Controller("data-cache", reconcile, {TRAINJOB: object_key, JOBSET: _key_of_cache, SERVICE: _key_of_cache})
+    of_trainjob = owner_key("TrainJob")  # of the JobSet of the training, too: another writer may have replaced its conditions
+    return Controller("data-cache", reconcile, {TRAINJOB: object_key, JOBSET: of_trainjob, SERVICE: of_trainjob})
 
 
 def _follow(cluster: Cluster, jobset: Obj, *, is_suspended: bool) -> None:
@@ -64,10 +68,5 @@ def _fail_training(cluster: Cluster, trainjob: Obj, cache: Obj) -> None:
     status = copy_of(jobset.get("status") or {})
     set_condition(status, "Failed", True, REASON, message[:_MAX_MESSAGE], now())
     change = {"conditions": status["conditions"], "terminalState": "Failed"}
-    cluster.patch(JOBSET, name_of(jobset), {"status": change}, namespace, subresource="status")
-
-
-def _key_of_cache(obj: Obj) -> list[Key]:
-    """A cache is made while its TrainJob runs, which may have ended meanwhile."""
-    name = labels_of(obj).get(CACHE_LABEL)
-    return [(namespace_of(obj), name)] if name else []
+    version = {"resourceVersion": jobset["metadata"]["resourceVersion"]}
+    cluster.patch(JOBSET, name_of(jobset), {"metadata": version, "status": change}, namespace, subresource="status")
