@@ -71,6 +71,10 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param annotations: Annotations of the TrainJob.
     :param runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
     :param dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md.
+        cache://SCHEMA/TABLE reads a table from a data cache; see docs/data-cache.md.
+    :param metadata_loc: Where a cached table is: metadata.json of an Iceberg table, or a file or folder of Parquet or CSV.
+    :param num_data_nodes: Number of pods that have a cached table in memory. Empty or 0: 2.
+    :param worker_mem: Memory of each of these pods. Empty: 2Gi.
     :param dataset_digest: Digest of the prepared dataset; nodes reject any other.
     :param dataset_env: Environment variables of the dataset initializer.
     :param model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
@@ -170,6 +174,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         annotations: dict[str, Any] | str | None = None,
         runtime_patches: list[Any] | str | None = None,
         dataset_uri: str = "",
+        metadata_loc: str = "",
+        num_data_nodes: int | str | None = None,
+        worker_mem: str = "",
         dataset_digest: str = "",
         dataset_env: dict[str, Any] | str | None = None,
         model_uri: str = "",
@@ -248,6 +255,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.annotations = annotations
         self.runtime_patches = runtime_patches
         self.dataset_uri = dataset_uri
+        self.metadata_loc = metadata_loc
+        self.num_data_nodes = num_data_nodes
+        self.worker_mem = worker_mem
         self.dataset_digest = dataset_digest
         self.dataset_env = dataset_env
         self.model_uri = model_uri

@@ -52,6 +52,8 @@ class Row:
     expects: str = ""
     model: str = ""
     """A small model that is made before: `llama3.1`, `llama3.2`, `qwen2` for torchtune, `tiny` for TRL."""
+    table_rows: int = 0
+    """Rows of an Iceberg table that is made before; `{table}` in the options is its metadata."""
     tune: tuple[str, ...] = ()
     """Arguments of `tune run`, in a manifest: by itself, `trainwright submit` lets Trainer's initializers read no local files."""
     is_quick: bool = False
@@ -61,7 +63,9 @@ class Row:
 
     @property
     def environment(self) -> str:
-        """The name of the environment that runs it."""
+        """The name of the environment that has to be made for it."""
+        if self.table_rows:
+            return "data-cache"
         return next(
             (
                 name
@@ -101,6 +105,15 @@ def _trl(name: str, runtime: str, nodes: int, **settings: object) -> Row:
 
 
 _DDP = Row("DDP, 2 nodes", "torch-distributed", program="torch_ddp.py", expects="world=2", is_quick=True)
+CACHED = Row(
+    "an Iceberg table, 2 readers, 2 epochs",
+    "torch-distributed-with-cache",
+    program="torchrun torch_cached.py",
+    options=("--dataset-uri", "cache://shop/orders", "--metadata-loc", "{table}", "--worker-mem", "512Mi"),
+    expects="world=2 rows=4000 mine=2000 epochs=2",
+    table_rows=4000,
+    is_quick=True,
+)
 _FSDP = Row(
     "FSDP2, then on 1 node from the checkpoint", "torch-distributed", program="torch_fsdp2.py {data} 20", expects="world=2"
 )
@@ -116,6 +129,7 @@ ROWS = (
         options=("--restarts", "3", "--env", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"),
         expects=r"world=2 from=[1-9]",
     ),
+    CACHED,
     Row("ZeRO-1", "deepspeed-distributed", program="python3 deepspeed_zero.py 1", expects="size=2"),
     Row("ZeRO-3", "deepspeed-distributed", program="python3 deepspeed_zero.py 3", expects="size=2"),
     Row("MPI", "mlx-distributed", program="python3 mlx_data_parallel.py mpi", expects="size=2", is_quick=True),

@@ -102,11 +102,13 @@ class Bench:
         words = ["--run-id", run, "--runtime", row.runtime]
         words += ["--num-nodes", str(row.nodes), "--num-proc-per-node", str(row.processes)]
         words += [*row.options, *(["--command", row.program, "--code", str(PROGRAMS)] if row.program else [])]
-        places = {"data": shared, "programs": self.data / "programs"}
+        places: dict[str, object] = {"data": shared, "programs": self.data / "programs"}
+        if row.table_rows:
+            places["table"] = self._table(row.table_rows)
         if row.model:
-            places["model"], places["dataset"] = self._inputs(row)
+            model, dataset = places["model"], places["dataset"] = self._inputs(row)
             if not any("{model}" in word for word in words):
-                words += ["--model-uri", places["model"].as_uri(), "--dataset-uri", places["dataset"].as_uri()]
+                words += ["--model-uri", model.as_uri(), "--dataset-uri", dataset.as_uri()]
         for name, place in places.items():
             words = [word.replace(f"{{{name}}}", str(place)) for word in words]
         return words
@@ -142,6 +144,14 @@ class Bench:
             busy += max(end - max(start, until), 0.0)
             until = max(until, end)
         return busy
+
+    def _table(self, count: int) -> str:
+        """Make an Iceberg table. Returns the URI of its metadata."""
+        folder = self.data / f"table-{count}"
+        if not folder.exists():
+            python = EnvironmentStore.chosen().place(_definition("data-cache")) / "bin" / "python"
+            _checked([str(python), str(Path(__file__).parent / "iceberg_table.py"), str(folder), str(count)])
+        return max((folder / "shop" / "orders" / "metadata").glob("*.metadata.json")).as_uri()
 
     def _inputs(self, row: Row) -> tuple[Path, Path]:
         """Make the model and the rows of a training. Returns their folders."""

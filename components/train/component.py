@@ -34,6 +34,9 @@ def train(
     annotations: dict = {},
     runtime_patches: list = [],
     dataset_uri: str = "",
+    metadata_loc: str = "",
+    num_data_nodes: int = 0,
+    worker_mem: str = "",
     dataset_digest: str = "",
     dataset_env: dict = {},
     model_uri: str = "",
@@ -122,7 +125,11 @@ def train(
         labels: Labels of the TrainJob.
         annotations: Annotations of the TrainJob.
         runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
-        dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md.
+        dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md. cache://SCHEMA/TABLE
+            reads a table from a data cache; see docs/data-cache.md.
+        metadata_loc: Where a cached table is: metadata.json of an Iceberg table, or a file or folder of Parquet or CSV.
+        num_data_nodes: Number of pods that have a cached table in memory. Empty or 0: 2.
+        worker_mem: Memory of each of these pods. Empty: 2Gi.
         dataset_digest: Digest of the prepared dataset; nodes reject any other.
         dataset_env: Environment variables of the dataset initializer.
         model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
@@ -229,6 +236,9 @@ def train(
         "annotations": annotations,
         "runtime_patches": runtime_patches,
         "dataset_uri": dataset_uri,
+        "metadata_loc": metadata_loc,
+        "num_data_nodes": num_data_nodes,
+        "worker_mem": worker_mem,
         "dataset_digest": dataset_digest,
         "dataset_env": dataset_env,
         "model_uri": model_uri,

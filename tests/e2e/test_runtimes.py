@@ -13,12 +13,17 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import eventually
 
+from trainwright.api.kinds import JOBSET, POD, SERVICE
+from trainwright.api.objects import name_of
+from trainwright.cluster.connect import connect
 from trainwright.quickstart.airflow_dag import configure
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "runtimes"))
@@ -190,6 +195,45 @@ def test_jobs_of_component_and_operator_at_the_same_time_do_not_mix(
     assert other_loss != pytest.approx(loss, rel=1e-2)
 
 
+def test_cache_of_a_missing_table_fails_the_job(cluster: Any) -> None:
+    options = [word.replace("{table}", "/nowhere/1.metadata.json") for word in rows.CACHED.options]
+    problem = cluster.run(replace(rows.CACHED, name="no table", options=tuple(options))).problem
+    assert "the data cache" in problem
+    assert "METADATA_LOC=/nowhere/1.metadata.json: the table cannot be read" in problem
+
+
+def test_cache_that_ends_during_training_fails_the_job(cluster: Any) -> None:
+    program = cluster.data / "read_on.py"
+    program.write_text(
+        "import os, signal\n"
+        "from trainwright.datacache.reader import CacheReader\n"
+        "signal.signal(signal.SIGTERM, lambda *_: os._exit(143))\n"
+        "reader = CacheReader(rank=0, readers=1)\n"
+        "while True:\n"
+        "    for batch in reader.batches():\n"
+        "        print('read', batch.num_rows, flush=True)\n",
+        "utf-8",
+    )
+    row = replace(
+        rows.CACHED, name="lost", nodes=1, program="", options=(*rows.CACHED.options, "--command", f"python3 {program}")
+    )
+    api = connect(cluster.home / "kubeconfig")
+
+    def pod_of(role: str) -> str:
+        selector = f"jobset.sigs.k8s.io/replicatedjob-name={role}"
+        pods = api.list(POD, "default", label_selector=selector).items
+        return next((name_of(pod) for pod in pods if pod["status"].get("phase") == "Running"), "")
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(cluster.run, row)
+        eventually(lambda: pod_of("node"), what="a node of the training")
+        api.delete(POD, pod_of("worker"), "default")
+        problem = running.result().problem
+    assert "failed: DataCacheFailed: the data cache" in problem, problem
+    left = [name_of(obj) for kind in (JOBSET, SERVICE) for obj in api.list(kind, "default").items if "-cache" in name_of(obj)]
+    assert left == []
+
+
 @pytest.mark.parametrize(
     ("log", "losses"),
     [
@@ -215,4 +259,4 @@ def test_losses_are_read_in_the_formats_of_the_rows(log: str, losses: list[str])
 def test_every_stock_runtime_has_a_row() -> None:
     names = {file.stem for file in (Path(rows.__file__).parents[2] / "trainwright/runtimes/catalogue").glob("*.yaml")}
     missing = names - {row.runtime for row in rows.ROWS}
-    assert missing == {"causal-lm-evaluation", "workspace-step", "torch-distributed-with-cache"}
+    assert missing == {"causal-lm-evaluation", "workspace-step"}

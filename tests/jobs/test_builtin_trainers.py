@@ -485,7 +485,6 @@ def test_sources_that_the_initializer_cannot_fetch_are_refused(field: str, uri: 
 @pytest.mark.parametrize(
     ("field", "uri", "words"),
     [
-        ("dataset_uri", "cache://schema/table", "the scheme 'cache' is not supported"),
         ("dataset_uri", "hf://a/b/../c", "a path in a repository cannot contain"),
         ("model_uri", "https://example.com/model.bin", "an address is a single file, but a model is a folder"),
     ],

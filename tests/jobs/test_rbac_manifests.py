@@ -11,7 +11,7 @@ import yaml
 from support.rbac_evaluator import Rbac
 from typer.testing import CliRunner
 
-from trainwright.api.kinds import EVENT, POD, TRAINJOB
+from trainwright.api.kinds import EVENT, JOBSET, POD, TRAINJOB
 from trainwright.cli import app
 from trainwright.cluster.permissions import Permission
 from trainwright.jobs.submit.rbac import BOTH_MODES_CALLS, CALLS, JOBSET_MODE_CALLS, ApiCall
@@ -102,6 +102,21 @@ def test_secrets_are_created_only_where_it_is_asked_for_and_never_read(printed: 
     for more, granted in asked:
         rbac = Rbac(documents(printed(*options, *more)))
         assert {verb for verb, _, resource in rbac.granted() if resource == "secrets"} == granted
+
+
+def test_initializers_of_data_caches_get_their_account_on_request(printed: Print) -> None:
+    options = ("-n", "team", "--service-account", "runner")
+    assert "cache" not in printed(*options)
+    manifests = documents(printed(*options, "--data-cache"))
+    account = "team:kubeflow-trainer-cache-initializer"
+    assert [obj["metadata"] for obj in manifests if obj["kind"] == "ServiceAccount"] == [
+        {"name": "kubeflow-trainer-cache-initializer", "namespace": "team"}
+    ]
+    rbac = Rbac(manifests)
+    assert rbac.allows(account, Permission("get", TRAINJOB.resource, "team"))
+    assert rbac.allows(account, Permission("create", JOBSET.resource, "team"))
+    assert not rbac.allows(account, Permission("create", JOBSET.resource, "other"))
+    assert not rbac.allows("team:runner", Permission("create", JOBSET.resource, "team"))
 
 
 @pytest.mark.parametrize(

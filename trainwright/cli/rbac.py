@@ -69,6 +69,10 @@ def rbac(
             "Trainer's manager watches no leases.",
         ),
     ] = False,
+    data_cache: Annotated[
+        bool,
+        typer.Option("--data-cache", help="Also the service account with which initializers start data caches, and its rights."),
+    ] = False,
     output: Annotated[Format, typer.Option("-o", "--output", help="Documents in YAML, or one List in JSON.")] = Format.yaml,
 ) -> None:
     """Print the permissions that clients need to run jobs in a namespace, for `kubectl apply -f -`.
@@ -81,7 +85,8 @@ def rbac(
     if not names:
         fail("--service-account NAME is required, or --for kfp or --for airflow", BAD_INPUT)
     accounts = [_account(name, namespace) for name in names]
-    extras = Extras(mpi_flux, credentials, orchestrator is Orchestrator.kfp, image("launcher") if clean_up else "")
+    clean_up_image = image("launcher") if clean_up else ""
+    extras = Extras(mpi_flux, credentials, orchestrator is Orchestrator.kfp, clean_up_image, data_cache)
     if output is Format.json:
         print_objects(rbac_manifests(namespace, accounts, Mode(mode.value), extras), output)
     else:

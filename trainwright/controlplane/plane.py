@@ -35,6 +35,7 @@ from trainwright.controlplane.controllers.claim_folders import claim_folders
 from trainwright.controlplane.controllers.claim_protection import claim_protection
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.controller_metrics import metric_families
+from trainwright.controlplane.controllers.data_cache import data_cache
 from trainwright.controlplane.controllers.event_expiry import event_expiry
 from trainwright.controlplane.controllers.garbage import garbage_collector
 from trainwright.controlplane.controllers.job import job_controller
@@ -53,6 +54,7 @@ from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.agent import NodeAgent
 from trainwright.controlplane.node.container_logs import ContainerLogs
 from trainwright.controlplane.processes import POD_GRACE_SECONDS
+from trainwright.datacache.account import account_objects
 from trainwright.materialize import ProgressReports, Settings
 from trainwright.runtimes import bundled_runtimes
 
@@ -134,7 +136,7 @@ class ControlPlane:
         if self._agent is not None:
             self._agent.start()
             folders = claim_folders(self.cluster, self._home.claims)
-            controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster), folders]
+            controllers += [scheduler(shared), pod_removal(shared), claim_protection(self.cluster), folders, data_cache(shared)]
         self._measured_controllers = controllers
         self._controllers = ControllerLoop(self._server, shared, controllers, self._object_metrics.handlers())
         self._controllers.start()
@@ -216,7 +218,7 @@ class ControlPlane:
         return str(issued["status"]["token"])
 
     def _seed(self) -> None:
-        """Create or update the initial objects of a cluster: CRDs, runtimes, the default claim, the version, the queues."""
+        """Create or update the initial objects of a cluster: CRDs, runtimes, the default claim, the version, accounts, queues."""
         seed_definitions(self._server, rfc3339(datetime.now(UTC)))
         for runtime in bundled_runtimes():
             runtime["metadata"].setdefault("labels", {})[names.MANAGED_BY_LABEL] = OWNER
@@ -238,7 +240,7 @@ class ControlPlane:
             "metadata": {**VERSION_MAP, "labels": {names.MANAGED_BY_LABEL: OWNER}},
             "data": {"kubeflow_trainer_version": TRAINER_VERSION},
         }
-        for obj in (claim, version_map):
+        for obj in (claim, version_map, *account_objects("default")):
             with contextlib.suppress(AlreadyExists):
                 self.cluster.create(obj)
         if self._queues is not None:

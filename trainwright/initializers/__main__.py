@@ -14,6 +14,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from trainwright.datacache.errors import CacheError
+from trainwright.datacache.settings import SCHEME as CACHE_SCHEME
+from trainwright.datacache.settings import read_settings
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.program import run_initializer
 from trainwright.storage.errors import BadUri, NotPermitted, StorageError
@@ -37,9 +40,11 @@ def main() -> int:
         logging.getLogger(name).setLevel(logging.WARNING)
     try:
         apply_umask(os.environ)
+        if arguments.kind == "dataset" and os.environ.get("STORAGE_URI", "").startswith(CACHE_SCHEME):
+            return _start_cache()
         target = arguments.target or Path(_TARGETS[arguments.kind])
         receipt = run_initializer(arguments.kind, target, os.environ, as_is=arguments.as_is)
-    except (InitializerError, WorkspaceError, BadUri, NotPermitted) as error:
+    except (CacheError, InitializerError, WorkspaceError, BadUri, NotPermitted) as error:
         print(error, file=sys.stderr)
         return 2
     except ValidationError as error:
@@ -51,6 +56,21 @@ def main() -> int:
         return 1
     details = " ".join(f"{name}={value}" for name, value in receipt.details.items() if name != "report")
     print(f"{arguments.kind} ready: {len(receipt.files)} files {details} digest={receipt.digest}")
+    return 0
+
+
+def _start_cache() -> int:
+    """Start the data cache of the TrainJob. Raises CacheError."""
+    settings = read_settings(os.environ)
+    from trainwright.cluster.connect import NoCluster, connect
+    from trainwright.initializers.start_cache import REQUIREMENT, start_cache
+
+    try:
+        cluster = connect(in_cluster=True)
+    except NoCluster as error:
+        raise CacheError(f"the data cache of {settings.job} cannot be started: {error}. {REQUIREMENT}") from error
+    cache = start_cache(cluster, settings, cluster.default_namespace)
+    print(f"data cache ready: {settings.schema}/{settings.table} at {cache.service} seconds={cache.seconds}")
     return 0
 
 

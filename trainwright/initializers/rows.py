@@ -218,7 +218,7 @@ def _delimiter_of(path: Path, header: str, expected: str) -> str:
 
 def _parquet(path: Path) -> Iterator[Row]:
     with _arrow_errors(path, "Parquet"):
-        import pyarrow.parquet as parquet  # type: ignore[import-untyped]
+        import pyarrow.parquet as parquet
 
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches():
@@ -228,7 +228,7 @@ def _parquet(path: Path) -> Iterator[Row]:
 def _arrow(path: Path) -> Iterator[Row]:
     """Read the stream format, which the library `datasets` writes, or the file format."""
     with _arrow_errors(path, "Arrow"):
-        import pyarrow.ipc as ipc  # type: ignore[import-untyped]
+        import pyarrow.ipc as ipc
 
         with open(path, "rb") as file:
             is_file = file.read(len(_ARROW_FILE)) == _ARROW_FILE

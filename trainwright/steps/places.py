@@ -25,6 +25,11 @@ def place_uri(text: str) -> str:
 def source_uri(text: str) -> str:
     """Return the URI of a source, as `place_uri`. Raises ValueError also for a path that does not exist."""
     uri = place_uri(text)
-    if "://" not in text and uri.startswith("file://") and not Path(text).expanduser().exists():
-        raise ValueError(f"{text[:200]}: there is no such file or folder; write org/name for a repository of the hub")
+    if uri.startswith("file://") and "://" not in text:
+        try:
+            is_there = Path(text).expanduser().exists()
+        except OSError as error:  # a name that is too long
+            raise ValueError(f"{text[:200]}: {error.strerror}") from None
+        if not is_there:
+            raise ValueError(f"{text[:200]}: there is no such file or folder; write org/name for a repository of the hub")
     return uri

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from trainwright.api.errors import Problem
-from trainwright.api.objects import Obj, name_of
+from trainwright.api.objects import Obj, name_of, named
+from trainwright.datacache.settings import SCHEME
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container
 from trainwright.jobs.manifest.workspace_mounts import is_own_initializer
@@ -16,7 +17,6 @@ from trainwright.storage.uri import StorageUri
 
 _OF_TRAINER = re.compile(r"(^|/)kubeflow/trainer/(dataset|model)-initializer([:@].*)?$")
 """The images of Trainer's initializers."""
-_CACHE = "cache://"
 _OTHERS = "use a runtime with an initializer of Trainwright, which reads every source of docs/sources.md"
 
 
@@ -26,7 +26,9 @@ def source_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
         uri, container = str(getattr(resolved.request, f"{kind}_uri")), initializer_container(resolved.runtime, ancestor)
         if not uri or container is None or kind in resolved.inputs:
             continue
-        if is_own_initializer(container):
+        if uri.startswith(SCHEME) and kind == "dataset":
+            problem = _starts_no_cache(container, resolved.runtime)
+        elif is_own_initializer(container):
             problem = _malformed(kind, uri)
         elif _OF_TRAINER.search(str(container.get("image") or "")):
             problem = _unknown_to_trainer(kind, uri, resolved.runtime)
@@ -34,6 +36,12 @@ def source_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
             continue
         if problem:
             yield Problem(f"{kind}_uri", problem)
+
+
+def _starts_no_cache(container: Obj, runtime: Obj) -> str:
+    if named(container.get("env"), "CACHE_IMAGE") is not None:
+        return ""
+    return f"the dataset initializer of the runtime {name_of(runtime)!r} starts no data cache; use torch-distributed-with-cache"
 
 
 def _malformed(kind: Kind, uri: str) -> str:
@@ -49,9 +57,7 @@ def _malformed(kind: Kind, uri: str) -> str:
 
 
 def _unknown_to_trainer(kind: Kind, uri: str, runtime: Obj) -> str:
-    """Trainer's initializers read `hf://` without revisions, `s3://`, and for datasets `cache://`."""
-    if uri.startswith(_CACHE) and kind == "dataset":
-        return ""
+    """Trainer's initializers read `hf://` without revisions, and `s3://`."""
     if problem := _malformed(kind, uri):
         return problem
     parsed, of = StorageUri.parse(uri), f"the {kind} initializer of the runtime {name_of(runtime)!r}"

@@ -203,6 +203,8 @@ def _initializer(resolved: ResolvedRequest, identity: Identity, kind: Kind) -> O
     env += exclude_names(claim_variables(resolved, kind), env)
     env += exclude_names(_trainer_variable(resolved, kind), env)
     env += exclude_names(_report_variables(resolved, kind), env)
+    if kind == "dataset":
+        env += exclude_names(_cache_variables(request), env)
     if env:
         content["env"] = env
     if secret := getattr(request, f"{kind}_secret"):
@@ -216,6 +218,17 @@ def _trainer_variable(resolved: ResolvedRequest, kind: Kind) -> list[Obj]:
     if kind != "dataset" or trainer is None or not trainer.rows or container is None or not is_own_initializer(container):
         return []
     return [{"name": names.DATASET_TRAINER_VARIABLE, "value": trainer.name}]
+
+
+def _cache_variables(request: TrainRequest) -> list[Obj]:
+    """Return the variables for a data cache, as the Kubeflow SDK's DataCacheInitializer names them. CLUSTER_SIZE includes the head."""
+    nodes = request.num_data_nodes
+    values = {
+        "METADATA_LOC": request.metadata_loc,
+        "CLUSTER_SIZE": "" if nodes is None else str(nodes + 1),
+        "WORKER_MEM": request.worker_mem,
+    }
+    return [{"name": name, "value": value} for name, value in values.items() if value]
 
 
 def _report_variables(resolved: ResolvedRequest, kind: Kind) -> list[Obj]:

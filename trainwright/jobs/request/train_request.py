@@ -24,6 +24,7 @@ from pydantic import (
 
 from trainwright.api.names import QUEUE_LABEL
 from trainwright.cluster.options import FieldValidation
+from trainwright.datacache.settings import SCHEME, location_problem, quantity_problem, uri_problem
 from trainwright.jobs.code.function_arguments import check_names, checked_arguments, signature_of
 from trainwright.jobs.code.function_source import NamedSource, source_of
 from trainwright.jobs.credentials.secret_detection import reject_literals
@@ -61,6 +62,7 @@ DEFAULT_RUNTIME, FUNCTION_RUNTIME = "trl-sft", "torch-distributed"
 """The default runtime, and the default for a function or code."""
 _IMAGE = re.compile(r"[^\s]+")
 _ALLOWED_WITH_MANIFEST = {"labels", "annotations", "runtime_patches"}
+_CACHE_SETTINGS = ("metadata_loc", "num_data_nodes", "worker_mem")
 _FUNCTION_SETTINGS = ("func_args", "packages_to_install", "pip_index_urls")
 
 
@@ -162,9 +164,20 @@ class TrainRequest(BaseModel):
     dataset_uri: str = _setting(
         "data",
         "",
-        "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md.",
+        "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md. cache://SCHEMA/TABLE reads a "
+        "table from a data cache; see docs/data-cache.md.",
         example="s3://data/support.jsonl",
     )
+    metadata_loc: str = _setting(
+        "data",
+        "",
+        "Where a cached table is: metadata.json of an Iceberg table, or a file or folder of Parquet or CSV.",
+        example="s3://lake/orders/metadata/00004.metadata.json",
+    )
+    num_data_nodes: Number = _setting(
+        "data", None, "Number of pods that have a cached table in memory. Empty or 0: 2.", example="2"
+    )
+    worker_mem: str = _setting("data", "", "Memory of each of these pods. Empty: 2Gi.", example="8Gi")
     dataset_digest: str = _setting("data", "", "Digest of the prepared dataset; nodes reject any other.")
     dataset_env: Env = _setting("data", {}, "Environment variables of the dataset initializer.")
     model_uri: str = _setting(
@@ -425,9 +438,36 @@ class TrainRequest(BaseModel):
         value = with_scheme(value)
         if value and not re.match(r"^[A-Za-z][A-Za-z0-9+.-]*://.+$", value):
             raise ValueError(f"{value!r} is not a URI such as hf://org/name or file:///path")
+        if value.startswith(SCHEME) and (problem := uri_problem(value)):
+            raise ValueError(problem)
         if value.startswith("pvc://") and Workspace.parse(value, "pvc").new is not None:
             raise ValueError(f"{value!r}: a new claim contains nothing")
         return value
+
+    @field_validator("metadata_loc")
+    @classmethod
+    def _metadata_loc_is_a_location(cls, value: str) -> str:
+        if value and (problem := location_problem(value)):
+            raise ValueError(problem)
+        return value
+
+    @field_validator("worker_mem")
+    @classmethod
+    def _worker_mem_is_a_quantity(cls, value: str) -> str:
+        if value and (problem := quantity_problem(value)):
+            raise ValueError(problem)
+        return value
+
+    @model_validator(mode="after")
+    def _has_all_of_a_cache(self) -> TrainRequest:
+        if self.dataset_uri.startswith(SCHEME):
+            if not self.metadata_loc and "METADATA_LOC" not in self.dataset_env:
+                raise ValueError(
+                    f"metadata_loc: required for {self.dataset_uri}: metadata.json of an Iceberg table, or files of Parquet or CSV"
+                )
+        elif self.manifest is None and (given := [name for name in _CACHE_SETTINGS if getattr(self, name)]):
+            raise ValueError(f"{given[0]}: requires a cached table, dataset_uri=cache://SCHEMA/TABLE")
+        return self
 
     @model_validator(mode="after")
     def _can_be_scheduled(self) -> TrainRequest:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj
+from trainwright.datacache.account import CLUSTER_RULES, account_objects
 from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
 from trainwright.jobs.submit.clean_up_manifests import clean_up_calls, clean_up_manifests
 from trainwright.jobs.submit.rbac import (
@@ -49,13 +50,14 @@ class Extras:
     `mpi_flux` is what jobs of MPI and Flux runtimes need in the modes jobset and auto: to create Secrets. `credentials` is what
     Airflow's connections on the cluster need: to write Secrets, not to read them. `workflows` lets steps of Kubeflow Pipelines see
     whether their run has an exit handler. `clean_up_image` is the image of a CronJob that suspends jobs whose waiting step is gone;
-    empty for none.
+    empty for none. `data_cache` is the account of initializers that start data caches.
     """
 
     mpi_flux: bool = False
     credentials: bool = False
     workflows: bool = False
     clean_up_image: str = ""
+    data_cache: bool = False
 
 
 NOTHING_MORE = Extras()
@@ -102,14 +104,14 @@ def rbac_manifests(
     mode: Mode = Mode.trainjob,
     extras: Extras = NOTHING_MORE,
 ) -> list[Obj]:
-    """Return the roles and bindings with which these accounts can run jobs in a namespace, and the CronJob of `extras`.
+    """Return the roles and bindings with which these accounts can run jobs in a namespace, and what `extras` add.
 
     `mode` is trainjob, jobset, or auto for both. Raises KeyError for another mode.
     """
     manifests = []
     for role in _roles(namespace, mode, extras):
         manifests += [role.manifest(), *(role.binding(account) for account in role.accounts(accounts))]
-    return manifests + _clean_up(namespace, mode, extras)
+    return manifests + _further(namespace, mode, extras)
 
 
 def rbac_yaml(
@@ -126,7 +128,7 @@ def rbac_yaml(
     documents = []
     for role in _roles(namespace, mode, extras):
         documents += [_commented(role), *(to_yaml(role.binding(account)) for account in role.accounts(accounts))]
-    documents += [to_yaml(manifest) for manifest in _clean_up(namespace, mode, extras)]
+    documents += [to_yaml(manifest) for manifest in _further(namespace, mode, extras)]
     return header + "---\n".join(documents)
 
 
@@ -142,8 +144,10 @@ def role_of(call: ApiCall, namespace: str) -> str:
     return f"a Role in the namespace {call.namespace or namespace}"
 
 
-def _clean_up(namespace: str, mode: Mode, extras: Extras) -> list[Obj]:
-    return clean_up_manifests(namespace, mode, extras.clean_up_image) if extras.clean_up_image else []
+def _further(namespace: str, mode: Mode, extras: Extras) -> list[Obj]:
+    """Return the objects for other accounts than those of clients."""
+    clean_up = clean_up_manifests(namespace, mode, extras.clean_up_image) if extras.clean_up_image else []
+    return clean_up + (account_objects(namespace, CLUSTER_RULES) if extras.data_cache else [])
 
 
 def _roles(namespace: str, mode: Mode, extras: Extras) -> Iterator[_Role]:

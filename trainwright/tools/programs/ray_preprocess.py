@@ -26,8 +26,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pyarrow  # type: ignore[import-untyped]
-import pyarrow.parquet  # type: ignore[import-untyped]
+import pyarrow
+import pyarrow.parquet
 import ray
 import ray.data
 from ray import cloudpickle

@@ -1,0 +1,5 @@
+"""Tests of what runs in a cache's pods need pyarrow, which an installation without torch does not have."""
+
+from importlib.util import find_spec
+
+collect_ignore = [] if find_spec("pyarrow") else ["test_flight_cache.py"]

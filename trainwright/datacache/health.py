@@ -1,0 +1,31 @@
+"""Answers the readiness probe of a cache's pod: 200 on `/ready` once its rows are in memory, 503 before."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class Health:
+    """A web server at `address`, in a thread. Raises OSError if the port is in use."""
+
+    def __init__(self, address: str, port: int):
+        self.is_ready = False
+        health = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(404 if self.path != "/ready" else 200 if health.is_ready else 503)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: object) -> None:
+                """Log no probes."""
+
+        self._server = ThreadingHTTPServer((address, port), Handler)
+        self.port = self._server.server_address[1]
+        threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()

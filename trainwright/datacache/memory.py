@@ -1,0 +1,64 @@
+"""Keeps a worker within its memory limit: it ends with a message that says what the table needs, before the kernel kills it."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+_SECONDS = 0.02
+_SHARE = 0.92
+"""Of the limit: between two looks a worker may need more."""
+_STATM = Path("/proc/self/statm")
+MEBIBYTE = 1024 * 1024
+PROGRAM_MEBIBYTES = 192
+"""About what a worker needs without rows."""
+
+
+class MemoryGuard:
+    """Looks at the memory of this process in a thread, and calls `fail` once it comes near `limit` bytes.
+
+    `loaded` is the number of rows so far. Does nothing without a limit or /proc.
+    """
+
+    def __init__(self, limit: int, workers: int, fail: Callable[[str], None]):
+        self._limit, self._workers, self._fail = limit, workers, fail
+        self.loaded, self._total, self._least_bytes = 0, 0, 0
+
+    def start(self) -> None:
+        if self._limit and _STATM.exists():
+            threading.Thread(target=self._watch, name="memory", daemon=True).start()
+
+    def expect(self, rows: int, least_bytes: int) -> None:
+        """Announce the rows of this worker, and what is known of their size: fails at once if they cannot fit."""
+        self._total, self._least_bytes = rows, least_bytes
+        if self._limit and least_bytes + PROGRAM_MEBIBYTES * MEBIBYTE > self._limit:
+            self._fail(self.advice(least_bytes, "at least"))
+
+    def advice(self, needed: int, how_exact: str = "about") -> str:
+        """Return the message for rows that need about, or at least, this many bytes."""
+        if not self._total:
+            least = f"a worker needs {PROGRAM_MEBIBYTES} MiB without any rows"
+            return f"worker_mem (WORKER_MEM) is {self._limit // MEBIBYTE} MiB, and {least}; raise it"
+        each = math.ceil(needed / MEBIBYTE) + PROGRAM_MEBIBYTES
+        room = max(self._limit / MEBIBYTE * _SHARE - PROGRAM_MEBIBYTES, 1)
+        nodes = math.ceil(needed / MEBIBYTE * self._workers / room)
+        return (
+            f"the table does not fit into the memory of the cache: {self._total} rows of this worker need {how_exact} "
+            f"{math.ceil(each / _SHARE)} MiB, and worker_mem (WORKER_MEM) is {self._limit // MEBIBYTE} MiB; raise worker_mem to "
+            f"that, or use about {max(nodes, self._workers + 1)} data nodes (CLUSTER_SIZE={max(nodes, self._workers + 1) + 1}) if "
+            "the table has that many files of equal size"
+        )
+
+    def _watch(self) -> None:
+        page = os.sysconf("SC_PAGE_SIZE")
+        stop = threading.Event()
+        while not stop.wait(_SECONDS):
+            used = int(_STATM.read_text("ascii").split()[1]) * page
+            if used > self._limit * _SHARE:
+                rows = max(used - PROGRAM_MEBIBYTES * MEBIBYTE, 0)
+                share = self.loaded / self._total if self._total else 1.0
+                self._fail(self.advice(max(int(rows / share) if share else 0, self._least_bytes, rows)))
+                return
