@@ -1,4 +1,4 @@
-"""Measures a data cache against reading the same Parquet: two readers, each with its half, in the same two epochs.
+"""Benchmarks a data cache against reading the same Parquet: two readers, each with its half, in the same two epochs.
 
 Head and workers run as in pods, as processes with addresses of their own, in the environment `data-cache`. Linux.
 `python bench/data_cache.py [--rows N]` prints megabytes of Arrow data in a second, of both readers together.

@@ -29,7 +29,8 @@ def initialize_model(
         by_value: Whether the artifact `model` is a copy of the prepared files, which the launcher uploads, not only their receipt.
 
     Returns:
-        Digest of the model's files, and the sizes of the model, from which the training step estimates the memory that it needs.
+        digest: Digest of the model's files.
+        shape: Sizes of the model, for the parameter model_shape of the training; empty if they are not known.
     """
     from pathlib import Path
 

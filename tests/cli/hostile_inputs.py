@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from trainwright.api.errors import Unauthorized
 from trainwright.cli import app
+from trainwright.controlplane.environments.store import EnvironmentFailed
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.pipeline_runs.errors import BadPipeline
 
@@ -256,6 +257,10 @@ def isolated_environment(folder: Path) -> Iterator[None]:
             ("kubernetes.dynamic.DynamicClient.request", Unauthorized("scripted: nobody is accepted")),
             ("trainwright.controlplane.lifecycle.start", OSError("scripted: no processes are started")),
             ("trainwright.pipeline_runs.source.run_program", BadPipeline("scripted: no processes are started")),
+            (
+                "trainwright.controlplane.environments.store.EnvironmentStore.prepare",
+                EnvironmentFailed("scripted: nothing is installed"),
+            ),
             ("trainwright.cli.controlplane._replace_process", typer.Exit(0)),
             ("trainwright.controlplane.standalone.process.run", lambda *_: 0),
             ("trainwright.cli.controller.signal.signal", lambda *_: None),

@@ -42,6 +42,29 @@ def test_a_node_may_stop_while_a_worker_is_about_to_start(worker: PodWorker) -> 
     assert not worker.folder.exists()
 
 
+def test_a_deletion_during_a_write_of_the_status_is_not_lost(worker: PodWorker) -> None:
+    deleted: list[str] = []
+
+    def patch(*_: Any, **__: Any) -> Obj:
+        """The pod is deleted after the write, and the watch says so before its answer has come."""
+        if not deletion:
+            deletion.append(versioned_pod(5))
+            deletion[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:30Z"
+            assert worker.update(deletion[0])
+        return versioned_pod(4)
+
+    deletion: list[Obj] = []
+    services: Any = worker._services
+    services.cluster = SimpleNamespace(patch=patch, delete=lambda _kind, name, *_, **__: deleted.append(name))
+    services.volumes = SimpleNamespace(make=lambda *_: None)
+    services.images = SimpleNamespace(user_of=lambda _image: None)
+    services.events = SimpleNamespace(record=lambda *_: None)
+    services.address_of = lambda _pod: "127.0.0.2"
+    worker.start()
+    assert has_ended(worker), "it waits for a deletion that it has been told of"
+    assert set(deleted) == {deletion[0]["metadata"]["name"]}
+
+
 def test_a_pod_that_has_ended_keeps_no_thread(worker: PodWorker) -> None:
     assert worker.update(versioned_pod(2, "Succeeded"))
     worker.start()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from trainwright.controlplane.node.volumes import VolumeError
-from trainwright.controlplane.node.volumes.memory import MemoryFolders
+from trainwright.controlplane.node.volumes.memory import MemoryFolders, remove_tree
 
 
 def test_each_home_has_its_own_folder(tmp_path: Path) -> None:
@@ -110,3 +112,21 @@ def test_a_node_that_stops_leaves_an_empty_folder_only_for_its_pods(tmp_path: Pa
     memory.remove("u")
     memory.close()
     assert not memory.top.exists()
+
+
+def test_several_threads_may_remove_the_same_tree(tmp_path: Path) -> None:
+    together = Barrier(4)
+
+    def remove(tree: Path) -> None:
+        together.wait(10)
+        remove_tree(tree)
+
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(5):
+            tree = tmp_path / str(number)
+            for folder in range(20):
+                (tree / str(folder)).mkdir(parents=True)
+                for file in range(20):
+                    (tree / str(folder) / str(file)).touch()
+            list(pool.map(remove, [tree] * 4))
+            assert not tree.exists()

@@ -11,6 +11,7 @@ import math
 import os
 import shutil
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -46,6 +47,7 @@ class PodWorker:
         self.uid = uid_of(pod)
         self.folder = services.pods_folder / self.uid
         self._pod, self._services = pod, services
+        self._taking = threading.Lock()
         self._loop = StepLoop(pod, self._step_until_deleted, self._is_quiet, self._close_keepers)
         self._keepers = [
             ContainerKeeper(spec, role, services, lambda: self._pod, self._loop.wake) for spec, role in containers_of(pod)
@@ -61,11 +63,13 @@ class PodWorker:
     def update(self, pod: Obj) -> bool:
         """Take a changed pod object; it may be terminating. Returns False if this worker has nothing to do with it any more."""
 
-        def take() -> None:
-            if _version(pod) >= _version(self._pod):  # the answer to a write of our own may be newer
-                self._pod = pod
+        return self._loop.offer(lambda: self._take(pod))
 
-        return self._loop.offer(take)
+    def _take(self, pod: Obj) -> None:
+        """Take a pod object from the watch, or the answer to a write of our own, unless the other one has come first and is newer."""
+        with self._taking:
+            if _version(pod) >= _version(self._pod):
+                self._pod = pod
 
     def wake(self) -> None:
         """Look at the containers: something has happened."""
@@ -227,7 +231,7 @@ class PodWorker:
         )
         if uid_of(stored) != self.uid:
             raise NotFound(f"pod {name_of(self._pod)!r} was replaced")
-        self._pod = stored
+        self._take(stored)
         if is_evicted:
             self._eviction.announce()
 

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 from trainwright.controlplane.node.volumes.errors import VolumeError
 from trainwright.controlplane.node.volumes.ownership import VOLUME_MODE, make_folder
@@ -107,6 +108,14 @@ def remove_tree(folder: Path) -> None:
         return
     for place, folders, _ in os.walk(folder):
         for path in (Path(place, name) for name in folders):
-            if not path.is_symlink() and path.stat().st_uid == os.geteuid():
-                path.chmod(0o700)
-    shutil.rmtree(folder)
+            with contextlib.suppress(FileNotFoundError):  # another thread may remove the same pod
+                if not path.is_symlink() and path.stat().st_uid == os.geteuid():
+                    path.chmod(0o700)
+    shutil.rmtree(folder, onerror=_raise_unless_gone)
+
+
+def _raise_unless_gone(
+    _function: object, _path: object, failed: tuple[type[BaseException], BaseException, TracebackType]
+) -> None:
+    if not isinstance(failed[1], FileNotFoundError):
+        raise failed[1]
