@@ -21,6 +21,7 @@ from trainwright import __version__
 from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import CLAIM, CLUSTER_ROLE_BINDING, ROLE_BINDING, SERVICE_ACCOUNT, TRAINJOB
+from trainwright.api.objects import name_of
 from trainwright.cluster import connect
 from trainwright.cluster.permissions import Permission
 from trainwright.jobs.submit.rbac_manifests import Extras, ServiceAccount, rbac_manifests
@@ -246,6 +247,7 @@ def test_helm_finds_no_fault(helm: Any) -> None:
 def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Path) -> None:
     with embedded(tmp_path, node=True) as kubeconfig:
         admin = connect(kubeconfig)
+        before = {kind: [name_of(own) for own in admin.list(kind).items] for kind in (ROLE_BINDING, CLUSTER_ROLE_BINDING)}
         for name in ("trainwright-system", "team", "other", "airflow"):
             admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         first = {
@@ -278,4 +280,4 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
         helm("uninstall", kubeconfig=str(kubeconfig))
         assert admin.get(CLAIM, "workspace", "team")
         for kind in (ROLE_BINDING, CLUSTER_ROLE_BINDING):
-            assert admin.list(kind).items == []
+            assert [name_of(left) for left in admin.list(kind).items] == before[kind]

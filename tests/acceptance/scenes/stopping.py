@@ -95,14 +95,14 @@ SCENES = [
     Scene(
         "cancel, and resume by the same command",
         _cancels_and_resumes,
-        (ends(0), says("begins after step [2-9]", "step 20"), job_is("Complete")),
+        (ends(0), says("begins after step ([2-9]|1[0-9])", "step 20"), job_is("Complete")),
         files=CODE,
         marks=("quick",),
     ),
     Scene(
         "suspend and resume with kubectl",
         _suspends_and_resumes,
-        (ends(0), says("suspended", "begins after step [2-9]", "step 15"), job_is("Complete")),
+        (ends(0), says("suspended", "begins after step ([2-9]|1[0-4])", "step 15"), job_is("Complete")),
         files=CODE,
         marks=("quick",),
     ),
