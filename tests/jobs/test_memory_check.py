@@ -60,7 +60,7 @@ def test_a_model_that_is_too_large_is_warned_of_with_what_would_fit(cluster: Emb
     assert len(cluster.list(TRAINJOB).items) == 1, "an estimate stops no training"
 
 
-def test_it_is_refused_where_that_is_asked_for(cluster: EmbeddedCluster) -> None:
+def test_a_model_that_is_too_large_is_refused_with_memory_check_fail(cluster: EmbeddedCluster) -> None:
     add_node(cluster, gpu_mib=24576)
     with pytest.raises(Invalid, match="memory_check=warn submits it all the same"):
         submit(cluster, resources_per_node={"nvidia.com/gpu": 1}, memory_check="fail")

@@ -98,6 +98,11 @@ def test_a_reference_of_all_weights_is_a_second_copy_of_them() -> None:
     assert training_memory(shape, ahead).weights == training_memory(shape, lora).weights
 
 
+def test_advice_for_kto_keeps_the_two_rows_that_it_needs() -> None:
+    found = advice(shape_of(QWEN_600M), KtoSettings(batch_size=8, cpu=True, max_length=8192), 10**15)
+    assert [words.rpartition(" (")[0].split(" and ")[0] for words in found] == ["batch_size 4", "batch_size 2", "max_length 4096"]
+
+
 def test_a_pair_is_two_rows_and_a_marked_answer_one() -> None:
     shape = shape_of(QWEN_600M)
     sft, dpo, kto = (training_memory(shape, settings).activations for settings in (SftSettings(), DpoSettings(), KtoSettings()))
@@ -117,11 +122,12 @@ def test_rows_are_no_longer_than_the_longest_of_the_data() -> None:
     length=st.integers(64, 8192),
     cpu=st.booleans(),
 )
-def test_what_is_advised_fits_and_is_valid(room: int, method: str, batch: int, length: int, cpu: bool) -> None:
+def test_advice_names_valid_settings_that_fit(room: int, method: str, batch: int, length: int, cpu: bool) -> None:
     given_ = {"method": method, "batch_size": batch, "max_length": length, "cpu": cpu and method != "qlora"}
     settings, shape = SftSettings.model_validate(given_), shape_of(QWEN_600M)
     for words in advice(shape, settings, room * GIB):
         changes = dict(part.split(" ") for part in words.rpartition(" (")[0].split(" and "))
         changed = SftSettings.model_validate({**given_, **changes})
         assert training_memory(shape, changed).total <= room * GIB
+        assert changed.batch_size * changed.gradient_accumulation == batch, "as many rows for each update"
         assert "qlora" not in words or not settings.cpu

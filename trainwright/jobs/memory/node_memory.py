@@ -42,10 +42,9 @@ def _host_room(request: TrainRequest, nodes: Sequence[Obj], num_nodes: int) -> R
     resources = request.resources_per_node
     limits = resources.get("limits") or {}
     processes = request.num_proc_per_node or cpu_count(resources) or 1
-    own = [int(parse_quantity(limits["memory"]).value // processes)] if "memory" in limits else []
+    if "memory" in limits:
+        return Room(int(parse_quantity(limits["memory"]).value // processes), "a process has by resources_per_node")
     largest = max((_memory(node) for node in nodes), default=0)
-    if own:
-        return Room(own[0], "a process has by resources_per_node")
     if not largest:
         return None
     if any(annotations_of(node).get(names.SINGLE_NODE_ANNOTATION) for node in nodes):

@@ -1,7 +1,7 @@
 """Estimates the memory of one training process from the model's shape and the settings of TRL's trainers, and what would need less.
 
 For batches of the longest rows. Weights, gradients and optimizer are known to the byte; what the passes forward and backward keep
-depends on kernels: those figures were fitted to measured peaks of TRL on the CPU, see docs/training.md.
+depends on kernels: those figures were fitted to measured peaks of TRL on the CPU, see docs/finetune.md.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ _QUANTIZED = 0.516
 """Bytes for a parameter in 4 bits with constants that are quantized too (Dettmers et al. 2023, section 3)."""
 _RUNTIME_GPU, _RUNTIME_CPU = int(1.2 * GIB), int(0.5 * GIB)
 """The CUDA context, kernels and buffers of NCCL; on a CPU the interpreter with torch and transformers."""
-_PAIR = 2
-"""A row of preferences is two texts."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +47,8 @@ def training_memory(shape: ModelShape, settings: TrlSettings) -> TrainingMemory:
     is_full = settings.method == "full"
     weights = _quantized(shape) if settings.method == "qlora" else _FLOAT * shape.parameters
     trained = shape.parameters if is_full else shape.adapter(settings.lora_rank)
-    copies = 1 if is_full and settings.has_reference and not getattr(settings, "precompute_reference", False) else 0
     return TrainingMemory(
-        weights=weights * (1 + copies),
+        weights=weights * (2 if settings.has_second_copy else 1),
         training=trained * (2 * _FLOAT + _ADAM + (0 if is_full else _FLOAT)),
         activations=_activations(shape, settings),
         runtime=_RUNTIME_CPU if settings.cpu else _RUNTIME_GPU,
@@ -66,7 +63,7 @@ def _quantized(shape: ModelShape) -> int:
 def _activations(shape: ModelShape, settings: TrlSettings) -> int:
     """What a pass over one batch keeps. On a GPU TRL computes in bfloat16 and computes the layers again in the backward pass."""
     length = min(settings.max_length, shape.most_tokens or settings.max_length)
-    tokens = settings.batch_size * length * (_PAIR if _is_of_pairs(settings) else 1)
+    tokens = settings.batch_size * length * settings.texts_of_row
     width = _FLOAT if settings.cpu else _HALF
     values = _values_of_layer(shape, settings, length)
     logits = tokens * shape.vocabulary * (width + 2 * _FLOAT)  # and in float32 for the loss, and their gradient
@@ -86,11 +83,6 @@ def _values_of_layer(shape: ModelShape, settings: TrlSettings, length: int) -> i
     return norms + attention + feed_forward + scores + adapter
 
 
-def _is_of_pairs(settings: TrlSettings) -> bool:
-    """Whether a row is a chosen and a rejected answer; trainers of single answers have weights for both kinds."""
-    return settings.has_reference and not hasattr(settings, "desirable_weight")
-
-
 def advice(shape: ModelShape, settings: TrlSettings, room: int) -> list[str]:
     """Return changes of settings with which a process would fit into `room` bytes, the least first; empty if none of them does."""
     found = []
@@ -104,12 +96,9 @@ def advice(shape: ModelShape, settings: TrlSettings, room: int) -> list[str]:
 
 
 def _changes(settings: TrlSettings) -> list[dict[str, Any]]:
-    smaller = []
-    least = 2 if hasattr(settings, "desirable_weight") else 1
-    batch = settings.batch_size
-    while (batch := batch // 2) >= least:
-        steps = settings.gradient_accumulation * settings.batch_size // batch
-        smaller.append({"batch_size": batch, "gradient_accumulation": steps})
+    rows = settings.batch_size
+    parts = [parts for parts in range(2, rows // settings.least_rows + 1) if rows % parts == 0]  # as many rows for each update
+    smaller = [{"batch_size": rows // each, "gradient_accumulation": settings.gradient_accumulation * each} for each in parts]
     shortest = smaller[-1:] or [{}]
     lengths = [{"max_length": length} for length in (settings.max_length // 2, settings.max_length // 4) if length >= 256]
     methods = {"full": ["lora", "qlora"], "lora": ["qlora"], "qlora": []}[settings.method]

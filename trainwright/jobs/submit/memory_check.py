@@ -16,7 +16,7 @@ from trainwright.jobs.memory.node_memory import Room, room_of
 from trainwright.jobs.memory.training_memory import TrainingMemory, advice, gib, training_memory
 from trainwright.jobs.trainers.trl import TrlTrainer
 
-FAIL, OFF = "fail", "off"
+WARN, FAIL, OFF = "warn", "fail", "off"
 _TOLERANCE = 1.1
 """What an estimate may exceed the memory by before a training is said not to fit."""
 log = logging.getLogger(__name__)

@@ -346,7 +346,10 @@ class _Submission:
 
     def _check_memory(self, name: str, cluster: Cluster, client: JobsClient) -> None:
         if self.request.model_shape and (warning := check_memory(self.resolved, nodes_of(cluster, client.cluster_in_mode), name)):
-            (self.on_warning or _log_warning(name))(warning)
+            if self.on_warning is not None:
+                self.on_warning(warning)
+            else:
+                log.warning("event=memory_may_not_suffice name=%s warning=%s", name, warning)
 
     def _submitted(self, job: Obj, attempt: int, form: ServedForm, client: JobsClient, *, adopted: bool) -> Submitted:
         event = "trainjob_adopted" if adopted else "trainjob_created"

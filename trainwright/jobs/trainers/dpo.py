@@ -27,10 +27,15 @@ class ReferenceSettings(TrlSettings):
     precompute_reference: bool = False
     """Compute what the reference says of all rows before training, which then needs no second copy of the weights."""
 
+    @property
+    def has_second_copy(self) -> bool:
+        return self.method == "full" and not self.precompute_reference
+
 
 class DpoSettings(ReferenceSettings):
-    """Those, and the kind of loss."""
+    """Those, and the kind of loss. A row is a pair of a chosen and a rejected answer."""
 
+    texts_of_row: ClassVar[int] = 2
     own_options: ClassVar[dict[str, str]] = {**ReferenceSettings.own_options, "loss": "loss_type"}
     other_names: ClassVar = {**ReferenceSettings.other_names, "loss_type": "loss"}
 

@@ -16,6 +16,7 @@ from trainwright.jobs.trainers.trl import Positive, TrlTrainer
 class KtoSettings(ReferenceSettings):
     """Those, and the weights of both kinds of answers, for data that have many more of one."""
 
+    least_rows: ClassVar[int] = 2
     own_options: ClassVar[dict[str, str]] = {
         **ReferenceSettings.own_options,
         "desirable_weight": "desirable_weight",

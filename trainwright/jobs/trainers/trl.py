@@ -36,6 +36,9 @@ class TrlSettings(TrainerSettings):
 
     model_config = ConfigDict(allow_inf_nan=False)
     has_reference: ClassVar[bool] = False
+    texts_of_row: ClassVar[int] = 1
+    least_rows: ClassVar[int] = 1
+    """The smallest `batch_size`."""
     own_options: ClassVar[dict[str, str]] = {}
     """The option of the trainer's script for each setting that others do not have."""
     other_names: ClassVar = {
@@ -72,6 +75,11 @@ class TrlSettings(TrainerSettings):
         if cpu and info.data.get("method") == "qlora":
             raise ValueError("the method qlora needs a GPU; use lora to train on the CPU")
         return cpu
+
+    @property
+    def has_second_copy(self) -> bool:
+        """Whether TRL loads the weights twice."""
+        return False
 
     def arguments(self) -> list[str]:
         """Return the arguments for the script, in addition to those that the runtime sets."""
