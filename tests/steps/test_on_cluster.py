@@ -25,7 +25,7 @@ def env_of_a_step(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, 
 
     monkeypatch.setattr("trainwright.steps.on_cluster.run_to_end", run_to_end)
     workspace = options.pop("workspace", Workspace.parse("pvc://claim"))
-    steps = ClusterSteps(None, workspace, Identity("airflow", "run", "data"), "team", **options)  # type: ignore[arg-type]
+    steps = ClusterSteps(None, workspace, Identity("airflow", "run", "data"), "team", **options)  # type: ignore[arg-type]  # none is reached
     with pytest.raises(Cancelled):
         steps(InitializeDataset.checked({"dataset_uri": "s3://bucket/data"}), StepRun("airflow", "run", -1))
     return dict(submitted[0].env)
@@ -61,9 +61,16 @@ def test_a_source_on_the_claim_of_the_workspace_is_found(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    "target", ["file:///exports", "file:///trainwright-workspaces/exports", "file:///trainwright-workspace2"]
+    "target",
+    [
+        "file:///exports",
+        "file:///trainwright-workspaces/exports",
+        "file:///trainwright-workspace2",
+        "FILE:///exports",
+        " file:///exports",
+    ],
 )
 def test_an_export_into_the_pod_is_refused(target: str) -> None:
-    steps = ClusterSteps(None, Workspace.parse("pvc://claim"), Identity("airflow", "run", "export"), "team")  # type: ignore[arg-type]
+    steps = ClusterSteps(None, Workspace.parse("pvc://claim"), Identity("airflow", "run", "export"), "team")  # type: ignore[arg-type]  # none is reached
     with pytest.raises(ValueError, match="is a folder in the pod of the step, and would be lost with it"):
         steps(ExportCheckpoint.checked({"export_uri": target}), StepRun("airflow", "run", -1))

@@ -30,7 +30,7 @@ def test_without_weights_they_are_computed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("config", ["", "[]", "{", '{"hidden_size": 8}', '"text"', json.dumps({**CONFIG, "hidden_size": 1e400})])
-def test_what_is_no_configuration_of_a_decoder_has_no_shape(tmp_path: Path, config: str) -> None:
+def test_a_configuration_of_no_decoder_has_no_shape(tmp_path: Path, config: str) -> None:
     assert prepared_shape(model(tmp_path, config)) == {}
 
 

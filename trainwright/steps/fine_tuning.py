@@ -18,11 +18,11 @@ from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.capacity import nodes_of
-from trainwright.jobs.submit.memory_check import MemoryEstimate, estimate_memory
+from trainwright.jobs.submit.memory_check import OFF, WARN, MemoryEstimate, estimate_memory
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.wait.job_events import JobEvents
 from trainwright.steps.evaluate import CURVE, SUMMARY, evaluate_export, evaluation_asked, figures_of
-from trainwright.steps.on_cluster import ClusterSteps
+from trainwright.steps.on_cluster import ClusterSteps, check_target
 from trainwright.steps.phases import JOB_RETRIES, Phases, phases_of
 from trainwright.steps.promote import promote
 from trainwright.steps.register import register_run_export
@@ -103,7 +103,7 @@ class _Chain:
     def run(self) -> FineTuned:
         with self._step("start"):
             started = self._start()
-        steps = self._steps(started)
+            steps = self._steps(started)
         with self._step("dataset"):
             dataset = self._dataset(steps)
         with self._step("model"):
@@ -161,6 +161,7 @@ class _Chain:
     def _steps(self, started: StartedRun) -> WorkspaceSteps:
         if started.path and self._phases.run["runs_on"] != "cluster":
             return HereSteps(Path(started.path), self._watcher.line)
+        check_target(self._request.export_uri)  # now, and not after the training
         return ClusterSteps(
             self._cluster,
             Workspace.parse(started.workspace),
@@ -197,7 +198,8 @@ class _Chain:
                 "export_uri": self._request.export_uri,
             }
         )
-        self._estimate(request)
+        if self._tell_estimate(request) and request.memory_check == WARN:
+            request = request.model_copy(update={"memory_check": OFF})  # the submission would say it again
         identity = Identity(self._owner, self._run.run_id, "train")
         with kept_history(started.path, identity.folder) as history:
             trained = run_step(
@@ -212,10 +214,11 @@ class _Chain:
         self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"
         return trained
 
-    def _estimate(self, request: TrainRequest) -> None:
+    def _tell_estimate(self, request: TrainRequest) -> bool:
         resolved, _ = resolve_with(self._cluster, request, self._namespace, bundled=self._cluster.uses_bundled_runtimes)
         if (found := estimate_memory(resolved, nodes_of(self._cluster, self._cluster.base))) is not None:
             self._watcher.estimate(found)
+        return found is not None
 
     def _export(self, steps: WorkspaceSteps, trained: Any) -> dict[str, Any]:
         given = {"export_uri": self._request.export_uri, "trainjob": trained.trainjob, "usage": trained.usage_as_object()}

@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from trainwright.api.errors import NotFound
@@ -29,6 +30,7 @@ from trainwright.jobs.wait.run_to_end import CancelHandler, run_to_end
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
 from trainwright.steps.requests import ExportCheckpoint, StepRequest, StepRun
 from trainwright.steps.workspace_program import ERROR, RESULT
+from trainwright.storage.uri import StorageUri
 
 RUNTIME = "workspace-step"
 MOUNT = "/trainwright-workspace"
@@ -56,7 +58,8 @@ class ClusterSteps:
 
         Raises ValueError for an export to a folder of the pod, RemoteStepInvalid, RemoteStepFailed, and the errors of `run_to_end`.
         """
-        _check_target(request)
+        if isinstance(request, ExportCheckpoint):
+            check_target(request.export_uri)
         step, asked = request.step_name(), _text_of(request, run)
         once = f"-{_digest(asked)}" if request.is_asked_again else ""
         identity = replace(self.identity, step=f"{self.identity.step}-{step}{once}")
@@ -117,10 +120,13 @@ class ClusterSteps:
             return
 
 
-def _check_target(request: StepRequest) -> None:
-    """Refuse an export to a folder that only the pod has: it would succeed, and be lost with the pod."""
-    target = request.export_uri if isinstance(request, ExportCheckpoint) else ""
-    if target.startswith("file://") and not f"{target}/".startswith(f"file://{MOUNT}/"):
+def check_target(export_uri: str) -> None:
+    """Refuse an export to a folder that only the pod has: it would succeed, and be lost with the pod.
+
+    Raises ValueError, BadUri.
+    """
+    target = StorageUri.parse(export_uri)
+    if target.scheme == "file" and not Path(target.path).is_relative_to(MOUNT):
         raise ValueError(
             f"export_uri: {target} is a folder in the pod of the step, and would be lost with it; use an object store, or a folder "
             f"of the workspace: file://{MOUNT}/..."
