@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trainwright.evaluation.figures import loss_of
+from trainwright.evaluation.figures import loss_of, relative_change
 
 
 def show_summary(result: dict[str, Any], console: Console) -> None:
@@ -17,9 +17,9 @@ def show_summary(result: dict[str, Any], console: Console) -> None:
     table.add_column("")
     table.add_column("before")
     table.add_column("after")
-    change = (after["loss"] - before["loss"]) / before["loss"] * 100
+    change = relative_change(before["loss"], after["loss"])
     name = "held-out loss" if result["held_out"] else "training loss"
-    table.add_row(name, f"{before['loss']:.3f}", f"{after['loss']:.3f}  ({change:+.0f} %)")
+    table.add_row(name, f"{before['loss']:.3f}", f"{after['loss']:.3f}{f'  ({change})' if change else ''}")
     table.add_row("sample completion", _first_line(before["sample"]), _first_line(after["sample"]))
     console.print(table)
     prompt = " ".join(line for line in result["prompt"].splitlines() if line and not line.startswith("###"))

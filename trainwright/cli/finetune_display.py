@@ -9,7 +9,7 @@ from rich.table import Table
 
 from trainwright.cli.output import print_lines
 from trainwright.cli.progress_display import ProgressDisplay
-from trainwright.evaluation.figures import loss_of
+from trainwright.evaluation.figures import loss_of, relative_change
 from trainwright.jobs.submit.memory_check import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput
 from trainwright.steps.fine_tuning import FineTuned
@@ -71,7 +71,8 @@ def show_result(result: FineTuned) -> None:
     for column in ("", "base model", "fine-tuned"):
         table.add_column(column)
     name = "held-out loss" if result.evaluation.get("held_out") else "training loss"
-    table.add_row(name, f"{before:.4f}", f"{after:.4f}  ({(after - before) / before * 100:+.1f} %)")
+    change = relative_change(before, after, decimals=1)
+    table.add_row(name, f"{before:.4f}", f"{after:.4f}{f'  ({change})' if change else ''}")
     Console(markup=False, emoji=False, highlight=False).print(table)
     for label, text in (
         ("run", result.run_id),

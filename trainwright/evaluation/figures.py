@@ -31,6 +31,11 @@ def loss_of(figures: Mapping[str, Any]) -> float:
     return float(figures[loss_name(figures)])
 
 
+def relative_change(before: float, after: float, decimals: int = 0) -> str:
+    """Return by how much a figure has changed, as `-32 %`; empty if it was 0, of which nothing is a percentage."""
+    return f"{(after - before) / before * 100:+.{decimals}f} %" if before else ""
+
+
 def is_of_rows(metric: str) -> bool:
     """Whether a figure depends on which rows were evaluated, not only on a public task."""
     return metric.removeprefix(OF_TRAINING) in OF_ROWS or metric.partition("/")[0] in (
