@@ -45,6 +45,12 @@ def test_importing_the_library_loads_nothing_heavy() -> None:
     assert not loaded & {"kubernetes", "torch", "transformers", "kfp", "airflow", "datasets", "huggingface_hub", "matplotlib"}
 
 
+def test_importing_the_command_line_loads_no_chain_of_steps() -> None:
+    code = "import sys, trainwright.cli.app\nprint(*(m for m in sys.modules if m.startswith('trainwright')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"trainwright.steps.fine_tuning", "trainwright.steps.evaluate"} & set(done.stdout.split())
+
+
 def test_importing_components_loads_kfp_but_no_kubernetes_of_ours() -> None:
     code = "import sys, trainwright.components.train.component\nassert callable(trainwright.components.train)\n"
     code += "print(*(m for m in sys.modules if m.startswith('trainwright')))"

@@ -16,7 +16,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.checkpoints import restore_checkpoint
 from trainwright.cli import app
-from trainwright.cli import finetune as command
+from trainwright.cli import finetune_run as command
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.steps.requests import FineTuning
 
@@ -109,7 +109,9 @@ def test_steps_run_in_pods_where_this_machine_has_no_workspace(runs: Runs, finet
     inputs, in_pods = runs.inputs("pods"), ("--training", "runs_on=cluster", "--run-id", "pods")
     lost = finetune(inputs, *in_pods)
     assert lost.exit_code == ExitCode.bad_input, lost.output
+    assert "start: export_uri: " in lost.stderr
     assert "is a folder in the pod of the step, and would be lost with it" in lost.stderr
+    assert not jobs_of(runs, "pods"), "it is refused before anything is trained"
     kept = finetune(inputs, *in_pods, "--export", "file:///trainwright-workspace/exports", "-o", "json")
     assert kept.exit_code == 0, kept.output
     claim = runs.folder / "home/node/claims/default/trainwright-finetune"
@@ -139,6 +141,7 @@ def test_the_method_decides_on_trainer_settings_and_device(runs: Runs, finetune:
         (("--data", "layuot=x"), "data.layuot: unknown setting; did you mean layout?"),
         (("--training", "settings.lr"), "--training: 'settings.lr' is neither KEY=VALUE nor a JSON object"),
         (("--promote", "sometimes"), "promote"),
+        (("--method", "dpo", "--training", "builtin=sft"), "--method dpo: not with --training builtin=sft"),
         (("--training", '{"env": {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}}'), "HF_TOKEN"),
     ],
 )

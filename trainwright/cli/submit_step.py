@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import getpass
+import secrets
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -112,8 +113,8 @@ def _request(submission: Submission, documents: list[Obj]) -> TrainRequest:
 
 
 def new_run_id() -> str:
-    """Return the id of a new run: the user and the time."""
-    return f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}"
+    """Return the id of a new run: the user, the time, and what tells runs of one second apart."""
+    return f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
 
 
 def _user() -> str:

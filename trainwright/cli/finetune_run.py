@@ -1,0 +1,146 @@
+"""Runs `trainwright finetune`, from its options to its outcome. It imports the steps, which no other command needs."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from trainwright.api.errors import BadRequest
+from trainwright.api.quantities import parse_quantity
+from trainwright.cli.connection import jobs_cluster_for
+from trainwright.cli.errors import bad_input_exits, cluster_errors_exit, fail
+from trainwright.cli.finetune_display import ChainDisplay, show_result
+from trainwright.cli.finetune_options import PREFERENCES, WORKSPACE, Method
+from trainwright.cli.output import print_lines, print_object
+from trainwright.cli.request_options import parsed_mapping
+from trainwright.cli.submit_step import OWNER, new_run_id
+from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
+from trainwright.jobs.request.validation_problems import message_of
+from trainwright.jobs.submit.capacity import nodes_of
+from trainwright.steps.fine_tuning import fine_tune
+from trainwright.steps.on_cluster import MOUNT
+from trainwright.steps.places import place_uri, source_uri
+from trainwright.steps.requests import FineTuning
+from trainwright.steps.step_end import EXPECTED
+from trainwright.storage.uri import StorageUri
+from trainwright.submission.jobs_client import JobsClient, is_embedded
+
+_SHARED = "&access=ReadWriteMany"
+"""A claim on one machine can be used by any number of nodes."""
+_GPU = "nvidia.com/gpu"
+
+
+def run_finetune(given: Mapping[str, Any]) -> None:
+    """Do what the command was given, its parameters by name. Raises typer.Exit after a failure."""
+    output = given["output"]
+    with cluster_errors_exit():
+        with bad_input_exits():
+            given = {**given, **_parsed(given)}
+        cluster = jobs_cluster_for(given["kubeconfig"], given["home"], given["submission_mode"])
+        run, namespace = given["run_id"] or new_run_id(), given["namespace"] or cluster.default_namespace
+        with bad_input_exits():
+            request = _request(cluster, given, is_embedded(cluster))
+    display = ChainDisplay(Console(stderr=output is not None, markup=False, emoji=False), with_logs=given["logs"])
+    resume = f"to resume, run the command again with --run-id {shlex.quote(run)}"
+    try:
+        with display:
+            result = fine_tune(cluster, request, owner=OWNER, run_id=run, namespace=namespace, watcher=display)
+    except KeyboardInterrupt:
+        fail(f"interrupted; {resume}", int(ExitCode.interrupted))
+    except Cancelled as error:
+        fail(f"{error}; {resume}", int(ExitCode.interrupted))
+    except EXPECTED as error:
+        code = exit_code_of(error)
+        print_lines(
+            "\n".join([f"{display.step}: {message_of(error)}".removeprefix(": "), *getattr(error, "__notes__", ())]), error=True
+        )
+        if display.step and code is not ExitCode.bad_input:
+            print_lines(resume, error=True)
+        raise typer.Exit(int(code)) from None
+    if output is not None:
+        print_object(asdict(result), output)
+    else:
+        show_result(result)
+    sys.stdout.flush()
+
+
+def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sources as URIs, and the structures as objects. Raises BadRequest, and ValueError naming the source."""
+    sources = {name: source_uri(given[name]) for name in ("model", "dataset")}
+    return {**sources, **{name: parsed_mapping(f"--{name}", given[name] or []) for name in ("training", "data", "evaluation")}}
+
+
+def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> FineTuning:
+    """Return what is asked of the chain. Raises BadRequest, and ValueError naming the setting."""
+    workspace = given["workspace"] or (WORKSPACE + _SHARED if is_here else WORKSPACE)
+    method, training = given["method"], given["training"]
+    settings = training.get("settings") or {}
+    if not isinstance(settings, dict):
+        raise BadRequest("--training: settings: expected an object with settings by name")
+    if method in PREFERENCES:
+        if training.get("builtin", method.value) != method.value:
+            raise BadRequest(f"--method {method.value}: not with --training builtin={training['builtin']}")
+        training = {**training, "builtin": method.value}
+    gpus = _gpus(cluster, given["gpus"])
+    if not gpus and "cpu" not in settings:
+        if method is Method.qlora:
+            raise BadRequest("--method qlora: needs a GPU, and no node has one; use --method lora")
+        settings = {**settings, "cpu": True}
+    training = {**training} | {name: given[name] for name in ("store_secret", "hub_secret") if given[name]}
+    if not gpus:
+        training.setdefault("num_proc_per_node", 1)
+    export = _export(given["export"], is_here, reads=bool(given["promote"] or given["registry"]))
+    for name in ("model", "dataset"):
+        if given[name].startswith("file://") and not is_here:
+            raise BadRequest(
+                f"{name}: {given[name]}: pods of the cluster do not see this machine's files; copy it to an object store"
+            )
+    return FineTuning.from_parameters(
+        {
+            "model_uri": given["model"],
+            "dataset_uri": given["dataset"],
+            "export_uri": export,
+            "workspace": workspace,
+            "num_nodes": given["nodes"],
+            "resources_per_node": {_GPU: gpus} if gpus else {},
+            "method": "" if method in PREFERENCES else method.value,
+            "training": {**training, **({"settings": settings} if settings else {})},
+            **{name: given[name] for name in ("data", "evaluation")},
+            **{name: given[name] for name in ("epochs", "learning_rate", "batch_size", "max_length", "queue_name")},
+            **{name: given[name] for name in ("promote", "registry")},
+        }
+    )
+
+
+def _gpus(cluster: JobsClient, asked: int | None) -> int:
+    if asked is not None:
+        return asked
+    nodes = nodes_of(cluster, cluster.base)
+    if not nodes:
+        raise BadRequest(
+            "--gpus: the nodes of the cluster cannot be listed; say how many GPUs each node has, 0 to train on the CPU"
+        )
+    amounts = [((node.get("status") or {}).get("allocatable") or {}).get(_GPU, 0) for node in nodes]
+    return int(any(parse_quantity(amount).value > 0 for amount in amounts))
+
+
+def _export(given: str, is_here: bool, *, reads: bool) -> str:
+    """Return the URI of the folder of exports; by default it is on the workspace.
+
+    Raises BadRequest if this machine `reads` them, cannot, and no other folder is named.
+    """
+    if given:
+        return place_uri(given)
+    if is_here:
+        return str(StorageUri.from_path(Path("exports")))
+    if reads:
+        raise BadRequest("--promote, --registry: this machine must reach the exports; set --export to an object store")
+    return f"file://{MOUNT}/exports"
