@@ -84,7 +84,7 @@ def test_property_any_message_is_read_or_refused(data: bytes) -> None:
     ],
     ids=["image", "vector", "other plugin", "string", "no tag"],
 )
-def test_what_is_no_scalar_is_passed_over(value: bytes) -> None:
+def test_images_and_texts_have_no_scalars(value: bytes) -> None:
     assert list(scalars_in(record(b"\x10" + varint(1) + field(5, field(1, value))))) == []
 
 

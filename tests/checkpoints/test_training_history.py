@@ -75,7 +75,7 @@ def test_training_whose_event_files_end_with_nan_is_not_exported(run: Path) -> N
         export(run)
 
 
-def test_what_diverged_after_the_checkpoint_does_not_count(run: Path) -> None:
+def test_divergence_after_the_checkpoint_does_not_refuse_it(run: Path) -> None:
     write_events(run / "output", "1", [("loss", 20, 2.5, 1), ("loss", 30, NAN, 2)])
     assert export(run).manifest.metadata["log_history"] == [{"step": 20, "loss": 2.5}]
 

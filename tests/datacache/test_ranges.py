@@ -51,6 +51,6 @@ def test_ticket_is_two_little_endian_numbers() -> None:
 
 
 @pytest.mark.parametrize("ticket", [b"", b"\0" * 15, RowRange(0, 0).ticket() + b"\0", RowRange(5, 4).ticket()])
-def test_other_ticket_is_refused(ticket: bytes) -> None:
+def test_ticket_of_another_length_or_order_is_refused(ticket: bytes) -> None:
     with pytest.raises(ValueError, match="ticket"):
         RowRange.from_ticket(ticket)

@@ -38,7 +38,7 @@ def open_table(location: str) -> Table:
     Raises CacheError if there is none, or it cannot be cached.
     """
     try:
-        return IcebergTable(location) if location.endswith(".metadata.json") or location.endswith(".json") else Files(location)
+        return IcebergTable(location) if location.endswith(".json") else Files(location)
     except CacheError:
         raise
     except Exception as error:  # pyiceberg and pyarrow have many, and all say that this table is unreadable

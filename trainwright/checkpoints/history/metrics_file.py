@@ -29,7 +29,7 @@ def keep_metrics(workspace: Path, folder: str, entries: Iterable[Mapping[str, An
     """Write the entries of a training's history to the folder of its run, `runs/NAME` in a mounted workspace.
 
     `count` is what the `step` of the entries is: STEP, or REPORT. Earlier entries are kept up to the first step of these: a job that
-    resumes goes on from there. Does nothing without entries, or if the folder is not there; a failure is only logged, since the
+    resumes continues there. Does nothing without entries, or if the folder is not there; a failure is only logged, since the
     training has succeeded.
     """
     lines = [{count: entry[STEP], **{name: entry[name] for name in entry if name != STEP}} for entry in entries]

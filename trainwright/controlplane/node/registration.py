@@ -43,7 +43,7 @@ def register(cluster: Cluster, folder: Path, isolation: Support) -> None:
         },
     }
     labels: Obj = {"kubernetes.io/hostname": NODE_NAME, "kubernetes.io/os": os.uname().sysname.lower()}
-    if size := gpu_mebibytes():
+    if gpus and (size := gpu_mebibytes()):
         labels[names.GPU_MEMORY_LABEL] = str(size)
     metadata: Obj = {"name": NODE_NAME, "labels": labels, "annotations": {names.SINGLE_NODE_ANNOTATION: "true"}}
     try:
