@@ -24,6 +24,7 @@ from trainwright.cli import (
     rbac,
     runtimes,
     submit,
+    ui,
     validate,
     waiting,
 )
@@ -40,7 +41,7 @@ app = typer.Typer(
     help="Fine-tuning on Kubeflow Trainer v2.",
 )
 _GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "The embedded cluster": (controlplane, environments),
+    "The embedded cluster": (controlplane, environments, ui),
     "Jobs": (finetune, submit, jobs, waiting, clean, diff, logs),
     "Manifests": (validate, materialize, migrate),
     "Checkpoints and exports": (transfer, catalog, register),

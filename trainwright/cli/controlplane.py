@@ -94,6 +94,7 @@ def up(
     foreground: Annotated[bool, typer.Option("--foreground", help="Run in the foreground until Ctrl-C or SIGTERM.")] = False,
 ) -> None:
     """Start the embedded control plane; the last line of output is the path of its kubeconfig."""
+    from trainwright.cli.page_link import page_line
     from trainwright.controlplane.backup import BackupFailed
     from trainwright.controlplane.backup import restore as restore_backup
     from trainwright.controlplane.controllers.local_queue.settings import QueueError
@@ -128,6 +129,8 @@ def up(
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")
     print(f"{'started' if fresh else 'already running'}: {running.url}", file=sys.stderr)
+    if line := page_line(chosen):
+        print_lines(line, error=True)
     print_lines(chosen.kubeconfig)
 
 
@@ -196,7 +199,13 @@ def status(
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")
     state: dict[str, Any] = {"home": printable(chosen.path), "running": running is not None}
     if running is not None:
-        state |= {"url": running.url, "pid": running.pid, "since": running.started, "kubeconfig": str(chosen.kubeconfig)}
+        state |= {
+            "url": running.url,
+            "pid": running.pid,
+            "since": running.started,
+            "kubeconfig": str(chosen.kubeconfig),
+            "page": running.page,
+        }
         state["controllers"] = list(running.controllers)
         problem = health_problem(LOOPBACK, running.port, chosen.authority)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import builtins
+import copy
 import os
 from collections.abc import Callable, Iterator
 from typing import Any, TypedDict, Unpack
@@ -82,6 +83,14 @@ class KubernetesCluster:
         return KubernetesCluster(
             configuration, default_namespace=self.default_namespace, origin=self.origin, seconds=seconds, renew=self._renew
         )
+
+    def with_token(self, token: str) -> KubernetesCluster:
+        """Return a client for the same cluster, with its own connections, that sends `token` and no other credentials."""
+        configuration = copy.deepcopy(self._client.configuration)
+        configuration.api_key, configuration.api_key_prefix = {"authorization": f"Bearer {token}"}, {}
+        configuration.username = configuration.password = None
+        configuration.cert_file = configuration.key_file = configuration.refresh_api_key_hook = None
+        return KubernetesCluster(configuration, default_namespace=self.default_namespace, origin="token")
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
         return self._json("get", _object_path(kind, name, namespace))

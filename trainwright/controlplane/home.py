@@ -11,6 +11,7 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
 
@@ -27,7 +28,8 @@ class HomeLocked(Exception):
 class Running:
     """The control plane running in a home. `controllers` are those that may be left out and are not; `gates` all feature gates.
 
-    `token_seconds` is the longest life of service account tokens; `host_folders` are those that claims may choose.
+    `token_seconds` is the longest life of service account tokens; `host_folders` are those that claims may choose; `page` is the
+    address of the page.
     """
 
     pid: int
@@ -40,6 +42,7 @@ class Running:
     gates: dict[str, bool]
     token_seconds: int = DEFAULT_MAXIMUM
     host_folders: tuple[str, ...] = ()
+    page: str = ""
 
     def __post_init__(self) -> None:
         for name in ("controllers", "host_folders"):
@@ -77,6 +80,11 @@ class Home:
     def authority(self) -> Path:
         """The certificates that the API server is verified with."""
         return self.credentials / "trusted.crt"
+
+    @property
+    def page_key(self) -> Path:
+        """The key of one-time links to the page."""
+        return self.credentials / "page.key"
 
     @property
     def node(self) -> Path:
@@ -132,18 +140,27 @@ class Home:
 
     def last_port(self) -> int:
         """The port of the last run, or 0. It is reused because pods that survive a crash keep reporting to it."""
-        try:
-            return int((self.path / "port").read_text("ascii"))
-        except (FileNotFoundError, ValueError):
-            return 0
+        return self._number("port")
+
+    def last_page_port(self) -> int:
+        """The port of the page in the last run, or 0. It is reused because browsers may show the page, or have it bookmarked."""
+        return self._number("page-port")
 
     def announce(self, running: Running) -> None:
         """Announce that this control plane is ready; the last step of startup."""
         self._write("port", str(running.port))
+        if running.page:
+            self._write("page-port", str(urlsplit(running.page).port))
         self._write("running.json", json.dumps(vars(running)))
 
     def withdraw(self) -> None:
         (self.path / "running.json").unlink(missing_ok=True)
+
+    def _number(self, name: str) -> int:
+        try:
+            return int((self.path / name).read_text("ascii"))
+        except (FileNotFoundError, ValueError):
+            return 0
 
     def _write(self, name: str, text: str) -> None:
         temporary = self.path / f".{name}.new"

@@ -53,6 +53,7 @@ from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.agent import NodeAgent
 from trainwright.controlplane.node.container_logs import ContainerLogs
+from trainwright.controlplane.page import EmbeddedPage
 from trainwright.controlplane.processes import POD_GRACE_SECONDS
 from trainwright.datacache.account import account_objects
 from trainwright.materialize import ProgressReports, Settings
@@ -98,6 +99,7 @@ class ControlPlane:
         self._agent: NodeAgent | None = None
         self._rotation: CertificateRotation | None = None
         self._controllers: ControllerLoop | None = None
+        self._page = EmbeddedPage(home)
         self._store = Store(home.database, durability=durability)
         self._host_paths = HostPathPolicy(home.path, home.claims, host_folders)
         self._server = ResourceServer(self._store, gates=gates, host_paths=self._host_paths, service_accounts=node)
@@ -127,7 +129,14 @@ class ControlPlane:
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
         reports = ReportTaker(self._server, self._tokens)
         app = create_app(
-            self._server, self._tokens, self._logs, reports, sessions, extra_metrics=self._metrics, problems=self._problems
+            self._server,
+            self._tokens,
+            self._logs,
+            reports,
+            sessions,
+            extra_metrics=self._metrics,
+            problems=self._problems,
+            page=lambda: self._page.url,
         )
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
@@ -142,6 +151,7 @@ class ControlPlane:
         self._controllers.start()
         self._rotation = CertificateRotation(self._home.credentials, self._serving)
         self._rotation.start()
+        self._page.start()
         running = Running(
             os.getpid(),
             self._serving.port,
@@ -153,6 +163,7 @@ class ControlPlane:
             gates=vars(self._gates),
             token_seconds=self._tokens.longest_seconds,
             host_folders=tuple(map(str, self._host_paths.folders)),
+            page=self._page.url,
         )
         self._home.announce(running)
         log.info("event=control_plane_ready url=%s home=%s", running.url, self._home.path)
@@ -161,6 +172,7 @@ class ControlPlane:
     def stop(self, grace_seconds: float = POD_GRACE_SECONDS) -> None:
         """Stop in order: controllers, pods, API server, store."""
         self._home.withdraw()
+        self._page.stop()
         if self._rotation is not None:
             self._rotation.stop()
         if self._controllers is not None:

@@ -10,7 +10,7 @@ import orjson
 from prometheus_client.core import Metric
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from trainwright.api import kinds
@@ -69,10 +69,12 @@ def create_app(
     *,
     extra_metrics: Callable[[], Iterable[Metric]] = tuple,
     problems: Callable[[], Mapping[str, Sequence[str]]] = dict,
+    page: Callable[[], str] = str,
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     body_seconds: float = BODY_SECONDS,
 ) -> Api:
     """Create the ASGI application; `extra_metrics` returns more metrics for `/metrics`, `problems` why other parts are not ready.
+    `page` returns the address that `/ui/` redirects to, empty if there is none.
 
     Call `streams.close()` first when stopping: it ends watches, followed logs and sessions.
     """
@@ -86,6 +88,7 @@ def create_app(
         OpenStreams(),
         extra_metrics,
         problems,
+        page,
         clock,
         body_seconds,
     )
@@ -104,11 +107,13 @@ class Api:
         streams: OpenStreams,
         extra_metrics: Callable[[], Iterable[Metric]],
         problems: Callable[[], Mapping[str, Sequence[str]]],
+        page: Callable[[], str],
         clock: Callable[[], datetime],
         body_seconds: float,
     ):
         self._server, self._authenticator = server, Authenticator(tokens, server.store, clock)
         self._reports, self._extra_metrics, self._problems = reports, extra_metrics, problems
+        self._page = page
         self.streams = streams
         self._authorizer = Authorizer(lambda kind: [record.object for record in server.store.list(kind.resource)[0]])
         self._metrics = Metrics()
@@ -156,6 +161,8 @@ class Api:
                 if request.method == "GET"
                 else status_response(405, "MethodNotAllowed", METHOD_NOT_ALLOWED)
             )
+        if path in ("/ui", "/ui/") and (address := self._page()):
+            return RedirectResponse(address, 307)
         parts = path.removesuffix("/").split("/")[1:]
         token = bearer_token(request.headers.get("authorization")) or split_protocols(request.scope)[1]
         if _is_report(request.method, parts) and not (token and self._authenticator.is_admin(token)):

@@ -21,7 +21,6 @@ from starlette.types import Receive, Scope, Send
 from trainwright.controlplane.apiserver.http.acceptor import Acceptor
 from trainwright.controlplane.apiserver.http.connections import DEFAULT_TIMEOUTS, ConnectionTimeouts, connection
 from trainwright.controlplane.apiserver.http.websocket_connections import WebSocketConnection
-from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +49,18 @@ class PortInUse(OSError):
         self.port = port
 
 
+class Streams(Protocol):
+    """The open streams of an application."""
+
+    def close(self) -> None:
+        """End all open and future streams."""
+
+
 class Application(Protocol):
     """An ASGI application that can end its open streams."""
 
-    streams: OpenStreams
+    @property
+    def streams(self) -> Streams: ...
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
 

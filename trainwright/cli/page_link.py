@@ -1,0 +1,51 @@
+"""The one-time link to the page of an embedded cluster, for `up`, `ui` and `finetune`.
+
+The link is for the person at the terminal: where the output goes to a file or a log, only the address is printed, without the code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from trainwright.controlplane.home import Home
+from trainwright.text.terminal import printable
+
+
+def link_to(home: Home) -> str:
+    """Return a new link to the page of a running embedded cluster, empty if there is none."""
+    from trainwright.ui.links import make_code
+
+    running = home.running()
+    if running is None or not running.page:
+        return ""
+    try:
+        return f"{running.page}#code={make_code(home.page_key.read_bytes())}"
+    except OSError:
+        return ""
+
+
+def page_line(home: Home) -> str:
+    """Return a line for standard error that leads to the page; empty if there is none."""
+    link = link_to(home)
+    if not link:
+        return ""
+    if sys.stderr.isatty():
+        return f"page: {printable(link)} (once, within an hour; `trainwright ui` prints another)"
+    return f"page: {printable(link.partition('#')[0])} (`trainwright ui` opens it)"
+
+
+def write_redirect(path: Path, link: str) -> None:
+    """Write a page that leads to a link: a browser is started with its path, so that the code is in no list of processes.
+
+    Raises OSError.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    text = (
+        f'<!doctype html><meta charset="utf-8"><title>Trainwright</title><meta http-equiv="refresh" content="0;url={link}">'
+        f'<a href="{link}">Open the page</a>'
+    )
+    with open(path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(text)

@@ -1,0 +1,120 @@
+"""Serves the page from the command line, or opens the one of an embedded cluster. Imported by `trainwright ui` alone."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import webbrowser
+from pathlib import Path
+
+from trainwright.api.errors import BadRequest
+from trainwright.cli.connection import cluster_for, jobs_cluster_for
+from trainwright.cli.errors import fail
+from trainwright.cli.output import print_lines
+from trainwright.cli.page_link import link_to, write_redirect
+from trainwright.controlplane.home import Home
+from trainwright.steps.places import place_uri
+from trainwright.submission.jobs_client import for_jobs
+from trainwright.submission.mode import Mode
+from trainwright.text.one_line import one_line
+from trainwright.ui.access import LinkLogin, Login, TokenLogin
+from trainwright.ui.app import PageApp
+from trainwright.ui.call import Page
+from trainwright.ui.links import Links, make_code, new_key
+from trainwright.ui.serve import LOOPBACK_NAMES, AddressInUse, listen, serve_until_stopped, url_of
+
+
+def open_embedded(embedded: Home | None, kubeconfig: Path | None, *, wants_browser: bool) -> bool:
+    """Open the page of an embedded cluster, if that is the selected one. Returns whether it is. Fails if it does not run."""
+    home = embedded or _home_of(kubeconfig)
+    if home is None or (embedded is None and home.running() is None):
+        return False
+    link = link_to(home)
+    if not link:
+        fail(f"the embedded cluster in {home.path} does not run, or is of an earlier version; start it with `trainwright up`")
+    _show(link, home.path / "page" / "open.html", wants_browser=wants_browser)
+    return True
+
+
+def serve_page(
+    *,
+    kubeconfig: Path | None,
+    home: Path | None,
+    submission_mode: Mode | None,
+    host: str,
+    port: int,
+    exports: tuple[str, ...],
+    workspaces: tuple[Path, ...],
+    token_login: bool,
+    wants_browser: bool,
+) -> None:
+    """Serve until interrupted.
+
+    Args:
+        kubeconfig, home, submission_mode: The cluster, as other commands select it.
+        host, port: Where to listen.
+        exports: URIs or paths of folders of exports.
+        workspaces: Folders of this machine.
+        token_login: Whether users log in with tokens of the cluster; they then have their own rights, and this server reads no files.
+        wants_browser: Whether to start a browser.
+
+    Raises NoCluster, NoConnection, ApiError, BadRequest.
+    """
+    missing = [folder for folder in workspaces if not folder.is_dir()]
+    if missing:
+        raise BadRequest(f"--workspace: {one_line(missing[0])} is not a folder")
+    key = new_key()
+    login: Login
+    if token_login:
+        base = cluster_for(kubeconfig, home)
+        login = TokenLogin(lambda token: for_jobs(base.with_token(token), submission_mode or ""))
+        page = Page(exports=exports)
+    else:
+        cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
+        login = LinkLogin(Links(key), lambda: cluster)
+        page = Page(
+            exports=tuple(map(place_uri, exports)),
+            workspaces=tuple(folder.absolute() for folder in workspaces),
+            file_roots=(Path("/"),),
+            may_read_files=True,
+            launcher=lambda: ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else [],
+        )
+    app = PageApp(login, page, hosts=None if token_login else LOOPBACK_NAMES)
+    try:
+        listener = listen(host, port)
+    except AddressInUse as error:
+        fail(str(error))
+    url = url_of(listener)
+    with tempfile.TemporaryDirectory(prefix="trainwright-ui-") as folder:
+
+        def on_ready() -> None:
+            if token_login:
+                print_lines(f"page: {url} (Ctrl-C ends it)", error=True)
+            else:
+                _show(f"{url}#code={make_code(key)}", Path(folder) / "open.html", wants_browser=wants_browser)
+
+        serve_until_stopped(app, listener, on_ready)
+
+
+def _home_of(kubeconfig: Path | None) -> Home | None:
+    """Return the embedded cluster that a kubeconfig, else that of the environment, belongs to; None if it is another one's."""
+    named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
+    if not named or os.pathsep in named:
+        return None
+    home = Home(Path(named).expanduser().absolute().parent)
+    return home if home.database.exists() else None
+
+
+def _show(link: str, redirect: Path, *, wants_browser: bool) -> None:
+    """Print the link, and start a browser with a file that leads to it."""
+    print_lines(link)
+    if not wants_browser:
+        return
+    try:
+        write_redirect(redirect, link)
+        opened = webbrowser.open(redirect.as_uri())
+    except (OSError, webbrowser.Error) as error:
+        opened = False
+        print_lines(f"no browser was started: {one_line(error)}", error=True)
+    if not opened:
+        print_lines("open the link in a browser of this machine", error=True)

@@ -1,0 +1,110 @@
+"""The page of an embedded cluster, on a port of its own: browsers do not know the authority of the API server's certificate.
+
+The listener costs next to nothing until a browser connects: the application is imported and made by the first request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive, Scope, Send
+
+from trainwright.controlplane.apiserver.http.serve import PortInUse, Serving, serve
+from trainwright.controlplane.home import Home
+
+if TYPE_CHECKING:
+    from trainwright.ui.app import PageApp
+
+PATH = "/ui/"
+log = logging.getLogger(__name__)
+
+
+class EmbeddedPage:
+    """Serves the page of the cluster in `home` from `start` to `stop`."""
+
+    def __init__(self, home: Home):
+        self._home = home
+        self._serving: Serving | None = None
+
+    @property
+    def url(self) -> str:
+        """The address of the page; empty before it is served."""
+        return f"{self._serving.url}{PATH}" if self._serving is not None else ""
+
+    @property
+    def port(self) -> int:
+        return self._serving.port if self._serving is not None else 0
+
+    def start(self) -> None:
+        """Make a new key for links, and listen: on the last port if it is free, since pages may be open. Raises OSError."""
+        key = self._write_key()
+        app = _OnDemand(lambda: _create(self._home, key))
+        try:
+            self._serving = serve(app, port=self._home.last_page_port())
+        except PortInUse:
+            self._serving = serve(app, port=0)
+
+    def stop(self) -> None:
+        if self._serving is not None:
+            self._serving.stop()
+
+    def _write_key(self) -> bytes:
+        from trainwright.ui.links import new_key, write_key
+
+        key = new_key()
+        write_key(self._home.page_key, key)
+        return key
+
+
+def _create(home: Home, key: bytes) -> PageApp:
+    from trainwright.submission import connect_for_jobs
+    from trainwright.ui.access import LinkLogin
+    from trainwright.ui.app import PageApp
+    from trainwright.ui.call import Page
+    from trainwright.ui.links import Links
+    from trainwright.ui.serve import LOOPBACK_NAMES
+
+    page = Page(
+        workspaces=(home.claims,),
+        file_roots=(Path("/"),),  # this process is the owner's, and so are all sessions
+        may_read_files=True,
+        launcher=lambda: ["--home", str(home.path)],
+        state=home.path / "page",
+    )
+    login = LinkLogin(Links(key), lambda: connect_for_jobs(home.kubeconfig))
+    return PageApp(login, page, hosts=LOOPBACK_NAMES)
+
+
+class _Streams:
+    """Ends the streams of an application, if it was ever made."""
+
+    def __init__(self) -> None:
+        self.app: PageApp | None = None
+        self.closed = False
+
+    def close(self) -> None:
+        self.closed = True
+        if self.app is not None:
+            self.app.close()
+
+
+class _OnDemand:
+    """An ASGI application that another one is made for by its first request."""
+
+    def __init__(self, create: Callable[[], PageApp]):
+        self._create = create
+        self._lock = asyncio.Lock()
+        self.streams = _Streams()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._lock:
+            if self.streams.app is None:
+                self.streams.app = await run_in_threadpool(self._create)
+                if self.streams.closed:
+                    self.streams.app.close()
+        await self.streams.app(scope, receive, send)

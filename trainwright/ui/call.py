@@ -1,0 +1,72 @@
+"""A request to the page's API as its endpoints see it, and how they are declared."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainwright.ui.sessions import Session
+
+Json = dict[str, Any]
+MAX_NAME = 253
+"""Characters of a Kubernetes name."""
+
+
+@dataclass(frozen=True)
+class Page:
+    """The settings of a server. Without `may_read_files` it runs in a cluster, for users who log in with tokens: it reads no files or
+    stores with its own rights."""
+
+    exports: tuple[str, ...] = ()
+    """URIs of folders of exports."""
+    workspaces: tuple[Path, ...] = ()
+    """Folders below which this machine has workspaces, or that are one."""
+    file_roots: tuple[Path, ...] = ()
+    """Folders below which `file://` URIs may be read."""
+    may_read_files: bool = False
+    launcher: Callable[[], list[str]] | None = None
+    """Returns the options that connect `trainwright finetune` to this cluster; None if the form only prints."""
+    state: Path | None = None
+    """Folder for records of started runs and spooled logs; None for the system's temporary folder."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An authenticated request."""
+
+    session: Session
+    page: Page
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: Json = field(default_factory=dict)
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in the path, else in the query, else that of the connection."""
+        return self.path.get("namespace") or self.query.get("namespace") or self.session.cluster.default_namespace
+
+    def text(self, name: str, *, limit: int = MAX_NAME) -> str:
+        """Return a text of the body. Raises ValueError if it is missing, no text, or too long."""
+        value = self.body.get(name)
+        if not isinstance(value, str) or not value or len(value) > limit:
+            raise ValueError(f"{name}: expected a text of at most {limit} characters")
+        return value
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """`answer` is called in a thread; its typed errors become responses."""
+
+    method: str
+    path: str
+    answer: Callable[[Call], Any]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A stream of JSON objects, one per line. `open` returns a generator, which is closed when the client goes away."""
+
+    path: str
+    open: Callable[[Call], AsyncGenerator[Json, None]]

@@ -1,0 +1,135 @@
+// Requests to the server of this page. Paths are below `api/`; the token of the session goes in a header, so no address has it.
+import { forget, sessionToken } from "./session.js";
+
+const RETRY_MS = [500, 1000, 2000, 5000, 10000];
+const SILENCE_MS = 40000;
+
+/** An answer that is an error: `reason` is a short name, `message` a sentence for people. */
+export class ApiProblem extends Error {
+  constructor(code, reason, message) {
+    super(message);
+    this.code = code;
+    this.reason = reason;
+  }
+}
+
+/** @returns {Promise<any>} the JSON that a GET answers. @throws {ApiProblem} */
+export function getJson(path, { signal } = {}) {
+  return request("GET", path, undefined, signal);
+}
+
+/** @returns {Promise<any>} the JSON that a POST answers. @throws {ApiProblem} */
+export function postJson(path, body, { signal } = {}) {
+  return request("POST", path, body, signal);
+}
+
+/** Ends the session on the server. */
+export function endSession() {
+  return request("DELETE", "session");
+}
+
+/** @returns {Promise<Blob>} the content of a file. @throws {ApiProblem} */
+export async function getBlob(path, { signal } = {}) {
+  return (await respond("GET", path, undefined, signal)).blob();
+}
+
+/** @returns {string} a query with the values that are not empty, beginning with `?`. */
+export function query(values) {
+  const given = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return given.length ? `?${new URLSearchParams(given)}` : "";
+}
+
+/** @returns {string} the parts of a path, each escaped, with slashes between them. */
+export function path(...parts) {
+  return parts.map((part) => encodeURIComponent(part)).join("/");
+}
+
+/**
+ * Reads a stream of JSON lines, and opens it again when it ends, until `signal` aborts it.
+ * `onState` is called with `{live: true}` when it is open, and with `{live: false, problem}` when it is not.
+ */
+export async function openStream(streamPath, onMessage, { signal, onState = () => {} }) {
+  let failures = 0;
+  while (!signal.aborted) {
+    try {
+      const response = await respond("GET", streamPath, undefined, signal);
+      onState({ live: true, problem: null });
+      await readLines(response.body.getReader(), signal, (message) => {
+        failures = 0;
+        if (message.type !== "beat") onMessage(message);
+      });
+    } catch (error) {
+      if (signal.aborted) return;
+      onState({ live: false, problem: error });
+      if (error instanceof ApiProblem && [400, 401, 403, 404].includes(error.code)) return;
+    }
+    await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)], signal);
+  }
+}
+
+async function readLines(reader, signal, onMessage) {
+  const decoder = new TextDecoder();
+  let rest = "";
+  while (!signal.aborted) {
+    const { done, value } = await withDeadline(reader);
+    if (done) return;
+    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+    rest = lines.pop();
+    for (const line of lines) if (line) onMessage(JSON.parse(line));
+  }
+}
+
+/** Reads the next piece; a stream that does not even beat is lost. */
+async function withDeadline(reader) {
+  let timer;
+  const silence = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new ApiProblem(0, "Silent", "the server does not answer")), SILENCE_MS);
+  });
+  try {
+    return await Promise.race([reader.read(), silence]);
+  } catch (error) {
+    reader.cancel().catch(() => {});
+    throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+async function request(method, requestPath, body, signal) {
+  return (await respond(method, requestPath, body, signal)).json();
+}
+
+async function respond(method, requestPath, body, signal) {
+  const headers = {};
+  if (sessionToken()) headers.Authorization = `Bearer ${sessionToken()}`;
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(`api/${requestPath}`, {
+      method,
+      headers,
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
+      cache: "no-store",
+      credentials: "omit",
+      redirect: "error",
+    });
+  } catch (error) {
+    if (signal?.aborted) throw error;
+    throw new ApiProblem(0, "Unreachable", "the server of this page does not answer");
+  }
+  if (response.ok) return response;
+  const problem = await response.json().catch(() => ({}));
+  if (response.status === 401 && requestPath !== "session" && sessionToken()) forget();
+  throw new ApiProblem(response.status, problem.reason || "Error", problem.message || response.statusText);
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,76 @@
+// The session of this browser: a token that is kept in the tab, and handed to new tabs of the same page, never stored on disk by the
+// page and never part of an address. A one-time code comes in the fragment, and leaves it at once.
+
+const KEY = "trainwright.session";
+const HANDOVER_MS = 300;
+let token = sessionStorage.getItem(KEY) || "";
+const tabs = "BroadcastChannel" in window ? new BroadcastChannel("trainwright-session") : null;
+const endings = new Set();
+
+if (tabs) {
+  tabs.onmessage = ({ data }) => {
+    if (data === "who-has-one" && token) tabs.postMessage({ token });
+    if (data === "ended" && token) forget();
+  };
+}
+
+/** @returns {string} the token for requests, empty without a session. */
+export function sessionToken() {
+  return token;
+}
+
+/** Calls `listener` when the session ends. @returns {() => void} what stops it. */
+export function onSessionEnd(listener) {
+  endings.add(listener);
+  return () => endings.delete(listener);
+}
+
+/** Keeps the token of a new session. */
+export function keepSession(value) {
+  token = value;
+  sessionStorage.setItem(KEY, value);
+}
+
+/** Forgets the session, in this tab. */
+export function forget() {
+  token = "";
+  sessionStorage.removeItem(KEY);
+  for (const listener of endings) listener();
+}
+
+/** Forgets the session, in all tabs. */
+export function forgetEverywhere() {
+  tabs?.postMessage("ended");
+  forget();
+}
+
+/** Takes the one-time code out of the address. @returns {string} the code, empty if there is none. */
+export function takeCode() {
+  const found = /^#code=([A-Za-z0-9_-]+)$/.exec(location.hash);
+  if (!found) return "";
+  history.replaceState(null, "", location.pathname + location.search);
+  return found[1];
+}
+
+/** Asks other tabs of the page for their session. @returns {Promise<boolean>} whether there is one now. */
+export function askOtherTabs() {
+  if (token || !tabs) return Promise.resolve(Boolean(token));
+  return new Promise((resolve) => {
+    const answered = ({ data }) => {
+      if (!data?.token) return;
+      finish();
+      keepSession(data.token);
+      resolve(true);
+    };
+    const finish = () => {
+      clearTimeout(timer);
+      tabs.removeEventListener("message", answered);
+    };
+    const timer = setTimeout(() => {
+      finish();
+      resolve(false);
+    }, HANDOVER_MS);
+    tabs.addEventListener("message", answered);
+    tabs.postMessage("who-has-one");
+  });
+}
