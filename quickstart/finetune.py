@@ -19,6 +19,7 @@ from rich.markup import escape
 
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.manifest import LATEST
+from trainwright.cli.page_link import page_line
 from trainwright.controlplane.lifecycle import StartFailed
 from trainwright.evaluation.figures import loss_of
 from trainwright.quickstart import airflow_run, kfp_run
@@ -98,6 +99,8 @@ def _run(options: Options, folder: RunFolder, cluster: LocalCluster, console: Co
     assert request is not None
     model = request.model or str(StorageUri.from_path(base_model(options.runs / ".models", options.preset, console)))
     cluster.ready()
+    if line := page_line(cluster.home, is_terminal=console.is_terminal):
+        console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
     claim = f"finetune-{folder.name}"[:53]
     cluster.create_claim(claim, folder.workspace)
     orchestrator = ORCHESTRATORS[request.orchestrator]

@@ -129,7 +129,7 @@ def up(
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")
     print(f"{'started' if fresh else 'already running'}: {running.url}", file=sys.stderr)
-    if line := page_line(chosen):
+    if line := page_line(chosen, is_terminal=sys.stderr.isatty()):
         print_lines(line, error=True)
     print_lines(chosen.kubeconfig)
 

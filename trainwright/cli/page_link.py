@@ -6,7 +6,6 @@ The link is for the person at the terminal: where the output goes to a file or a
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 from trainwright.controlplane.home import Home
@@ -26,12 +25,12 @@ def link_to(home: Home) -> str:
         return ""
 
 
-def page_line(home: Home) -> str:
-    """Return a line for standard error that leads to the page; empty if there is none."""
+def page_line(home: Home, *, is_terminal: bool) -> str:
+    """Return a line that leads to the page; empty if there is none."""
     link = link_to(home)
     if not link:
         return ""
-    if sys.stderr.isatty():
+    if is_terminal:
         return f"page: {printable(link)} (once, within an hour; `trainwright ui` prints another)"
     return f"page: {printable(link.partition('#')[0])} (`trainwright ui` opens it)"
 

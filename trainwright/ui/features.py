@@ -7,22 +7,33 @@ from collections.abc import AsyncGenerator
 from trainwright.ui.call import Call, Endpoint, Json, Stream
 from trainwright.ui.cluster_facts import show_cluster
 from trainwright.ui.jobs.job_feed import JobFeeds
+from trainwright.ui.jobs.job_view import JobViews
 
 
 class Features:
     """All endpoints and streams of one server. Call `close` at the end."""
 
     def __init__(self) -> None:
-        self._feeds = JobFeeds()
+        self._feeds, self._views = JobFeeds(), JobViews()
         self.routes: tuple[Endpoint | Stream, ...] = (
             Endpoint("GET", "/cluster", show_cluster),
             Stream("/trainjobs/stream", self._jobs),
+            Stream("/trainjobs/{namespace}/{name}/stream", self._job),
+            Endpoint("GET", "/trainjobs/{namespace}/{name}/report", self._report),
         )
 
     def close(self) -> None:
         """Stop all watches, and with them the streams that show them."""
         self._feeds.close()
+        self._views.close()
 
     def _jobs(self, call: Call) -> AsyncGenerator[Json, None]:
         session = call.session
         return self._feeds.updates(session.key, session.cluster, call.query.get("namespace", ""))
+
+    def _job(self, call: Call) -> AsyncGenerator[Json, None]:
+        return self._views.updates(call.session.key, call.session.cluster, call.path["namespace"], call.path["name"])
+
+    def _report(self, call: Call) -> Json:
+        view = self._views.of(call.session.key, call.session.cluster, call.path["namespace"], call.path["name"])
+        return view.report()
