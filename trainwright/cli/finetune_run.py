@@ -6,36 +6,28 @@ import shlex
 import sys
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 
 from trainwright.api.errors import BadRequest
-from trainwright.api.quantities import parse_quantity
 from trainwright.cli.connection import jobs_cluster_for
 from trainwright.cli.errors import bad_input_exits, cluster_errors_exit, fail
 from trainwright.cli.finetune_display import ChainDisplay, show_result
-from trainwright.cli.finetune_options import PREFERENCES, WORKSPACE, Method
+from trainwright.cli.finetune_options import PREFERENCES, Method
 from trainwright.cli.output import print_lines, print_object
 from trainwright.cli.request_options import parsed_mapping
-from trainwright.cli.submit_step import OWNER, new_run_id
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.request.validation_problems import message_of
-from trainwright.jobs.submit.capacity import nodes_of
+from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
 from trainwright.steps.fine_tuning import fine_tune
-from trainwright.steps.on_cluster import MOUNT
+from trainwright.steps.fine_tuning_defaults import GPU, default_exports, default_workspace, gpus_of_nodes, without_gpu
 from trainwright.steps.places import place_uri, source_uri
 from trainwright.steps.requests import FineTuning
 from trainwright.steps.step_end import EXPECTED
-from trainwright.storage.uri import StorageUri
 from trainwright.submission.jobs_client import JobsClient, is_embedded
-
-_SHARED = "&access=ReadWriteMany"
-"""A claim on one machine can be used by any number of nodes."""
-_GPU = "nvidia.com/gpu"
 
 
 def run_finetune(given: Mapping[str, Any]) -> None:
@@ -52,7 +44,7 @@ def run_finetune(given: Mapping[str, Any]) -> None:
     resume = f"to resume, run the command again with --run-id {shlex.quote(run)}"
     try:
         with display:
-            result = fine_tune(cluster, request, owner=OWNER, run_id=run, namespace=namespace, watcher=display)
+            result = fine_tune(cluster, request, owner=COMMAND_LINE, run_id=run, namespace=namespace, watcher=display)
     except KeyboardInterrupt:
         fail(f"interrupted; {resume}", int(ExitCode.interrupted))
     except Cancelled as error:
@@ -80,7 +72,7 @@ def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> FineTuning:
     """Return what is asked of the chain. Raises BadRequest, and ValueError naming the setting."""
-    workspace = given["workspace"] or (WORKSPACE + _SHARED if is_here else WORKSPACE)
+    workspace = given["workspace"] or default_workspace(is_here=is_here)
     method, training = given["method"], given["training"]
     settings = training.get("settings") or {}
     if not isinstance(settings, dict):
@@ -90,13 +82,11 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
             raise BadRequest(f"--method {method.value}: not with --training builtin={training['builtin']}")
         training = {**training, "builtin": method.value}
     gpus = _gpus(cluster, given["gpus"])
-    if not gpus and "cpu" not in settings:
-        if method is Method.qlora:
-            raise BadRequest("--method qlora: needs a GPU, and no node has one; use --method lora")
-        settings = {**settings, "cpu": True}
+    if not gpus and "cpu" not in settings and method is Method.qlora:
+        raise BadRequest("--method qlora: needs a GPU, and no node has one; use --method lora")
     training = {**training} | {name: given[name] for name in ("store_secret", "hub_secret") if given[name]}
     if not gpus:
-        training.setdefault("num_proc_per_node", 1)
+        training = without_gpu(training)
     export = _export(given["export"], is_here, reads=bool(given["promote"] or given["registry"]))
     for name in ("model", "dataset"):
         if given[name].startswith("file://") and not is_here:
@@ -110,9 +100,9 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
             "export_uri": export,
             "workspace": workspace,
             "num_nodes": given["nodes"],
-            "resources_per_node": {_GPU: gpus} if gpus else {},
+            "resources_per_node": {GPU: gpus} if gpus else {},
             "method": "" if method in PREFERENCES else method.value,
-            "training": {**training, **({"settings": settings} if settings else {})},
+            "training": training,
             **{name: given[name] for name in ("data", "evaluation")},
             **{name: given[name] for name in ("epochs", "learning_rate", "batch_size", "max_length", "queue_name")},
             **{name: given[name] for name in ("promote", "registry")},
@@ -123,13 +113,12 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
 def _gpus(cluster: JobsClient, asked: int | None) -> int:
     if asked is not None:
         return asked
-    nodes = nodes_of(cluster, cluster.base)
-    if not nodes:
+    found = gpus_of_nodes(cluster)
+    if found is None:
         raise BadRequest(
             "--gpus: the nodes of the cluster cannot be listed; say how many GPUs each node has, 0 to train on the CPU"
         )
-    amounts = [((node.get("status") or {}).get("allocatable") or {}).get(_GPU, 0) for node in nodes]
-    return int(any(parse_quantity(amount).value > 0 for amount in amounts))
+    return found
 
 
 def _export(given: str, is_here: bool, *, reads: bool) -> str:
@@ -139,8 +128,6 @@ def _export(given: str, is_here: bool, *, reads: bool) -> str:
     """
     if given:
         return place_uri(given)
-    if is_here:
-        return str(StorageUri.from_path(Path("exports")))
-    if reads:
+    if reads and not is_here:
         raise BadRequest("--promote, --registry: this machine must reach the exports; set --export to an object store")
-    return f"file://{MOUNT}/exports"
+    return default_exports(is_here=is_here)

@@ -20,6 +20,7 @@ from trainwright.text.one_line import one_line
 from trainwright.ui.access import LinkLogin, Login, TokenLogin
 from trainwright.ui.app import PageApp
 from trainwright.ui.call import Page
+from trainwright.ui.launches.launches import Launches
 from trainwright.ui.links import Links, make_code, new_key
 from trainwright.ui.serve import LOOPBACK_NAMES, AddressInUse, listen, serve_until_stopped, url_of
 
@@ -77,7 +78,11 @@ def serve_page(
             workspaces=tuple(folder.absolute() for folder in workspaces),
             file_roots=(Path("/"),),
             may_read_files=True,
-            launcher=lambda: ["--kubeconfig", str(kubeconfig)] if kubeconfig is not None else [],
+            launches=Launches(
+                Home.chosen().path / "page" / "runs",
+                kubeconfig=str(kubeconfig.absolute() if kubeconfig else ""),
+                mode=submission_mode or "",
+            ),
         )
     app = PageApp(login, page, hosts=None if token_login else LOOPBACK_NAMES)
     try:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import enum
-import getpass
-import secrets
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,11 +22,10 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.validation_problems import problems_of
+from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
 from trainwright.jobs.submit.create_object import create_object
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.submission.jobs_client import JobsClient
-
-OWNER = "cli"
 
 
 class DryRun(enum.StrEnum):
@@ -60,7 +56,7 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
         documents = read_manifests(submission.files)
         request = _request(submission, documents)
     hints = with_field_hints(documents[0]) if documents else nullcontext()
-    identity = Identity(OWNER, submission.run_id or new_run_id(), "train")
+    identity = Identity(COMMAND_LINE, submission.run_id or new_run_id(), "train")
     if submission.dry_run is DryRun.client:
         print_lines(f"run {identity.run}: the request is valid (client dry run)")
         return 0
@@ -110,19 +106,6 @@ def _request(submission: Submission, documents: list[Obj]) -> TrainRequest:
     except ValidationError as error:
         problems = problems_of(error)
         raise Invalid("; ".join(map(str, problems)), problems=problems) from None
-
-
-def new_run_id() -> str:
-    """Return the id of a new run: the user, the time, and what tells runs of one second apart."""
-    return f"{_user()}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
-
-
-def _user() -> str:
-    """Return the user name, or a default for a user id without a name, as in some containers."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return OWNER
 
 
 def _server_dry_run(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from trainwright.ui.app import PageApp
 
 PATH = "/ui/"
+_STOP_SECONDS, _POLL_SECONDS = 2.0, 0.05
 log = logging.getLogger(__name__)
 
 
@@ -50,6 +52,9 @@ class EmbeddedPage:
             self._serving = serve(app, port=0)
 
     def stop(self) -> None:
+        """Suspend the trainings that were started on the page, and end it."""
+        if _runs(self._home).is_dir():
+            _stop_runs(self._home)
         if self._serving is not None:
             self._serving.stop()
 
@@ -61,11 +66,29 @@ class EmbeddedPage:
         return key
 
 
+def _runs(home: Home) -> Path:
+    """The folder of the fine-tunings that were started on the page."""
+    return home.path / "page" / "runs"
+
+
+def _stop_runs(home: Home) -> None:
+    """Interrupt them while the API server still answers, and give them a moment to suspend their trainings."""
+    from trainwright.ui.launches.launches import Launches
+
+    launches = Launches(_runs(home), kubeconfig=str(home.kubeconfig))
+    launches.stop_all()
+    deadline = time.monotonic() + _STOP_SECONDS
+    while time.monotonic() < deadline and any(each.state == "running" for each in launches.list()):
+        time.sleep(_POLL_SECONDS)
+
+
 def _create(home: Home, key: bytes) -> PageApp:
+    from trainwright.storage.uri import StorageUri
     from trainwright.submission import connect_for_jobs
     from trainwright.ui.access import LinkLogin
     from trainwright.ui.app import PageApp
     from trainwright.ui.call import Page
+    from trainwright.ui.launches.launches import Launches
     from trainwright.ui.links import Links
     from trainwright.ui.serve import LOOPBACK_NAMES
 
@@ -73,8 +96,8 @@ def _create(home: Home, key: bytes) -> PageApp:
         workspaces=(home.claims,),
         file_roots=(Path("/"),),  # this process is the owner's, and so are all sessions
         may_read_files=True,
-        launcher=lambda: ["--home", str(home.path)],
-        state=home.path / "page",
+        new_exports=str(StorageUri.from_path(home.path / "exports")),
+        launches=Launches(_runs(home), kubeconfig=str(home.kubeconfig)),
     )
     login = LinkLogin(Links(key), lambda: connect_for_jobs(home.kubeconfig))
     return PageApp(login, page, hosts=LOOPBACK_NAMES)

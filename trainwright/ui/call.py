@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainwright.ui.launches.launches import Launches
 from trainwright.ui.sessions import Session
 
 Json = dict[str, Any]
@@ -26,10 +27,10 @@ class Page:
     file_roots: tuple[Path, ...] = ()
     """Folders below which `file://` URIs may be read."""
     may_read_files: bool = False
-    launcher: Callable[[], list[str]] | None = None
-    """Returns the options that connect `trainwright finetune` to this cluster; None if the form only prints."""
-    state: Path | None = None
-    """Folder for records of started runs and spooled logs; None for the system's temporary folder."""
+    new_exports: str = ""
+    """URI of the folder of exports that the form begins with; empty for one in the workspace."""
+    launches: Launches | None = None
+    """Fine-tunings that the form starts; None if it only writes text."""
 
 
 @dataclass(frozen=True)

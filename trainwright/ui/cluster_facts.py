@@ -39,6 +39,6 @@ def show_cluster(call: Call) -> ClusterFacts:
         user=call.session.user,
         namespace=cluster.default_namespace,
         namespaces=namespaces,
-        mayLaunch=call.page.launcher is not None,
+        mayLaunch=call.page.launches is not None,
         mayReadFiles=call.page.may_read_files,
     )

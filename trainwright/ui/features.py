@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 
 from trainwright.ui.call import Call, Endpoint, Json, Stream
 from trainwright.ui.cluster_facts import show_cluster
+from trainwright.ui.form import endpoints as form
 from trainwright.ui.jobs.job_feed import JobFeeds
 from trainwright.ui.jobs.job_view import JobViews
 
@@ -17,6 +18,7 @@ class Features:
         self._feeds, self._views = JobFeeds(), JobViews()
         self.routes: tuple[Endpoint | Stream, ...] = (
             Endpoint("GET", "/cluster", show_cluster),
+            *form.ROUTES,
             Stream("/trainjobs/stream", self._jobs),
             Stream("/trainjobs/{namespace}/{name}/stream", self._job),
             Endpoint("GET", "/trainjobs/{namespace}/{name}/report", self._report),

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 def ensure_code(cluster: Cluster, trainjob: Obj, code: PackedCode) -> None:
     """Create the ConfigMaps of a job that is about to be created, if they do not exist. Raises ApiError."""
-    for config_map in _config_maps(trainjob, code):
+    for config_map in code_config_maps(trainjob, code):
         try:
             cluster.create(config_map)
         except AlreadyExists:  # from an earlier try or a deleted job of this name; `set_code_owner` sets the owner
@@ -48,14 +48,15 @@ def set_code_owner(cluster: Cluster, trainjob: Obj, code: PackedCode) -> None:
         return None if [owner["uid"] for owner in owners_of(config_map)] == [reference["uid"]] else [reference]
 
     try:
-        for config_map in _config_maps(trainjob, code):
+        for config_map in code_config_maps(trainjob, code):
             recreate = partial(cluster.create, config_map)
             set_owners(cluster, CONFIG_MAP, name_of(config_map), namespace_of(config_map), owners, recreate=recreate)
     except Forbidden as error:
         log.warning("event=code_owner_not_set name=%s error=%s", name_of(trainjob), error.message)
 
 
-def _config_maps(trainjob: Obj, code: PackedCode) -> Iterator[Obj]:
+def code_config_maps(trainjob: Obj, code: PackedCode) -> Iterator[Obj]:
+    """Yield the ConfigMaps with the code of a job, without an owner."""
     kept = (names.MANAGED_BY_LABEL, names.RUN_LABEL, names.STEP_LABEL)
     labels = {key: value for key, value in labels_of(trainjob).items() if key in kept}
     for number, name in enumerate(config_map_names(name_of(trainjob), code)):

@@ -121,16 +121,18 @@ def _create_or_get(cluster: Cluster, workspace: Workspace, new: NewClaim, identi
 
 def _create(cluster: Cluster, workspace: Workspace, new: NewClaim, identity: Identity, namespace: str, nodes: int) -> Obj:
     """Create the claim. Raises AlreadyExists, Forbidden."""
-    access = new.access or (_FOR_SEVERAL if nodes > 1 else _FOR_ONE_NODE[0])
     _warn_if_class_missing(cluster, workspace, new)
-    claim = cluster.create(_manifest(workspace, new, access, identity, namespace))
+    claim = cluster.create(claim_manifest(workspace, new, identity, namespace, nodes))
+    access = claim["spec"]["accessModes"][0]
     log.info(
         "event=claim_created name=%s size=%s access=%s nodes=%d retain=%s", name_of(claim), new.size, access, nodes, new.retain
     )
     return claim
 
 
-def _manifest(workspace: Workspace, new: NewClaim, access: str, identity: Identity, namespace: str) -> Obj:
+def claim_manifest(workspace: Workspace, new: NewClaim, identity: Identity, namespace: str, nodes: int) -> Obj:
+    """Return the claim of a workspace for a job with so many nodes. Pure."""
+    access = new.access or (_FOR_SEVERAL if nodes > 1 else _FOR_ONE_NODE[0])
     spec: Obj = {"accessModes": [access], "resources": {"requests": {"storage": new.size}}}
     if new.storage_class:
         spec["storageClassName"] = new.storage_class

@@ -4,12 +4,16 @@ import { html, render, useEffect, useErrorBoundary, useState } from "./dom.js";
 import { to, useRoute } from "./route.js";
 import { askOtherTabs, forgetEverywhere, onSessionEnd, sessionToken, takeCode } from "./session.js";
 import { applyTheme, chosenTheme, nextTheme } from "./theme.js";
+import { FormView } from "./views/form_view.js";
 import { JobView } from "./views/job_view.js";
 import { JobsView } from "./views/jobs_view.js";
 import { LoginView, loginConfig, openWithCode } from "./views/login_view.js";
 import { Button, Notice, Problem, useLoaded } from "./widgets.js";
 
-const VIEWS = [["jobs", "TrainJobs"]];
+const VIEWS = [
+  ["jobs", "TrainJobs"],
+  ["new", "New fine-tuning"],
+];
 
 function Page({ login, firstProblem }) {
   const [hasSession, setHasSession] = useState(Boolean(sessionToken()));
@@ -56,6 +60,7 @@ function View({ view, parts, values, cluster }) {
     return html`<${Notice} kind="error">This view has failed: ${String(error.message || error)}<//><${Button} onClick=${reset}>Show it again<//>`;
   }
   if (view === "jobs" && parts.length > 2) return html`<${JobView} key=${`${parts[1]}/${parts[2]}`} parts=${parts} cluster=${cluster} />`;
+  if (view === "new") return html`<${FormView} parts=${parts} />`;
   if (view === "jobs") return html`<${JobsView} cluster=${cluster} values=${values} />`;
   return html`<${Notice} kind="error">There is no such view: ${parts.join("/")}<//>`;
 }

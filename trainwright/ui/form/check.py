@@ -1,0 +1,108 @@
+"""Checks what the form has, as it is typed and before anything is created: every problem, with the field that it is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from trainwright.api.errors import Problem
+from trainwright.jobs.request.validation_problems import problems_of
+from trainwright.steps.phases import Phases, phases_of
+from trainwright.steps.places import place_uri, source_uri
+from trainwright.steps.requests import FineTuning, StartRun
+from trainwright.ui.call import Call, Json
+from trainwright.ui.form.fields import SECRETS, settings
+
+_MAX_TEXT = 64 * 1024
+_SOURCES, _PLACES = ("model_uri", "dataset_uri"), ("export_uri",)
+
+
+@dataclass(frozen=True)
+class Checked:
+    """A request that can be made, or the problems that prevent it; a problem without a field is about several."""
+
+    request: FineTuning | None = None
+    phases: Phases | None = None
+    problems: tuple[Problem, ...] = field(default=())
+
+
+def check_form(call: Call) -> Json:
+    """Return the problems of the parameters in the body, which is `{parameters: {...}}`. Raises ValueError for another body."""
+    found = checked(parameters_of(call), looks_at_files=call.page.may_read_files)
+    return {"problems": [{"field": problem.field, "message": problem.message} for problem in found.problems]}
+
+
+def parameters_of(call: Call) -> Json:
+    """Return the parameters in a body. Raises ValueError if they are no object of known names."""
+    given = call.body.get("parameters")
+    if not isinstance(given, dict):
+        raise ValueError("parameters: expected an object")
+    known = {one.name for one in settings()}
+    unknown = sorted(name[:80] for name in given if name not in known)
+    if unknown:
+        raise ValueError(f"parameters: unknown: {', '.join(unknown[:5])}")
+    too_long = next((name for name, value in given.items() if isinstance(value, str) and len(value) > _MAX_TEXT), "")
+    if too_long:
+        raise ValueError(f"{too_long}: longer than {_MAX_TEXT} characters")
+    return given
+
+
+def checked(parameters: Json, *, looks_at_files: bool) -> Checked:
+    """Check the parameters of a form. With `looks_at_files`, sources and places may be paths of this machine, as on a command line."""
+    values = {name: value for name, value in parameters.items() if value is not None}
+    secrets = {one.name: values.pop(one.name) for one in SECRETS if values.get(one.name)} if values else {}
+    values = {name: value for name, value in values.items() if name not in {one.name for one in SECRETS}}
+    problems = _required(values)
+    values, of_places = _with_places(values, looks_at_files=looks_at_files)
+    problems += of_places
+    try:
+        request = FineTuning.model_validate({name: value for name, value in values.items() if value != "" or name in _TEXTS})
+    except ValidationError as error:
+        named = {problem.field for problem in problems}
+        return Checked(problems=(*problems, *(each for each in problems_of(error) if each.field not in named)))
+    if problems:
+        return Checked(problems=tuple(problems))
+    request = request.model_copy(update={"training": {**request.training, **secrets}})
+    try:
+        phases = phases_of(StartRun.from_parameters(request.model_dump()))
+    except ValueError as error:
+        return Checked(problems=(_about(str(error)),))
+    return Checked(request, phases)
+
+
+_TEXTS = {one.name for one in settings() if one.kind == "text"}
+
+
+def _required(values: Json) -> list[Problem]:
+    return [Problem(one.name, "required") for one in settings() if one.default is ... and values.get(one.name) in (None, "")]
+
+
+def _with_places(values: Json, *, looks_at_files: bool) -> tuple[Json, list[Problem]]:
+    """Return the values with places as URIs, and the problems of those that are none."""
+    problems: list[Problem] = []
+    converted = dict(values)
+    for name in (*_SOURCES, *_PLACES):
+        value: Any = values.get(name)
+        if not isinstance(value, str) or not value:
+            continue
+        if not looks_at_files:
+            if "://" not in value:
+                problems.append(Problem(name, "expected a URI, such as hf://org/name or s3://bucket/path"))
+            continue
+        try:
+            converted[name] = source_uri(value) if name in _SOURCES else place_uri(value)
+        except ValueError as error:
+            problems.append(Problem(name, str(error)))
+    return converted, problems
+
+
+def _about(message: str) -> Problem:
+    """Return a problem with the field that its message begins with, such as `training.settings: ...`."""
+    name, colon, rest = message.partition(": ")
+    known = {one.name for one in settings()}
+    first = name.partition(".")[0]
+    if colon and first in known:
+        return Problem(first, rest if first == name else message)
+    return Problem("", message)

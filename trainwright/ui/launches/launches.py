@@ -1,0 +1,179 @@
+"""Starts, lists, stops and resumes fine-tunings, each in a process and a folder of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from trainwright.api.errors import AlreadyExists, NotFound, ServiceUnavailable
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.run_ids import COMMAND_LINE
+from trainwright.steps.fine_tuning import STEPS
+from trainwright.ui.launches.record import BadLaunch, LaunchFolder, LaunchRequest
+
+MODULE = "trainwright.ui.launches.program"
+_START_SECONDS, _POLL_SECONDS = 20.0, 0.02
+_MAX_SHOWN = 200
+LaunchState = Literal["running", "succeeded", "failed", "interrupted", "lost"]
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class StepView:
+    """A step of a chain; `state` is waiting, running, done, failed or stopped."""
+
+    name: str
+    state: str = "waiting"
+    since: str = ""
+    until: str = ""
+    note: str = ""
+
+
+@dataclass
+class LaunchView:
+    """A run as the page shows it. `lost` is a process that has ended without saying so, as after a power failure: the run can be
+    resumed. `trainjob` is the name of its first TrainJob, empty before it is submitted."""
+
+    run: str
+    namespace: str
+    state: LaunchState = "lost"
+    began: str = ""
+    ended: str = ""
+    steps: list[StepView] = field(default_factory=lambda: [StepView(name) for name in STEPS])
+    trainjob: str = ""
+    message: str = ""
+    warnings: list[str] = field(default_factory=list)
+    result: dict[str, Any] | None = None
+
+
+class Launches:
+    """The fine-tunings in `root`. `kubeconfig` and `mode` are those that their processes connect with."""
+
+    def __init__(self, root: Path, *, kubeconfig: str = "", mode: str = "", start: Callable[[LaunchFolder], None] | None = None):
+        self._root, self._kubeconfig, self._mode = root, kubeconfig, mode
+        self._start = start or _start
+
+    def launch(self, run: str, namespace: str, parameters: dict[str, Any]) -> LaunchView:
+        """Start a run, and return it once its process runs. Raises AlreadyExists for a run that exists, BadLaunch, OSError."""
+        folder = LaunchFolder(self._root, run)
+        if (folder.path / "request.json").exists():
+            raise AlreadyExists(f"run {run} exists already; resume it, or choose another id")
+        folder.write_request(LaunchRequest(run, namespace, parameters, self._kubeconfig, self._mode))
+        log.info("event=page_run_started run=%s namespace=%s", run, namespace)
+        self._start(folder)
+        return view_of(folder)
+
+    def resume(self, run: str) -> LaunchView:
+        """Start the process of a run again, unless it runs. Raises NotFound, BadLaunch, OSError."""
+        folder = self._existing(run)
+        if folder.process() is None:
+            request = replace(folder.request(), kubeconfig=self._kubeconfig, mode=self._mode)  # a port can have changed
+            folder.write_request(request)
+            log.info("event=page_run_resumed run=%s", run)
+            self._start(folder)
+        return view_of(folder)
+
+    def stop(self, run: str) -> LaunchView:
+        """Interrupt a run: its training is suspended. Raises NotFound, BadLaunch."""
+        folder = self._existing(run)
+        process = folder.process()
+        if process:
+            log.info("event=page_run_stopped run=%s", run)
+            try:
+                os.kill(process, signal.SIGINT)
+            except ProcessLookupError:  # it has ended meanwhile
+                log.debug("event=page_run_ended_meanwhile run=%s", run)
+        return view_of(folder)
+
+    def stop_all(self) -> None:
+        """Interrupt all runs, as before the cluster stops."""
+        for each in self.list():
+            if each.state == "running":
+                self.stop(each.run)
+
+    def list(self) -> list[LaunchView]:
+        """Return the runs, the latest first."""
+        if not self._root.is_dir():
+            return []
+        found = []
+        for path in self._root.iterdir():
+            try:
+                found.append(view_of(LaunchFolder(self._root, path.name)))
+            except BadLaunch as error:
+                log.debug("event=page_run_not_read folder=%s error=%s", path, error)
+        return sorted(found, key=lambda each: each.began, reverse=True)[:_MAX_SHOWN]
+
+    def get(self, run: str) -> LaunchView:
+        """Return one run. Raises NotFound, BadLaunch."""
+        return view_of(self._existing(run))
+
+    def _existing(self, run: str) -> LaunchFolder:
+        folder = LaunchFolder(self._root, run)
+        if not (folder.path / "request.json").exists():
+            raise NotFound(f"there is no run {run}")
+        return folder
+
+
+def view_of(folder: LaunchFolder) -> LaunchView:
+    """Return how a run is, from what its process has recorded. Raises BadLaunch."""
+    request = folder.request()
+    is_running = folder.process() is not None  # before the events: one that ends in between has recorded how
+    view = LaunchView(request.run, request.namespace)
+    for event in folder.events():
+        _apply(view, event)
+    if is_running:
+        view.state, view.ended, view.message = "running", "", ""
+    wanted = {"promote": request.parameters.get("promote"), "register": request.parameters.get("registry")}
+    view.steps = [step for step in view.steps if wanted.get(step.name, True)]
+    return view
+
+
+def _apply(view: LaunchView, event: dict[str, Any]) -> None:
+    kind, at = event["type"], str(event.get("at") or "")
+    step = next((one for one in view.steps if one.name == event.get("step")), None)
+    if kind == "started":
+        view.began, view.ended, view.state, view.message, view.warnings = view.began or at, "", "lost", "", []
+        view.steps = [StepView(name) for name in STEPS]
+    elif kind == "begin" and step is not None:
+        step.state, step.since = "running", at
+        if step.name == "train":
+            view.trainjob = Identity(COMMAND_LINE, view.run, "train").name()
+    elif kind == "end" and step is not None:
+        step.state, step.until, step.note = "done", at, str(event.get("note") or "")
+    elif kind == "memory" and not event.get("fits", True):
+        view.warnings.append(str(event.get("text") or ""))
+    elif kind == "succeeded":
+        result = event.get("result")
+        view.state, view.ended, view.result = "succeeded", at, result if isinstance(result, dict) else None
+    elif kind in ("failed", "interrupted"):
+        view.state = "failed" if kind == "failed" else "interrupted"
+        view.ended, view.message = at, str(event.get("message") or "")
+        if step is not None:
+            step.state, step.until = "failed" if kind == "failed" else "stopped", at
+
+
+def _start(folder: LaunchFolder) -> None:
+    """Start the process, and wait until it holds the lock or has ended. Raises ServiceUnavailable if it does neither."""
+    with open(folder.log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", MODULE, str(folder.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if folder.process() is not None or process.poll() is not None:
+            return
+        time.sleep(_POLL_SECONDS)
+    process.kill()
+    raise ServiceUnavailable(f"run {folder.run} did not start within {_START_SECONDS:.0f} seconds; see {folder.log}")
