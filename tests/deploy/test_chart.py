@@ -40,6 +40,12 @@ EVERYTHING: dict[str, Any] = {
     ],
     "image": {"name": "registry.example.com/ml/{image}", "tag": "7", "pullSecrets": ["registry"], "pullPolicy": "Always"},
     "workspaces": [{"name": "workspace", "namespace": "team", "size": "5Gi", "storageClass": "shared"}],
+    "page": {
+        "enabled": True,
+        "nodeSelector": {"pool": "cpu"},
+        "tolerations": [{"key": "system", "operator": "Exists"}],
+        "ingress": {"host": "train.example.com", "className": "nginx", "tlsSecret": "train-tls", "annotations": {"a": "b"}},
+    },
     "controller": {
         "enabled": True,
         "mpiFlux": True,
@@ -254,6 +260,7 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
             **EVERYTHING,
             "controller": {"enabled": True, "networkPolicy": {"enabled": True}},
             "runtimes": {"enabled": False},
+            "page": {**EVERYTHING["page"], "ingress": {}},  # it serves no Ingresses
             "clients": [{**client, "cleanUp": False} for client in EVERYTHING["clients"]],  # it serves no CronJobs
         }
         helm("install", first, kubeconfig=str(kubeconfig))

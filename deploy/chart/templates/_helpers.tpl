@@ -11,6 +11,16 @@
 {{- printf "%s-controller" (include "trainwright.fullname" .) -}}
 {{- end -}}
 
+{{- define "trainwright.page" -}}
+{{- printf "%s-page" (include "trainwright.fullname" .) -}}
+{{- end -}}
+
+{{- define "trainwright.pageSelector" -}}
+app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: page
+{{- end -}}
+
 {{- define "trainwright.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 app.kubernetes.io/name: {{ .Chart.Name }}
