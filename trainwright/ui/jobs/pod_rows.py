@@ -13,6 +13,8 @@ from trainwright.jobs.state.pods import place_of
 from trainwright.text.one_line import one_line
 
 _MAX_TEXT = 1000
+_NEVER = "1970-01-01T"
+"""When a container began that could not be started, as a kubelet says."""
 
 
 class Run(TypedDict):
@@ -130,9 +132,10 @@ def _container(entry: Obj, seen: SeenPod, *, init: bool) -> ContainerRow:
 
 
 def _run(ended: Obj) -> Run:
+    started, finished = str(ended.get("startedAt") or ""), str(ended.get("finishedAt") or "")
     return Run(
-        started=str(ended.get("startedAt") or ""),
-        ended=str(ended.get("finishedAt") or ""),
+        started=finished if started.startswith(_NEVER) else started,
+        ended=finished,
         code=int(ended.get("exitCode") or 0),
         reason=str(ended.get("reason") or ""),
         message=str(ended.get("message") or "")[:_MAX_TEXT],
