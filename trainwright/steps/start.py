@@ -52,7 +52,7 @@ def start_run(
     Steps beside an embedded cluster mount nothing: unless another path is given, they get the claim's folder on this machine.
     Raises ValueError (bad workspace), WorkspaceUnfit (the claim does not exist and is not to be made, or is another's), ApiError.
     """
-    chosen = Workspace.parse(workspace if "://" in workspace else f"pvc://{workspace}")
+    chosen = workspace_of(workspace)
     if chosen.new is None:
         _check_exists(cluster, chosen, namespace)
     ensure_claim(cluster, chosen, Identity(owner, run_id, STEP), namespace, num_nodes)
@@ -61,6 +61,11 @@ def start_run(
     below = f"/{chosen.path}" if chosen.path else ""
     path = f"{workspace_path.rstrip('/')}{below}" if workspace_path else ""
     return StartedRun(run_id, chosen.claim, _for_jobs(workspace, chosen, below), path)
+
+
+def workspace_of(text: str) -> Workspace:
+    """Return the workspace of a run, given as a URI or as the bare name of a claim. Raises ValueError."""
+    return Workspace.parse(text if "://" in text else f"pvc://{text}")
 
 
 def _folder_here(cluster: Cluster, claim: str, namespace: str) -> str:

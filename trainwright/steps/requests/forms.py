@@ -13,7 +13,7 @@ from pydantic import Field
 from trainwright.jobs.request.setting_types import Resources
 from trainwright.steps.requests.step_request import Count, Items, Object, StepRequest, Texts
 
-Amount = Annotated[float, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Decision = Literal["", "better", "always"]
 _PROMOTE = "Promote the export to champion: if it is better than the present one, or always. Empty: no."
 MOST_FIELDS = 20

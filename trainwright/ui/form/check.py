@@ -8,10 +8,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainwright.api.errors import Problem
+from trainwright.jobs.credentials.secret_detection import LiteralSecret
 from trainwright.jobs.request.validation_problems import problems_of
 from trainwright.steps.phases import Phases, phases_of
 from trainwright.steps.places import place_uri, source_uri
 from trainwright.steps.requests import FineTuning, StartRun
+from trainwright.steps.start import workspace_of
 from trainwright.ui.call import Call, Json
 from trainwright.ui.form.fields import SECRETS, settings
 
@@ -66,7 +68,10 @@ def checked(parameters: Json, *, looks_at_files: bool) -> Checked:
         return Checked(problems=tuple(problems))
     request = request.model_copy(update={"training": {**request.training, **secrets}})
     try:
+        workspace_of(request.workspace)
         phases = phases_of(StartRun.from_parameters(request.model_dump()))
+    except LiteralSecret as error:
+        return Checked(problems=tuple(_about(str(each)) for each in error.problems))
     except ValueError as error:
         return Checked(problems=(_about(str(error)),))
     return Checked(request, phases)

@@ -1,0 +1,96 @@
+"""Tests the check of the form: every problem with the field that it is about, and nothing that a run would refuse later."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainwright.steps.parameter_tables import STEP_PARAMETERS
+from trainwright.ui.form.check import checked
+from trainwright.ui.form.fields import FORM, SECRETS, settings
+
+GOOD = {
+    "model_uri": "hf://org/model",
+    "dataset_uri": "s3://data/rows.jsonl",
+    "export_uri": "s3://models/x",
+    "workspace": "pvc://training?size=5Gi",
+}
+
+
+def problems(**changes: Any) -> dict[str, str]:
+    return {each.field: each.message for each in checked({**GOOD, **changes}, looks_at_files=False).problems}
+
+
+def test_form_has_the_twenty_parameters_of_the_pipeline() -> None:
+    from inspect import signature
+
+    from trainwright.pipelines import finetune
+
+    names = {one.name for one in settings()}
+    assert len(names) == 20
+    assert names == set(
+        signature(finetune.python_func).parameters if hasattr(finetune, "python_func") else finetune.component_spec.inputs
+    )
+    assert names == {*STEP_PARAMETERS[FORM], *(one.name for one in SECRETS)}
+
+
+def test_good_values_have_no_problems() -> None:
+    found = checked(GOOD, looks_at_files=False)
+    assert found.problems == ()
+    assert found.request is not None
+    assert found.request.model_uri == "hf://org/model"
+
+
+def test_all_missing_fields_are_named_at_once() -> None:
+    found = checked({}, looks_at_files=False)
+    assert {each.field for each in found.problems} == set(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "part"),
+    [
+        ({"epochs": -1}, "epochs", "negative"),
+        ({"epochs": "inf"}, "epochs", ""),
+        ({"num_nodes": 1.5}, "num_nodes", "whole"),
+        ({"workspace": "pvc://!!"}, "workspace", ""),
+        ({"method": "magic"}, "method", "lora"),
+        ({"training": {"imagee": "x"}}, "training", "image"),
+        ({"data": {"test_fraction": 3}}, "data", "test_fraction"),
+        ({"workspace": ""}, "workspace", "required"),
+        ({"model_uri": "org/model"}, "model_uri", "URI"),
+        ({"learning_rate": "nan"}, "learning_rate", ""),
+        ({"promote": "maybe"}, "promote", "better"),
+    ],
+)
+def test_each_problem_names_its_field(changes: dict[str, Any], field: str, part: str) -> None:
+    found = problems(**changes)
+    assert field in {name.partition(".")[0] for name in found}, found
+    assert any(part in message for message in found.values()), found
+
+
+def test_several_problems_are_told_together() -> None:
+    assert {"epochs", "num_nodes"} <= set(problems(epochs=-1, num_nodes=-2))
+
+
+def test_secrets_become_settings_of_the_training() -> None:
+    found = checked({**GOOD, "store_secret": "s3", "hub_secret": ""}, looks_at_files=False)
+    assert found.request is not None
+    assert found.request.training == {"store_secret": "s3"}
+
+
+def test_paths_are_read_where_the_page_may_read_files(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n", "utf-8")
+    found = checked({**GOOD, "dataset_uri": str(rows), "model_uri": "org/model"}, looks_at_files=True)
+    assert found.request is not None
+    assert (found.request.dataset_uri, found.request.model_uri) == (f"file://{rows}", "hf://org/model")
+    missing = checked({**GOOD, "dataset_uri": str(tmp_path / "nothing")}, looks_at_files=True)
+    assert [each.field for each in missing.problems] == ["dataset_uri"]
+
+
+def test_credentials_in_settings_are_refused() -> None:
+    found = problems(training={"env": {"HF_TOKEN": "hf_" + "a" * 34}})
+    assert found
+    assert "hf_aaaa" not in str(found)
