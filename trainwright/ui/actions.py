@@ -51,6 +51,7 @@ def show_access(call: Call) -> Json:
         raise NotFound(f"there is no TrainJob {call.namespace}/{name[:_MAX_LOGGED]}")
     return {
         "uid": uid_of(job.trainjob) if job is not None else "",
+        "ended": job is not None and phase_of(job.trainjob).is_final,
         "actions": allowed_actions(cluster, call.namespace, job, name),
         "mayPromote": call.page.may_read_files,
     }
@@ -182,7 +183,7 @@ def _alias_places(call: Call) -> tuple[Places, str]:
 
 
 def _check_history(places: Places, record: AliasRecord | None) -> None:
-    """Check what a change reads and unpins: the record was written by others, and may name any place. Raises Forbidden, StorageError."""
+    """Check the places that a change reads and unpins, which others have written. Raises Forbidden, StorageError."""
     for entry in (record.current, *record.history) if record is not None else ():
         store = places.open(entry.uri, levels=1)
         if store.uri.scheme == "file":

@@ -18,7 +18,7 @@ from trainwright.ui.models.export_diff import diff_exports
 from trainwright.ui.models.export_page import read_card, read_export_page, read_files
 from trainwright.ui.models.export_rows import MAX_NAMES, read_folder
 from trainwright.ui.models.foreign_json import shown_text
-from trainwright.ui.models.history import read_history
+from trainwright.ui.models.history import Histories
 from trainwright.ui.models.job_run import JobFolder, find_folder
 from trainwright.ui.models.places import Places
 from trainwright.ui.models.run_files import show_file
@@ -37,7 +37,7 @@ class ModelEndpoints:
     """The endpoints, with the limits of the stores that one server calls."""
 
     def __init__(self, calls: StoreCalls | None = None) -> None:
-        self._calls = calls or StoreCalls()
+        self._calls, self._histories = calls or StoreCalls(), Histories()
         self.routes: tuple[Endpoint, ...] = (
             Endpoint("GET", "/workspaces", show_workspaces),
             Endpoint("GET", "/runs", self.show_runs),
@@ -76,8 +76,8 @@ class ModelEndpoints:
         """
         place = _given_folder(call)
         if place is None:
-            return {"series": {}, "count": "step", "source": "", "notes": [_NO_FOLDER], "folder": ""}
-        found = self._of_disk(place.workspace, lambda: read_history(place.workspace.path, place.folder))
+            return {"series": {}, "axis": "step", "source": "", "notes": [_NO_FOLDER], "folder": ""}
+        found = self._of_disk(place.workspace, lambda: self._histories.read(place.workspace.path, place.folder))
         return {**found, "folder": place.folder, "workspace": place.workspace.id, "run": place.run}
 
     def show_sources(self, call: Call) -> Json:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainwright.checkpoints.formats.folder_names import numbered_step
 from trainwright.checkpoints.hf_trainer import STATE
 from trainwright.checkpoints.history.event_history import event_history
-from trainwright.checkpoints.history.metrics_file import REPORT, STEP, read_metrics
+from trainwright.checkpoints.history.metrics_file import METRICS, REPORT, STEP, read_metrics
 from trainwright.checkpoints.history.training_history import LogHistory, logged_in
 from trainwright.storage.transfer import disk_errors
 from trainwright.ui.call import Json
@@ -23,6 +24,8 @@ _MAX_EVENT_BYTES = 16 * 1024 * 1024
 _MAX_CHECKPOINTS = 3
 """Newest checkpoints whose state is looked for: the newest may still be being written."""
 _MAX_NAMES = 20_000
+_MAX_KNOWN = 32
+_Signature = tuple[tuple[str, int, int], ...]
 
 
 class _Source(NamedTuple):
@@ -38,7 +41,7 @@ class _Source(NamedTuple):
 def read_history(workspace: Path, folder: str) -> Json:
     """Return the series of the training that writes to `folder`, `runs/NAME` or a folder below it.
 
-    `count` is what the steps are: `step`, or `report` of a training that reports none. `source` is where they are from, and `notes`
+    `axis` is what the steps are: `step`, or `report` of a training that reports none. `source` is where they are from, and `notes`
     say what was not read. Raises WorkspaceError, StorageError.
     """
     place = step_path(workspace, folder)
@@ -55,10 +58,49 @@ def read_history(workspace: Path, folder: str) -> Json:
     best = max(sources, key=lambda source: source.order)
     return {
         "series": series_of(best.entries, best.counted),
-        "count": best.counted,
+        "axis": best.counted,
         "source": best.name if best.entries else "",
         "notes": notes,
     }
+
+
+class Histories:
+    """Remembers the histories that were read last, as long as their files are as they were: a page asks again every few seconds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[Path, str], tuple[_Signature, Json]] = {}
+
+    def read(self, workspace: Path, folder: str) -> Json:
+        """Return the answer of `read_history`. Raises WorkspaceError, StorageError."""
+        key, signature = (workspace, folder), _signature(workspace, folder)
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None and known[0] == signature:
+            return known[1]
+        found = read_history(workspace, folder)
+        with self._lock:
+            self._known.pop(key, None)
+            while len(self._known) >= _MAX_KNOWN:
+                del self._known[next(iter(self._known))]
+            self._known[key] = (signature, found)
+        return found
+
+
+def _signature(workspace: Path, folder: str) -> _Signature:
+    """Return what changes whenever a file of the history does. Taken before they are read, so that no change is missed."""
+    place = step_path(workspace, folder)
+    output = place / OUTPUT
+    states = [output / name / STATE for name in checkpoint_names(output)[:_MAX_CHECKPOINTS]]
+    events = [] if output.is_symlink() else [path for path, _ in event_files(output)]
+    found = []
+    for path in (place / METRICS, *states, *events):
+        try:
+            status = os.stat(path, follow_symlinks=False)
+        except OSError:  # not there, or removed meanwhile
+            continue
+        found.append((str(path), status.st_mtime_ns, status.st_size))
+    return tuple(found)
 
 
 def checkpoint_names(output: Path) -> list[str]:
