@@ -74,13 +74,17 @@ def test_folders_above_must_be_allowed_too() -> None:
         places.open(f"file://{ROOT}/checkpoint-1", levels=2)
 
 
-def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_all_allowed", [False, True])
+def test_a_link_out_of_the_root_is_not_followed(tmp_path: Path, is_all_allowed: bool) -> None:
     secret, exports = tmp_path / "secret", tmp_path / "exports"
     (secret / "checkpoint-1").mkdir(parents=True)
     (secret / "checkpoint-1" / "manifest.json").write_text("{}")
     exports.mkdir()
     (exports / "run").symlink_to(secret)
-    store = Places(Page(exports=(f"file://{exports}",), may_read_files=True)).open(f"file://{exports}/run/checkpoint-1")
+    page = Page(exports=(f"file://{exports}",), may_read_files=True)
+    if is_all_allowed:
+        page = Page(file_roots=(Path("/"),), may_read_files=True)
+    store = Places(page).open(f"file://{exports}/run/checkpoint-1", levels=2)
     with pytest.raises(StorageError, match="link"):
         store.read("manifest.json")
     with pytest.raises(StorageError, match="link"):

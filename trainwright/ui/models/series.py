@@ -44,8 +44,8 @@ def thinned(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
     """
     if len(points) <= limit:
         return list(points)
-    buckets = (limit - 2) // _KEPT
-    inner = len(points) - 2
+    kept_each = _KEPT if any(value is None for _, value in points) else _KEPT - 1
+    buckets, inner = (limit - 2) // kept_each, len(points) - 2
     kept = {0, len(points) - 1}
     for bucket in range(buckets):
         start, end = 1 + bucket * inner // buckets, 1 + (bucket + 1) * inner // buckets

@@ -102,7 +102,8 @@ export function PromoteButton({ target, shown, why = "", onDone = () => {} }) {
     onDone(result);
   };
   const title = `Promote to ${shown.name}`;
-  return html`<${Button} why=${blocked} onClick=${() => setOpen(true)}>${title}<//>
+  return html`<span>
+    <${Button} why=${blocked} onClick=${() => setOpen(true)}>${title}<//>
     ${open
       ? html`<${Confirmation}
           title=${title}
@@ -115,7 +116,8 @@ export function PromoteButton({ target, shown, why = "", onDone = () => {} }) {
         >
           <${ReasonField} reason=${reason} onReason=${setReason} />
         <//>`
-      : ""}`;
+      : ""}
+  </span>`;
 }
 
 /** Lets an alias name again what it named before. `root` is the URI of the folder of all exports, `shown` the alias. */
@@ -134,7 +136,8 @@ export function RollBackButton({ root, shown, why = "", onDone = () => {} }) {
     onDone(result);
   };
   const title = `Roll ${shown.name} back`;
-  return html`<${Button} kind="danger" why=${blocked} onClick=${() => setClick(newClick())}>${title}<//>
+  return html`<span>
+    <${Button} kind="danger" why=${blocked} onClick=${() => setClick(newClick())}>${title}<//>
     ${click && current && before
       ? html`<${Confirmation}
           title=${title}
@@ -146,7 +149,8 @@ export function RollBackButton({ root, shown, why = "", onDone = () => {} }) {
         >
           <${ReasonField} reason=${reason} onReason=${setReason} />
         <//>`
-      : ""}`;
+      : ""}
+  </span>`;
 }
 
 /** Why actions are not offered, as text: a tooltip alone is nothing for touch screens. */

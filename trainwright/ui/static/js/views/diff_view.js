@@ -11,19 +11,22 @@ const KINDS = ["changed", "added", "removed"];
 export function DiffView({ one, other }) {
   const loaded = useLoaded((signal) => getJson(`export/diff${query({ one, other })}`, { signal }), [one, other]);
   const found = loaded.value;
-  return html`<p><a href=${folderLink(one.split("/").slice(0, -1).join("/"))}>Exports of the run</a></p>
+  return html`<section>
+    <p class="crumbs"><a href=${folderLink(one.split("/").slice(0, -1).join("/"))}>Exports of the run</a></p>
     <h1>Two exports compared</h1>
     <${Loading} loaded=${loaded} name="both exports" />
-    ${found ? html`<${Difference} found=${found} one=${one} other=${other} />` : ""}`;
+    ${found ? html`<${Difference} found=${found} one=${one} other=${other} />` : ""}
+  </section>`;
 }
 
 function Difference({ found, one, other }) {
   const [first, second] = found.exports;
-  return html`<${Problems} problems=${found.problems} />
+  return html`<div>
+    <${Problems} problems=${found.problems} />
     ${found.isSame ? html`<${Notice}>Both are the same export.<//>` : ""}
     <${Table}
       name="The exports"
-      columns=${["", "From", "To"]}
+      columns=${["Fact", "From", "To"]}
       rows=${[
         ["Export", html`<a href=${exportLink(one)}>${first.name}</a>`, html`<a href=${exportLink(other)}>${second.name}</a>`],
         ["Run", first.source, second.source],
@@ -56,7 +59,8 @@ function Difference({ found, one, other }) {
         <ul class="paths">${found.files[kind].map((path) => html`<li key=${path}><code>${path}</code></li>`)}</ul>
         ${found.counts[kind] > found.files[kind].length ? html`<p class="muted">The rest is not shown.</p>` : ""}
       </details>`,
-    )}`;
+    )}
+  </div>`;
 }
 
 function Pairs({ name, pairs, same }) {

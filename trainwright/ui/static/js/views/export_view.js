@@ -12,25 +12,33 @@ import { Digest, Loading, Prepared, Problems, Values, diffLink, exportLink, fold
 export function ExportView({ uri }) {
   const loaded = useLoaded((signal) => getJson(`export${query({ uri })}`, { signal }), [uri]);
   const found = loaded.value;
-  return html`${found ? html`<${Path} found=${found} />` : ""}
+  return html`<section>
+    <${Path} found=${found} />
     <div class="heading">
       <h1>${found ? `${found.run ? `${found.run}, ` : ""}step ${figure(found.step)}` : "Export"}</h1>
       ${found ? found.aliases.map((name) => html`<span key=${name} class="phase phase-succeeded">${name}</span>`) : ""}
     </div>
     <p><${Copyable} text=${uri} name="the URI" /></p>
     <${Loading} loaded=${loaded} name="the export" />
-    ${found ? html`<${Promotion} found=${found} uri=${uri} onChange=${loaded.reload} /><${Export} found=${found} uri=${uri} />` : ""}`;
+    ${found
+      ? html`<div>
+          <${Promotion} found=${found} uri=${uri} onChange=${loaded.reload} />
+          <${Export} found=${found} uri=${uri} />
+        </div>`
+      : ""}
+  </section>`;
 }
 
 function Path({ found }) {
-  return html`<p>
-    ${found.root ? html`<a href=${folderLink(found.root)}>All models</a> · ` : ""}
-    ${found.folder ? html`<a href=${folderLink(found.folder)}>Exports of the run</a>` : ""}
+  return html`<p class="crumbs">
+    ${found?.root ? html`<a href=${folderLink(found.root)}>All models</a> · ` : ""}
+    ${found?.folder ? html`<a href=${folderLink(found.folder)}>Exports of the run</a>` : ""}
   </p>`;
 }
 
 function Export({ found, uri }) {
-  return html`<${Problems} problems=${[found.problem]} />
+  return html`<div>
+    <${Problems} problems=${[found.problem]} />
     ${found.supersededBy.map((other) => html`<${Notice} key=${other.uri}>Superseded by <a href=${exportLink(other.uri)}>${other.name}</a>.<//>`)}
     <${Facts}
       facts=${[
@@ -62,13 +70,14 @@ function Export({ found, uri }) {
     <h2>Model card</h2>
     <${Card} uri=${uri} />
     <h2>Files</h2>
-    <${Files} uri=${uri} />`;
+    <${Files} uri=${uri} />
+  </div>`;
 }
 
 function Job({ found }) {
   if (!found.trainjob) return null;
-  if (!found.job) return html`${found.trainjob} <span class="muted">(no longer in the cluster)</span>`;
-  return html`<a href=${to("jobs", found.job.namespace, found.job.name)}>${found.job.name}</a> <${Phase} phase=${found.job.phase} />`;
+  if (!found.job) return html`<span>${found.trainjob} <span class="muted">(not found in the cluster)</span></span>`;
+  return html`<span><a href=${to("jobs", found.job.namespace, found.job.name)}>${found.job.name}</a> <${Phase} phase=${found.job.phase} /></span>`;
 }
 
 /** Promotions, against what the aliases named when this was shown; absent where this server may not promote. */
@@ -98,11 +107,13 @@ function Card({ uri }) {
   const loaded = useLoaded((signal) => getJson(`export/card${query({ uri })}`, { signal }), [uri]);
   const found = loaded.value;
   if (!found) return html`<${Loading} loaded=${loaded} name="the card" />`;
-  return html`<${Problems} problems=${[found.problem, found.readmeProblem]} />
+  return html`<div>
+    <${Problems} problems=${[found.problem, found.readmeProblem]} />
     ${found.card ? html`<div class="panel"><${Markdown} text=${found.card} /></div>` : ""}
     ${found.readme
       ? html`<details><summary>README.md of the checkpoint</summary><div class="panel"><${Markdown} text=${found.readme} /></div></details>`
-      : ""}`;
+      : ""}
+  </div>`;
 }
 
 function Files({ uri }) {
@@ -120,7 +131,8 @@ function Files({ uri }) {
       setMore({ ...more, problem, busy: false });
     }
   };
-  return html`<${Table}
+  return html`<div>
+    <${Table}
       name="Files of the export"
       columns=${["Path", "Size", "SHA-256", "Stored as"]}
       keys=${files.map((file) => file.path)}
@@ -128,5 +140,6 @@ function Files({ uri }) {
       empty=""
     />
     <${Problem} problem=${more.problem} />
-    ${files.length < first.total ? html`<${Button} onClick=${readMore} why=${more.busy ? "being read" : ""}>Show more of ${counted(first.total, "file")}<//>` : ""}`;
+    ${files.length < first.total ? html`<${Button} onClick=${readMore} why=${more.busy ? "being read" : ""}>Show more of ${counted(first.total, "file")}<//>` : ""}
+  </div>`;
 }

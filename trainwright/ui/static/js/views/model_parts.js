@@ -93,11 +93,13 @@ export function ToolLinks({ links }) {
 
 /** What `useLoaded` returned: its problem with a way to try again, or that it is being read. True content is left to the caller. */
 export function Loading({ loaded, name }) {
-  if (loaded.problem) return html`<${Problem} problem=${loaded.problem} /><${Button} onClick=${loaded.reload}>Try again<//>`;
+  if (loaded.problem) return html`<div><${Problem} problem=${loaded.problem} /><${Button} onClick=${loaded.reload}>Try again<//></div>`;
   return loaded.value ? null : html`<p class="loading" role="status">Reading ${name} …</p>`;
 }
 
 /** Problems of parts that did not keep the rest from being shown. */
 export function Problems({ problems }) {
-  return (problems || []).filter(Boolean).map((text) => html`<${Notice} key=${text} kind="warning">${text}<//>`);
+  const given = (problems || []).filter(Boolean);
+  if (!given.length) return null;
+  return html`<div>${given.map((text) => html`<${Notice} key=${text} kind="warning">${text}<//>`)}</div>`;
 }

@@ -14,9 +14,11 @@ export function ModelsView({ cluster, parts, values }) {
   if (parts[0] === "export") return html`<${ExportView} key=${values.get("uri")} uri=${values.get("uri") || ""} cluster=${cluster} />`;
   if (parts[0] === "diff") return html`<${DiffView} one=${values.get("one") || ""} other=${values.get("other") || ""} />`;
   const uri = values.get("uri") || "";
-  return html`<h1>Models</h1>
-    <${AddressField} key=${uri} uri=${uri} />
-    ${uri ? html`<${Folder} key=${uri} uri=${uri} />` : html`<${Sources} cluster=${cluster} />`}`;
+  return html`<section>
+    <h1>Models</h1>
+    <${AddressField} key=${`field ${uri}`} uri=${uri} />
+    ${uri ? html`<${Folder} key=${`folder ${uri}`} uri=${uri} />` : html`<${Sources} cluster=${cluster} />`}
+  </section>`;
 }
 
 function AddressField({ uri }) {
@@ -41,7 +43,8 @@ function Sources({ cluster }) {
   if (!found) return html`<${Loading} loaded=${loaded} name="the folders of exports" />`;
   const given = found.sources.filter((each) => each.origin === "given");
   const others = found.sources.filter((each) => each.origin !== "given");
-  return html`<${Problems} problems=${found.problems} />
+  return html`<div>
+    <${Problems} problems=${found.problems} />
     ${found.sources.length
       ? ""
       : html`<${Notice}>No folder of exports is known. Enter its URI, or start the page with <code>--exports URI</code>.<//>`}
@@ -55,7 +58,8 @@ function Sources({ cluster }) {
             rows=${others.map((each) => [html`<a href=${folderLink(each.uri)}>${each.uri}</a>`, `${each.origin === "job" ? "TrainJob" : "run"} ${each.of}`])}
             empty=""
           />`
-      : ""}`;
+      : ""}
+  </div>`;
 }
 
 /** A folder of exports, whatever is in it. Pages after the first are added to it. */
@@ -79,7 +83,7 @@ function Folder({ uri }) {
   };
   const part = first.kind === "run" ? "export" : "run";
   const rows = pages.flatMap((page) => (part === "export" ? page.exports : page.runs));
-  return html`
+  return html`<div>
     ${first.kind === "root" ? html`<${Aliases} root=${first.uri} aliases=${first.aliases} onChange=${loaded.reload} />` : ""}
     <p class="count" role="status">
       ${rows.length === first.total ? counted(rows.length, part) : `${rows.length} of ${counted(first.total, part)}`}${first.cut ? " (more are not read)" : ""}
@@ -87,7 +91,8 @@ function Folder({ uri }) {
     <${Problems} problems=${[first.problem]} />
     ${part === "export" ? html`<${Exports} rows=${rows} />` : html`<${Runs} rows=${rows} />`}
     <${Problem} problem=${more.problem} />
-    ${next ? html`<${Button} onClick=${readMore} why=${more.busy ? "being read" : ""}>Show more ${part}s<//>` : ""}`;
+    ${next ? html`<${Button} onClick=${readMore} why=${more.busy ? "being read" : ""}>Show more ${part}s<//>` : ""}
+  </div>`;
 }
 
 function Runs({ rows }) {
@@ -110,7 +115,8 @@ function Exports({ rows }) {
   const [chosen, setChosen] = useState([]);
   const toggle = (uri) => setChosen(chosen.includes(uri) ? chosen.filter((each) => each !== uri) : [...chosen, uri].slice(-2));
   const ordered = rows.filter((row) => chosen.includes(row.uri)).map((row) => row.uri).reverse();
-  return html`<div class="actions">
+  return html`<div>
+    <div class="actions">
       <${Button}
         why=${chosen.length === 2 ? "" : "choose two exports"}
         onClick=${() => location.assign(diffLink(ordered[0], ordered[1]))}
@@ -123,7 +129,8 @@ function Exports({ rows }) {
       keys=${rows.map((row) => row.name)}
       rows=${rows.map((row) => exportCells(row, chosen.includes(row.uri), () => toggle(row.uri)))}
       empty="There are no exports in this folder."
-    />`;
+    />
+  </div>`;
 }
 
 function exportCells(row, isChosen, onToggle) {
@@ -156,7 +163,9 @@ function Aliases({ root, aliases, onChange }) {
     setChanged({ ...changed, [result.alias.name]: result.alias });
     onChange();
   };
-  return aliases.map((each) => html`<${Alias} key=${each.name} root=${root} alias=${changed[each.name] || each} onChange=${done} />`);
+  return html`<div>
+    ${aliases.map((each) => html`<${Alias} key=${each.name} root=${root} alias=${changed[each.name] || each} onChange=${done} />`)}
+  </div>`;
 }
 
 function Alias({ root, alias, onChange }) {
@@ -168,7 +177,7 @@ function Alias({ root, alias, onChange }) {
     <div class="heading"><h3>${name}</h3><${RollBackButton} root=${root} shown=${alias} onDone=${onChange} /></div>
     <${Table}
       name=${`History of ${name}`}
-      columns=${["", "Export", "Step", "Promoted", "Evaluation", "Reason", "Digest"]}
+      columns=${["When", "Export", "Step", "Promoted", "Evaluation", "Reason", "Digest"]}
       rows=${entries.map((entry, number) => [
         number ? "before" : html`<span class="phase phase-succeeded">now</span>`,
         html`<a href=${exportLink(entry.uri)}>${entry.uri.split("/").slice(-2).join("/")}</a>

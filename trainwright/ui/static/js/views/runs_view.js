@@ -17,9 +17,11 @@ const TABS = [
 /** `parts` are those of the address after `runs`: WORKSPACE, RUN; `Curve` draws the answer of `history`, if the page has one. */
 export function RunsView({ cluster, parts, values, Curve = null }) {
   if (!cluster.mayReadFiles) {
-    return html`<h1>Runs</h1>
+    return html`<section>
+      <h1>Runs</h1>
       <${Notice}>This page runs in a cluster, and reads no workspaces. To see the runs on a claim, run
-        <code>trainwright ui</code> where it is mounted.<//>`;
+        <code>trainwright ui</code> where it is mounted.<//>
+    </section>`;
   }
   if (parts.length >= 2) return html`<${RunPage} key=${parts.join("/")} workspace=${parts[0]} run=${parts[1]} values=${values} Curve=${Curve} />`;
   return html`<${RunLists} />`;
@@ -28,10 +30,12 @@ export function RunsView({ cluster, parts, values, Curve = null }) {
 function RunLists() {
   const loaded = useLoaded((signal) => getJson("workspaces", { signal }), []);
   const found = loaded.value?.workspaces;
-  return html`<h1>Runs</h1>
+  return html`<section>
+    <h1>Runs</h1>
     <${Loading} loaded=${loaded} name="workspaces" />
     ${found && !found.length ? html`<${Notice}>No workspace of this machine has runs yet.<//>` : ""}
-    ${(found || []).map((workspace) => html`<${RunList} key=${workspace.id} workspace=${workspace} />`)}`;
+    ${(found || []).map((workspace) => html`<${RunList} key=${workspace.id} workspace=${workspace} />`)}
+  </section>`;
 }
 
 function RunList({ workspace }) {
@@ -91,7 +95,8 @@ function RunPage({ workspace, run, values, Curve }) {
   const loaded = useLoaded((signal) => getJson(`run${query({ workspace, run })}`, { signal }), [workspace, run]);
   const tab = TABS.some(([id]) => id === values.get("tab")) ? values.get("tab") : "overview";
   const found = loaded.value;
-  return html`<p><a href=${to("runs")}>All runs</a></p>
+  return html`<section>
+    <p class="crumbs"><a href=${to("runs")}>All runs</a></p>
     <div class="heading">
       <h1>${found?.run || run}</h1>
       ${found ? html`<${RunState} row=${found} />` : ""}
@@ -99,12 +104,15 @@ function RunPage({ workspace, run, values, Curve }) {
     </div>
     <${Loading} loaded=${loaded} name="the run" />
     ${found
-      ? html`<${Tabs} name="Parts of the run" tabs=${TABS} current=${tab} hrefOf=${(id) => `${runLink(workspace, run)}?tab=${id}`} />
+      ? html`<div>
+          <${Tabs} name="Parts of the run" tabs=${TABS} current=${tab} hrefOf=${(id) => `${runLink(workspace, run)}?tab=${id}`} />
           ${tab === "overview" ? html`<${Overview} run=${found} />` : ""}
           ${tab === "trainings" ? html`<${Trainings} workspace=${workspace} run=${found} Curve=${Curve} />` : ""}
           ${tab === "evaluations" ? html`<${Evaluations} workspace=${workspace} run=${found} />` : ""}
-          ${tab === "files" ? html`<${Files} workspace=${workspace} run=${found} chosen=${values.get("file") || found.reports[0] || ""} />` : ""}`
-      : ""}`;
+          ${tab === "files" ? html`<${Files} workspace=${workspace} run=${found} chosen=${values.get("file") || found.reports[0] || ""} />` : ""}
+        </div>`
+      : ""}
+  </section>`;
 }
 
 function Overview({ run }) {
@@ -117,17 +125,22 @@ function Overview({ run }) {
     ["folder", html`<code>${run.path}</code>`],
   ];
   const inputs = Object.entries(run.inputs || {});
-  return html`<${Facts} facts=${facts} />
+  return html`<div>
+    <${Facts} facts=${facts} />
     <div class="columns">
       <${Prepared} kind="dataset" prepared=${run.prepared.dataset} digest=${run.dataset} />
       <${Prepared} kind="model" prepared=${run.prepared.model} digest=${run.model} />
     </div>
-    ${inputs.length ? html`<h3>Other inputs</h3><${Facts} facts=${inputs.map(([name, value]) => [name, valueText(value)])} />` : ""}`;
+    ${inputs.length ? html`<h3>Other inputs</h3><${Facts} facts=${inputs.map(([name, value]) => [name, valueText(value)])} />` : ""}
+  </div>`;
 }
 
 function Trainings({ workspace, run, Curve }) {
-  return run.trainings.map(
-    (training) => html`<section key=${training.folder}>
+  return html`<div>${run.trainings.map((training) => html`<${Training} key=${training.folder} workspace=${workspace} training=${training} Curve=${Curve} />`)}</div>`;
+}
+
+function Training({ workspace, training, Curve }) {
+  return html`<section>
       <h2>${training.name || "Training"}</h2>
       <${Facts}
         facts=${[
@@ -138,8 +151,7 @@ function Trainings({ workspace, run, Curve }) {
       ${training.problem ? html`<${Notice} kind="warning">${training.problem}<//>` : ""}
       <${ToolLinks} links=${training.links} />
       <${History} workspace=${workspace} folder=${training.folder} Curve=${Curve} />
-    </section>`,
-  );
+    </section>`;
 }
 
 /** The metrics of a training, as curves if the page can draw them, and as a table. */
@@ -148,7 +160,8 @@ function History({ workspace, folder, Curve }) {
   const found = loaded.value;
   if (!found) return html`<${Loading} loaded=${loaded} name="the metrics" />`;
   const names = Object.keys(found.series);
-  return html`${found.notes.map((note) => html`<${Notice} key=${note}>${note}<//>`)}
+  return html`<div>
+    ${found.notes.map((note) => html`<${Notice} key=${note}>${note}<//>`)}
     ${names.length && Curve ? html`<${Curve} history=${found} />` : ""}
     <${Table}
       name="Metrics"
@@ -157,7 +170,8 @@ function History({ workspace, folder, Curve }) {
       rows=${names.map((name) => seriesCells(name, found.series[name]))}
       empty="No metrics were recorded."
     />
-    ${found.source ? html`<p class="muted">From ${found.source}, by ${found.axis}.</p>` : ""}`;
+    ${found.source ? html`<p class="muted">From ${found.source}, by ${found.axis}.</p>` : ""}
+  </div>`;
 }
 
 function seriesCells(name, points) {
@@ -175,8 +189,11 @@ function seriesCells(name, points) {
 
 function Evaluations({ workspace, run }) {
   if (!run.evaluations.length) return html`<p class="empty">Nothing of this run was evaluated.</p>`;
-  return run.evaluations.map(
-    (each) => html`<section key=${each.digest}>
+  return html`<div>${run.evaluations.map((each) => html`<${Evaluation} key=${each.digest} workspace=${workspace} run=${run} each=${each} />`)}</div>`;
+}
+
+function Evaluation({ workspace, run, each }) {
+  return html`<section>
       <h2>Export ${each.digest}</h2>
       ${each.problem
         ? html`<${Notice} kind="warning">${each.problem}<//>`
@@ -195,8 +212,7 @@ function Evaluations({ workspace, run }) {
               ${" "}<a href=${`${runLink(workspace, run.name)}?${new URLSearchParams({ tab: "files", file: each.summary })}`}>Summary</a>
             </p>
             <${Sample} sample=${each.sample} />`}
-    </section>`,
-  );
+    </section>`;
 }
 
 function Sample({ sample }) {
@@ -209,7 +225,8 @@ function Sample({ sample }) {
 
 function Files({ workspace, run, chosen }) {
   const names = [...new Set([...run.reports, ...run.files, ...run.evaluations.filter((each) => !each.problem).map((each) => each.summary)])];
-  return html`<div class="chips" role="group" aria-label="Files of the run">
+  return html`<div>
+    <div class="chips" role="group" aria-label="Files of the run">
       ${names.map(
         (name) =>
           html`<button type="button" key=${name} class="chip" aria-pressed=${name === chosen} onClick=${() => setValues({ file: name })}>
@@ -218,7 +235,8 @@ function Files({ workspace, run, chosen }) {
       )}
     </div>
     ${names.length ? "" : html`<p class="empty">This run has no reports or text files.</p>`}
-    ${chosen ? html`<${TextFile} key=${chosen} workspace=${workspace} run=${run.name} path=${chosen} />` : ""}`;
+    ${chosen ? html`<${TextFile} key=${chosen} workspace=${workspace} run=${run.name} path=${chosen} />` : ""}
+  </div>`;
 }
 
 /** A text file of a run: Markdown as elements, anything else as it is. */
@@ -237,12 +255,14 @@ export function JobRun({ namespace, name }) {
   const loaded = useLoaded((signal) => getJson(`job-run${query({ namespace, name })}`, { signal }), [namespace, name]);
   const found = loaded.value;
   if (!found) return loaded.problem?.code === 404 ? null : html`<${Loading} loaded=${loaded} name="the run" />`;
-  return html`<${Facts}
+  return html`<div>
+    <${Facts}
       facts=${[
         ["run", found.run && html`<a href=${runLink(found.workspace, found.run)}>${found.run}</a>`],
         ["resumes from", found.exports.length && found.exports.map((uri) => html`<a key=${uri} href=${exportLink(uri)}>${uri}</a> `)],
       ]}
     />
-    <${ToolLinks} links=${found.links} />`;
+    <${ToolLinks} links=${found.links} />
+  </div>`;
 }
 
