@@ -1,12 +1,15 @@
 // The runs of the workspaces of this machine, and one of them: prepared inputs, trainings, evaluations, reports and curves.
 import { getJson, query } from "../api.js";
-import { html, useEffect, useState } from "../dom.js";
+import { laidOver, merged, ordered } from "../curves.js";
+import { html, useEffect, useMemo, useState } from "../dom.js";
 import { bytes, counted, figure } from "../format.js";
 import { Markdown } from "../markdown.js";
 import { setValues, to } from "../route.js";
 import { Age, Button, Facts, Notice, Problem, Table, Tabs, Time, useLoaded } from "../widgets.js";
+import { Chart } from "./chart.js";
 import { Digest, Loading, Prepared, ToolLinks, exportLink, runLink, valueText } from "./model_parts.js";
 
+const MOST_CHARTS = 24;
 const TABS = [
   ["overview", "Overview"],
   ["trainings", "Trainings"],
@@ -14,8 +17,8 @@ const TABS = [
   ["files", "Reports and files"],
 ];
 
-/** `parts` are those of the address after `runs`: WORKSPACE, RUN; `Curve` draws the answer of `history`, if the page has one. */
-export function RunsView({ cluster, parts, values, Curve = null }) {
+/** `parts` are those of the address after `runs`: WORKSPACE, RUN. */
+export function RunsView({ cluster, parts, values }) {
   if (!cluster.mayReadFiles) {
     return html`<section>
       <h1>Runs</h1>
@@ -23,7 +26,7 @@ export function RunsView({ cluster, parts, values, Curve = null }) {
         <code>trainwright ui</code> where it is mounted.<//>
     </section>`;
   }
-  if (parts.length >= 2) return html`<${RunPage} key=${parts.join("/")} workspace=${parts[0]} run=${parts[1]} values=${values} Curve=${Curve} />`;
+  if (parts.length >= 2) return html`<${RunPage} key=${parts.join("/")} workspace=${parts[0]} run=${parts[1]} values=${values} />`;
   return html`<${RunLists} />`;
 }
 
@@ -91,7 +94,7 @@ function RunState({ row }) {
   return html`<span class=${`phase phase-${row.state === "active" ? "running" : "succeeded"}`}>${row.state}</span>`;
 }
 
-function RunPage({ workspace, run, values, Curve }) {
+function RunPage({ workspace, run, values }) {
   const loaded = useLoaded((signal) => getJson(`run${query({ workspace, run })}`, { signal }), [workspace, run]);
   const tab = TABS.some(([id]) => id === values.get("tab")) ? values.get("tab") : "overview";
   const found = loaded.value;
@@ -107,7 +110,7 @@ function RunPage({ workspace, run, values, Curve }) {
       ? html`<div>
           <${Tabs} name="Parts of the run" tabs=${TABS} current=${tab} hrefOf=${(id) => `${runLink(workspace, run)}?tab=${id}`} />
           ${tab === "overview" ? html`<${Overview} run=${found} />` : ""}
-          ${tab === "trainings" ? html`<${Trainings} workspace=${workspace} run=${found} Curve=${Curve} />` : ""}
+          ${tab === "trainings" ? html`<${Trainings} workspace=${workspace} run=${found} />` : ""}
           ${tab === "evaluations" ? html`<${Evaluations} workspace=${workspace} run=${found} />` : ""}
           ${tab === "files" ? html`<${Files} workspace=${workspace} run=${found} chosen=${values.get("file") || found.reports[0] || ""} />` : ""}
         </div>`
@@ -135,11 +138,11 @@ function Overview({ run }) {
   </div>`;
 }
 
-function Trainings({ workspace, run, Curve }) {
-  return html`<div>${run.trainings.map((training) => html`<${Training} key=${training.folder} workspace=${workspace} training=${training} Curve=${Curve} />`)}</div>`;
+function Trainings({ workspace, run }) {
+  return html`<div>${run.trainings.map((training) => html`<${Training} key=${training.folder} workspace=${workspace} training=${training} />`)}</div>`;
 }
 
-function Training({ workspace, training, Curve }) {
+function Training({ workspace, training }) {
   return html`<section>
       <h2>${training.name || "Training"}</h2>
       <${Facts}
@@ -150,19 +153,19 @@ function Training({ workspace, training, Curve }) {
       />
       ${training.problem ? html`<${Notice} kind="warning">${training.problem}<//>` : ""}
       <${ToolLinks} links=${training.links} />
-      <${History} workspace=${workspace} folder=${training.folder} Curve=${Curve} />
+      <${History} workspace=${workspace} folder=${training.folder} />
     </section>`;
 }
 
-/** The metrics of a training, as curves if the page can draw them, and as a table. */
-function History({ workspace, folder, Curve }) {
+/** The metrics of a training, as curves and as a table. */
+function History({ workspace, folder }) {
   const loaded = useLoaded((signal) => getJson(`history${query({ workspace, folder })}`, { signal }), [workspace, folder]);
   const found = loaded.value;
   if (!found) return html`<${Loading} loaded=${loaded} name="the metrics" />`;
   const names = Object.keys(found.series);
   return html`<div>
     ${found.notes.map((note) => html`<${Notice} key=${note}>${note}<//>`)}
-    ${names.length && Curve ? html`<${Curve} history=${found} />` : ""}
+    <${Curves} history=${found} />
     <${Table}
       name="Metrics"
       columns=${["Metric", "Points", "First", "Last", "Lowest", "Highest"]}
@@ -172,6 +175,20 @@ function History({ workspace, folder, Curve }) {
     />
     ${found.source ? html`<p class="muted">From ${found.source}, by ${found.axis}.</p>` : ""}
   </div>`;
+}
+
+function Curves({ history }) {
+  const metrics = useMemo(() => merged(history, null), [history]);
+  return html`<div class="charts">
+    ${ordered(metrics.keys())
+      .slice(0, MOST_CHARTS)
+      .map((name) => html`<${Curve} key=${name} name=${name} values=${metrics.get(name)} axis=${history.axis} />`)}
+  </div>`;
+}
+
+function Curve({ name, values, axis }) {
+  const { data, names } = useMemo(() => laidOver([{ name, values }]), [name, values]);
+  return html`<${Chart} title=${name} data=${data} names=${names} axis=${axis} />`;
 }
 
 function seriesCells(name, points) {
@@ -255,11 +272,13 @@ export function JobRun({ namespace, name }) {
   const loaded = useLoaded((signal) => getJson(`job-run${query({ namespace, name })}`, { signal }), [namespace, name]);
   const found = loaded.value;
   if (!found) return loaded.problem?.code === 404 ? null : html`<${Loading} loaded=${loaded} name="the run" />`;
+  if (!found.run && !found.exports.length && !found.links.length) return null;
   return html`<div>
+    <h2>Run</h2>
     <${Facts}
       facts=${[
         ["run", found.run && html`<a href=${runLink(found.workspace, found.run)}>${found.run}</a>`],
-        ["resumes from", found.exports.length && found.exports.map((uri) => html`<a key=${uri} href=${exportLink(uri)}>${uri}</a> `)],
+        ["resumes from", found.exports.length ? found.exports.map((uri) => html`<a key=${uri} href=${exportLink(uri)}>${uri}</a>`) : ""],
       ]}
     />
     <${ToolLinks} links=${found.links} />
