@@ -138,6 +138,15 @@ def test_an_action_is_logged_in_one_line(job: Job, make_call: MakeCall, caplog: 
     assert "\n" not in record.getMessage()
 
 
+def test_a_failed_action_is_logged_and_raised(job: Job, make_call: MakeCall, caplog: pytest.LogCaptureFixture) -> None:
+    (route,) = (each for each in actions.ROUTES if each.path == "/actions/suspend")
+    with pytest.raises(Conflict):
+        route.answer(make_call(body={**body_of(job), "uid": "another\nevent=forged"}))
+    (record,) = caplog.records
+    assert record.getMessage().startswith("event=page_action_failed action=suspend user='jane' error=Conflict")
+    assert "\n" not in record.getMessage()
+
+
 @pytest.fixture
 def exports(tmp_path: Path, page: Page) -> Path:
     return tmp_path / "exports"

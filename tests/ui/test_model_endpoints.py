@@ -23,7 +23,7 @@ from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.storage.open import open_store
 from trainwright.ui.call import Call, Page
-from trainwright.ui.models.endpoints import ModelEndpoints, show_job_run, show_workspaces
+from trainwright.ui.models.endpoints import ModelEndpoints, show_workspaces
 from trainwright.ui.models.store_calls import SlowStore, StoreCalls
 from trainwright.workspace import WorkspaceError, begin_run, end_run
 
@@ -126,6 +126,11 @@ def test_an_export_shows_lineage_protection_and_what_supersedes_it(
     assert (found["owner"], found["metadata"]["x"]["z"]) == (HOSTILE, [1, {"w": None}])
     assert found["job"]["name"] == "run-job"
     assert found["aliases"] == ["production"]
+    assert [(each["name"], each["current"] is None) for each in found["named"]] == [
+        ("champion", True),
+        ("challenger", True),
+        ("production", False),
+    ]
     assert found["protectedBy"] == ["production"]
     assert [other["digest"] for other in found["supersededBy"]] == [new.digest]
     assert (found["root"], found["folder"], found["mayPromote"]) == (root, f"{root}/run", True)
@@ -335,7 +340,7 @@ def test_exports_that_jobs_name_are_offered_if_they_may_be_read(
         (f"file://{exports}", "given"),
         ("s3://bucket/models", "job"),
     ]
-    shown = show_job_run(make_call(query={"name": "job-0"}))
+    shown = ModelEndpoints().show_job_run(make_call(query={"name": "job-0"}))
     assert shown["exports"] == [uris[0]]
     assert shown["links"] == [{"tool": "MLflow", "title": "tracking server", "url": "http://mlflow", "command": ""}]
 

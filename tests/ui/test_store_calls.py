@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.waiting import eventually
@@ -41,6 +42,7 @@ def test_a_hanging_store_blocks_only_itself() -> None:
     assert time.monotonic() - began < 0.15
     with pytest.raises(SlowStore, match="1 earlier requests have not been answered"):
         calls.call("s3://slow", lambda: "answer")
+    assert time.monotonic() - began < 0.15  # a store of which all calls hang is not waited for
     release.set()
     eventually(lambda: _answers(calls), 5)
 
@@ -57,3 +59,22 @@ def _answers(calls: StoreCalls) -> bool:
 )
 def test_the_place_of_a_uri_is_its_bucket(uri: str, place: str) -> None:
     assert place_of(StorageUri.parse(uri)) == place
+
+
+def test_calls_beyond_the_limit_wait_for_a_free_one() -> None:
+    calls, seen, lock = StoreCalls(at_once=2), list[int](), threading.Lock()
+    running, pair = 0, threading.Barrier(2)
+
+    def act() -> None:
+        nonlocal running
+        with lock:
+            running += 1
+            seen.append(running)
+        pair.wait(10)
+        with lock:
+            running -= 1
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _number: calls.call("s3://a", act), range(16)))
+    assert len(seen) == 16
+    assert max(seen) == 2

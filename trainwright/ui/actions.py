@@ -36,6 +36,7 @@ from trainwright.ui.models.places import MAX_URI, Places
 from trainwright.ui.models.small_files import read_small_export
 from trainwright.ui.models.sources import root_of
 from trainwright.ui.models.workspaces import find_workspaces
+from trainwright.ui.problems import EXPECTED
 
 _CLICK = re.compile(r"[A-Za-z0-9-]{8,64}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -238,12 +239,33 @@ def _log(call: Call, action: str, **facts: str) -> None:
     log.info("event=page_action action=%s user=%r %s", action, one_line(call.session.user)[:_MAX_LOGGED] or "owner", shown)
 
 
+def _logged(action: str, act: Callable[[Call], Json]) -> Callable[[Call], Json]:
+    """Return the action, which logs why it failed."""
+
+    def answer(call: Call) -> Json:
+        try:
+            return act(call)
+        except EXPECTED as error:
+            user, message = one_line(call.session.user)[:_MAX_LOGGED] or "owner", one_line(error)[:_MAX_LOGGED]
+            log.warning(
+                "event=page_action_failed action=%s user=%r error=%s message=%r", action, user, type(error).__name__, message
+            )
+            raise
+
+    return answer
+
+
 ROUTES = (
     Endpoint("GET", "/access", show_access),
-    Endpoint("POST", "/actions/suspend", suspend),
-    Endpoint("POST", "/actions/resume", resume),
-    Endpoint("POST", "/actions/cancel", cancel),
-    Endpoint("POST", "/actions/delete", delete),
-    Endpoint("POST", "/actions/promote", promote),
-    Endpoint("POST", "/actions/roll-back", roll_back),
+    *(
+        Endpoint("POST", f"/actions/{name}", _logged(name, act))
+        for name, act in (
+            ("suspend", suspend),
+            ("resume", resume),
+            ("cancel", cancel),
+            ("delete", delete),
+            ("promote", promote),
+            ("roll-back", roll_back),
+        )
+    ),
 )

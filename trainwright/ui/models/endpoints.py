@@ -9,10 +9,12 @@ from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, uid_of
 from trainwright.api.phase import phase_of
+from trainwright.checkpoints.promotion import CHALLENGER, CHAMPION
 from trainwright.storage.errors import StorageError
 from trainwright.storage.store import Store
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Call, Endpoint, Json
+from trainwright.ui.jobs.creator import creator_of
 from trainwright.ui.models.aliases import ShownAlias, read_aliases
 from trainwright.ui.models.export_diff import diff_exports
 from trainwright.ui.models.export_page import read_card, read_export_page, read_files
@@ -44,7 +46,7 @@ class ModelEndpoints:
             Endpoint("GET", "/run", self.show_run),
             Endpoint("GET", "/run/file", self.show_run_file),
             Endpoint("GET", "/history", self.show_history),
-            Endpoint("GET", "/job-run", show_job_run),
+            Endpoint("GET", "/job-run", self.show_job_run),
             Endpoint("GET", "/export-folders", self.show_sources),
             Endpoint("GET", "/exports", self.show_exports),
             Endpoint("GET", "/export", self.show_export),
@@ -79,6 +81,20 @@ class ModelEndpoints:
             return {"series": {}, "axis": "step", "source": "", "notes": [_NO_FOLDER], "folder": ""}
         found = self._of_disk(place.workspace, lambda: self._histories.read(place.workspace.path, place.folder))
         return {**found, "folder": place.folder, "workspace": place.workspace.id, "run": place.run}
+
+    def show_job_run(self, call: Call) -> Json:
+        """Return the run's folder of a TrainJob (`namespace`, `name`) if a workspace has it, the exports that it names, its trackers.
+
+        Raises NotFound, ApiError, StorageError.
+        """
+        trainjob = _trainjob(call)
+        links, exports = links_of(trainjob), exports_named_by(trainjob)
+        place = find_folder(trainjob, find_workspaces(call.page))
+        if place is None:
+            return {"workspace": "", "run": "", "folder": "", "links": links, "exports": exports}
+        local = self._of_disk(place.workspace, lambda: links_in(step_path(place.workspace.path, place.folder)))
+        found = {"workspace": place.workspace.id, "run": place.run, "folder": place.folder}
+        return {**found, "links": [*links, *local], "exports": exports}
 
     def show_sources(self, call: Call) -> Json:
         """Return the folders of exports that the page can open. Nothing is asked of their stores."""
@@ -142,26 +158,6 @@ def show_workspaces(call: Call) -> Json:
     return {"workspaces": [{"id": each.id, "path": shown_text(each.path)} for each in find_workspaces(call.page)]}
 
 
-def show_job_run(call: Call) -> Json:
-    """Return the run's folder of a TrainJob (`namespace`, `name`) if a workspace has it, the exports that it names, and its trackers.
-
-    Raises NotFound, ApiError.
-    """
-    trainjob = _trainjob(call)
-    found: Json = {
-        "workspace": "",
-        "run": "",
-        "folder": "",
-        "links": [*links_of(trainjob)],
-        "exports": exports_named_by(trainjob),
-    }
-    place = find_folder(trainjob, find_workspaces(call.page))
-    if place is None:
-        return found
-    links = [*found["links"], *links_in(step_path(place.workspace.path, place.folder))]
-    return {**found, "workspace": place.workspace.id, "run": place.run, "folder": place.folder, "links": links}
-
-
 def _given_folder(call: Call) -> JobFolder | None:
     if "workspace" not in call.query:
         return find_folder(_trainjob(call), find_workspaces(call.page))
@@ -193,13 +189,14 @@ def _above(places: Places, uri: str, levels: int) -> Store | None:
 
 
 def _aliases(root: Store | None) -> list[ShownAlias]:
-    """Return the aliases in the folder of all exports; none if it cannot be listed."""
+    """Return the aliases in the folder of all exports; each that cannot be read has a problem."""
     if root is None:
         return []
     try:
-        return read_aliases(root, root.list_folder(MAX_NAMES).files)
-    except StorageError:
-        return []
+        files = root.list_folder(MAX_NAMES).files
+    except StorageError:  # what may not be listed may be read
+        files = {f"{CHAMPION}.json": 0, f"{CHALLENGER}.json": 0}
+    return read_aliases(root, files)
 
 
 def _prepared(call: Call, origin: dict[str, str]) -> Json:
@@ -222,7 +219,7 @@ def _job_facts(cluster: JobsClient, namespace: str, name: str) -> Json | None:
         job = cluster.get(TRAINJOB, name, namespace)
     except ApiError:
         return None
-    return {"namespace": namespace, "name": name, "uid": uid_of(job), "phase": phase_of(job).value}
+    return {"namespace": namespace, "name": name, "uid": uid_of(job), "phase": phase_of(job).value, "creator": creator_of(job)}
 
 
 def _number(call: Call, field: str) -> int:

@@ -48,6 +48,7 @@ def read_export_page(store: Store, run: Store | None, aliases: list[ShownAlias])
         "starts": shown_json(manifest.metadata.get(STARTS_KEY)),
         "usage": shown_json(manifest.metadata.get(USAGE)),
         "metadata": shown_json(metadata),
+        "named": [{"name": each["name"], "current": each["current"], "problem": each["problem"]} for each in aliases],
         "supersededBy": _superseded_by(run, beside, export) if run is not None else [],
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,8 @@ from trainwright.workspace.run_record import DATASET, MODEL, read_run
 
 _STORES = {DATASET: DATASETS, MODEL: MODELS}
 _NOT_TRAININGS = (OUTPUT, DATASET, MODEL, "evaluation", "tensorboard", "wandb")
-_MAX_TRAININGS, _MAX_CHECKPOINTS, _MAX_FILES, _MAX_RECEIPT = 100, 100, 200, 16 * 1024 * 1024
+_MAX_TRAININGS, _MAX_CHECKPOINTS, _MAX_FILES, _MAX_NAMES = 100, 100, 200, 20_000
+_MAX_RECEIPT = 16 * 1024 * 1024
 
 
 def read_run_page(workspace: Path, run: str) -> Json:
@@ -70,10 +72,16 @@ def read_origin_of(workspace: Path, kind: str, digest: str) -> Json:
 
 def _trainings(folder: Path) -> list[Path]:
     """Return the folders that trainings of the run write to: its own, and those of steps below it."""
-    below = [folder / name for name in _names(folder, folders=True) if name not in _NOT_TRAININGS and not name.startswith(".")]
-    steps = [place for place in below if OUTPUT in _names(place, folders=True) or METRICS in _names(place, folders=False)]
-    own = [folder] if OUTPUT in _names(folder, folders=True) or METRICS in _names(folder, folders=False) or not steps else []
+    names = _names(folder, folders=True)
+    below = [folder / name for name in names if name not in _NOT_TRAININGS and not name.startswith(".")]
+    steps = [place for place in below if _is_training(place)]
+    own = [folder] if _is_training(folder) or not steps else []
     return [*own, *steps][:_MAX_TRAININGS]
+
+
+def _is_training(place: Path) -> bool:
+    output, metrics = place / OUTPUT, place / METRICS
+    return (output.is_dir() and not output.is_symlink()) or (metrics.is_file() and not metrics.is_symlink())
 
 
 def _training(workspace: Path, place: Path) -> Json:
@@ -102,7 +110,8 @@ def _texts(folder: Path) -> list[str]:
 def _names(folder: Path, *, folders: bool) -> list[str]:
     try:
         with os.scandir(folder) as entries:
-            kept = [entry for entry in entries if (entry.is_dir if folders else entry.is_file)(follow_symlinks=False)]
+            first = itertools.islice(entries, _MAX_NAMES)
+            kept = [entry for entry in first if (entry.is_dir if folders else entry.is_file)(follow_symlinks=False)]
     except OSError:  # removed meanwhile, or none that may be read
         return []
     return sorted(entry.name for entry in kept)

@@ -31,50 +31,56 @@ class StoreCalls:
         self._seconds, self._at_once = seconds, at_once
         self._lock = threading.Lock()
         self._free = threading.Condition(self._lock)
-        self._running: dict[str, int] = {}
+        self._running: dict[str, list[float]] = {}
+        """By place: when each call began, by the monotonic clock."""
 
     def call(self, place: str, action: Callable[[], Result]) -> Result:
         """Return what `action` returns; `place` names its store. Raises SlowStore, and what `action` raises."""
-        deadline = time.monotonic() + self._seconds
-        self._enter(place, deadline)
+        began = time.monotonic()
+        self._enter(place, began)
         future: Future[Result] = Future()
-        thread = threading.Thread(target=self._run, args=(place, action, future), name="page-store", daemon=True)
+        thread = threading.Thread(target=self._run, args=(place, began, action, future), name="page-store", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:
-            self._leave(place)
+            self._leave(place, began)
             raise SlowStore(f"{place}: this server has no thread left; try again") from error
         try:
-            return future.result(timeout=max(0.0, deadline - time.monotonic()))
+            return future.result(timeout=max(0.0, began + self._seconds - time.monotonic()))
         except FutureTimeout:
             if future.done():  # the action itself has raised a TimeoutError
                 raise
             raise SlowStore(f"{place} has not answered within {self._seconds:g} s; try again, or check the store") from None
 
-    def _run(self, place: str, action: Callable[[], Result], future: Future[Result]) -> None:
+    def _run(self, place: str, began: float, action: Callable[[], Result], future: Future[Result]) -> None:
         try:
             result = action()
         except BaseException as error:
-            self._leave(place)
+            self._leave(place, began)
             future.set_exception(error)
         else:
-            self._leave(place)
+            self._leave(place, began)
             future.set_result(result)
 
-    def _enter(self, place: str, deadline: float) -> None:
-        def is_free() -> bool:
-            return self._running.get(place, 0) < self._at_once and sum(self._running.values()) < _AT_ONCE_IN_ALL
-
+    def _enter(self, place: str, began: float) -> None:
+        """Wait for one of the calls that a store may have at once; not for a store of which all hang."""
+        deadline = began + self._seconds
         with self._free:
-            if not self._free.wait_for(is_free, timeout=max(0.0, deadline - time.monotonic())):
-                raise SlowStore(
-                    f"{place}: {self._running.get(place, 0)} earlier requests have not been answered; try again later"
-                )
-            self._running[place] = self._running.get(place, 0) + 1
+            while not self._is_free(place):
+                running, now = self._running.get(place, []), time.monotonic()
+                ends = [each + self._seconds for each in running]
+                if now >= deadline or (len(running) >= self._at_once and now >= max(ends)):
+                    raise SlowStore(f"{place}: {len(running)} earlier requests have not been answered; try again later")
+                self._free.wait(timeout=min(each for each in (deadline, *ends) if each > now) - now)
+            self._running.setdefault(place, []).append(began)
 
-    def _leave(self, place: str) -> None:
+    def _is_free(self, place: str) -> bool:
+        running = sum(map(len, self._running.values()))
+        return len(self._running.get(place, [])) < self._at_once and running < _AT_ONCE_IN_ALL
+
+    def _leave(self, place: str, began: float) -> None:
         with self._free:
-            self._running[place] -= 1
+            self._running[place].remove(began)
             if not self._running[place]:
                 del self._running[place]
             self._free.notify_all()

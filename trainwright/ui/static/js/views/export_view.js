@@ -6,6 +6,7 @@ import { bytes, counted, figure } from "../format.js";
 import { Markdown } from "../markdown.js";
 import { to } from "../route.js";
 import { Button, Copyable, Facts, Notice, Phase, Problem, Table, Time, useLoaded } from "../widgets.js";
+import { CreatorLink } from "./creator_link.js";
 import { Digest, Loading, Prepared, Problems, Values, diffLink, exportLink, folderLink, valueText } from "./model_parts.js";
 
 /** `uri` is that of an export. */
@@ -47,7 +48,7 @@ function Export({ found, uri }) {
         ["format", found.format],
         ["training can resume from it", found.resumable ? "yes" : "no: weights only"],
         ["TrainJob", html`<${Job} found=${found} />`],
-        ["made by", found.owner],
+        ["made by", found.job?.creator.name ? html`<${CreatorLink} creator=${found.job.creator} />` : found.owner],
         ["digest", html`<${Copyable} text=${found.digest} name="the digest" />`],
         ["supersedes", found.supersedes && html`<${Digest} digest=${found.supersedes} />`],
         ["protected by", found.protectedBy.join(", ")],
@@ -80,25 +81,12 @@ function Job({ found }) {
   return html`<span><a href=${to("jobs", found.job.namespace, found.job.name)}>${found.job.name}</a> <${Phase} phase=${found.job.phase} /></span>`;
 }
 
-/** Promotions, against what the aliases named when this was shown; absent where this server may not promote. */
+/** Promotions, against what the aliases named when this was read; absent where this server may not promote. */
 function Promotion({ found, uri, onChange }) {
-  const folder = useLoaded(
-    (signal) => (found.mayPromote ? getJson(`exports${query({ uri: found.root })}`, { signal }) : Promise.resolve(null)),
-    [found.root, found.mayPromote, found.digest],
-  );
   if (!found.mayPromote) return null;
-  if (folder.problem) return html`<${Problem} problem=${folder.problem} />`;
-  if (!folder.value) return html`<p class="muted">Reading what is promoted …</p>`;
-  const aliases = folder.value.aliases || [];
-  const champion = aliases.find((each) => each.name === "champion")?.current;
-  const done = () => {
-    folder.reload();
-    onChange();
-  };
+  const champion = found.named.find((each) => each.name === "champion")?.current;
   return html`<div class="actions" role="group" aria-label="Promote">
-    ${aliases
-      .filter((each) => each.current || ["champion", "challenger"].includes(each.name))
-      .map((each) => html`<${PromoteButton} key=${each.name} target=${{ uri, digest: found.digest }} shown=${each} onDone=${done} />`)}
+    ${found.named.map((each) => html`<${PromoteButton} key=${each.name} target=${{ uri, digest: found.digest }} shown=${each} onDone=${onChange} />`)}
     ${champion && champion.digest !== found.digest ? html`<a class="button" href=${diffLink(champion.uri, uri)}>Compare with champion</a>` : ""}
   </div>`;
 }
