@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 import pytest
-from exports import write_export
 from factories import trainjob
 from ui_calls import MakeCall
+from written_exports import write_export
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
