@@ -78,11 +78,16 @@ function table(lines, at) {
     html`<div class="table-box" tabindex="0" role="region" aria-label="Table">
       <table class="table">
         ${hasHead ? html`<thead><tr>${head.map((cell) => html`<th scope="col">${inline(cell)}</th>`)}</tr></thead>` : ""}
-        <tbody>${body.map((row) => html`<tr>${row.map((cell) => html`<td>${inline(cell)}</td>`)}</tr>`)}</tbody>
+        <tbody>${body.map((row) => html`<tr>${row.map((cell, at) => html`<td data-column=${plain(head[at])}>${inline(cell)}</td>`)}</tr>`)}</tbody>
       </table>
     </div>`,
     end,
   ];
+}
+
+/** @returns {string|undefined} the text of a column's head, which stands before each cell on narrow screens. */
+function plain(cell) {
+  return (cell || "").replace(/\\(.)/g, "$1").replace(/[`*]/g, "") || undefined;
 }
 
 /** Splits a row at its bars; one after a backslash belongs to its cell. */
