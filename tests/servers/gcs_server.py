@@ -99,14 +99,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _list(self, query: dict[str, str]) -> None:
         after = query.get("continuation-token") or ""
-        keys = sorted(key for key in self.server_state.objects if key.startswith(query.get("prefix") or "") and key > after)
+        prefix, delimiter = query.get("prefix") or "", query.get("delimiter") or ""
+        keys = sorted(key for key in self.server_state.objects if key.startswith(prefix) and key > after)
         page, more = keys[:_PAGE], keys[_PAGE:]
+        folders: list[str] = []
+        if delimiter:
+            inner = [key for key in page if delimiter in key[len(prefix) :]]
+            folders = sorted({prefix + key[len(prefix) :].partition(delimiter)[0] + delimiter for key in inner})
+            page = [key for key in page if key not in inner]
         contents = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(self.server_state.objects[key][0])}</Size>"
             f"<LastModified>2026-11-23T05:00:00.000Z</LastModified><ETag>&quot;x&quot;</ETag></Contents>"
             for key in page
         )
-        token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        contents += "".join(f"<CommonPrefixes><Prefix>{escape(folder)}</Prefix></CommonPrefixes>" for folder in folders)
+        token = f"<NextContinuationToken>{escape(keys[_PAGE - 1])}</NextContinuationToken>" if more else ""
         self._answer(200, f"<ListBucketResult>{contents}{token}</ListBucketResult>".encode())
 
     def _multipart(self, key: str, query: dict[str, str], body: bytes) -> None:

@@ -13,7 +13,7 @@ from trainwright.storage import atomic_file
 from trainwright.storage.errors import AlreadyExists, NoSpace, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.open import open_store
-from trainwright.storage.store import Store, StoredFile
+from trainwright.storage.store import FolderNames, Store, StoredFile
 from trainwright.storage.uri import StorageUri
 
 EMPTY = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -240,3 +240,18 @@ def test_one_of_many_swappers_wins_and_a_swap_needs_what_it_names(store: Store, 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(lambda number: store.compare_and_swap("file", b"first", b"%d" % number), range(8))) == 1
     assert names(root) == ["file"]
+
+
+def test_a_folder_lists_the_names_directly_in_it(store: Store, root: Path) -> None:
+    (root / "sub" / "deep").mkdir(parents=True)
+    (root / "empty").mkdir()
+    (root / "sub" / "deep" / "file").write_bytes(b"x")
+    (root / "file").write_bytes(b"abc")
+    (root / "link").symlink_to("/etc")
+    assert store.list_folder(10) == FolderNames(("empty", "sub"), {"file": 3})
+    assert store.below("sub").list_folder(10) == FolderNames(("deep",), {})
+    assert store.list_folder(2).is_cut
+
+
+def test_a_missing_folder_has_no_names(store: Store) -> None:
+    assert store.below("none").list_folder(10) == FolderNames((), {})

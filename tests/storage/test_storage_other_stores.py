@@ -12,7 +12,7 @@ from servers import azure_server, gcs_server
 from trainwright.storage import open_store
 from trainwright.storage.errors import AlreadyExists, NoAccess, NoBucket, NotFound, StorageError
 from trainwright.storage.objects.object_store import PART, ObjectStore
-from trainwright.storage.store import Capabilities, StoredFile
+from trainwright.storage.store import Capabilities, FolderNames, StoredFile
 
 pytestmark = pytest.mark.medium
 
@@ -80,6 +80,15 @@ def test_every_page_is_listed(store: ObjectStore) -> None:
     for number in range(12):
         store.replace(f"sub/{number:02}", b"x")
     assert sorted(store.list_files("sub")) == [(f"sub/{number:02}", 1) for number in range(12)]
+
+
+def test_a_folder_lists_the_names_directly_in_it(store: ObjectStore) -> None:
+    for key in ("file", "sub/a", "sub/deep/b", "x y/é"):
+        store.replace(key, b"abc")
+    assert store.list_folder(10) == FolderNames(("sub", "x y"), {"file": 3})
+    assert store.below("sub").list_folder(10) == FolderNames(("deep",), {"a": 3})
+    assert store.list_folder(1) == FolderNames((), {"file": 3}, is_cut=True)
+    assert store.below("none").list_folder(10) == FolderNames((), {})
 
 
 def test_one_of_many_creators_wins_and_one_of_many_swappers(store: ObjectStore) -> None:

@@ -24,7 +24,7 @@ from trainwright.storage.objects.lease import hold_lease
 from trainwright.storage.objects.object_store import PART, LeaseFile
 from trainwright.storage.objects.process_identity import identity
 from trainwright.storage.objects.s3_store import S3Store
-from trainwright.storage.store import Capabilities, Lock, StoredFile
+from trainwright.storage.store import Capabilities, FolderNames, Lock, StoredFile
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.medium
@@ -90,6 +90,15 @@ def test_an_upload_that_is_stopped_leaves_no_file_and_no_parts(store: S3Store, s
         store.put(source, "file", on_progress)
     assert store.head("file") is None
     assert not s3.client().list_multipart_uploads(Bucket=BUCKET, Prefix=store.uri.key).get("Uploads")
+
+
+def test_a_folder_lists_the_names_directly_in_it(store: S3Store) -> None:
+    for key in ("file", "sub/a", "sub/deep/b", "x y/é"):
+        store.replace(key, b"abc")
+    assert store.list_folder(10) == FolderNames(("sub", "x y"), {"file": 3})
+    assert store.below("sub").list_folder(10) == FolderNames(("deep",), {"a": 3})
+    assert store.list_folder(1) == FolderNames((), {"file": 3}, is_cut=True)
+    assert store.below("none").list_folder(10) == FolderNames((), {})
 
 
 def test_what_the_store_can_do_is_found_out_once_and_leaves_nothing(store: S3Store) -> None:

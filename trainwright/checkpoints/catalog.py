@@ -75,7 +75,7 @@ def read_catalog(store: Store) -> Catalog:
     found = for_each(
         [name for name in names if NAME.fullmatch(name)], lambda name: find_export_in(store.below(name)), at_once=_AT_ONCE
     )
-    protection = _protection(store)
+    protection = protection_of(store)
     exports = [ListedExport(each, protection.get(each.name, ())) for each in found if each is not None]
     return Catalog(store, tuple(sorted(exports, key=lambda each: (each.created, each.export.manifest.step))), files)
 
@@ -103,6 +103,17 @@ def read_pins(store: Store) -> Pins:
     return _parse_pins(store, read_if_present(store, PINS))
 
 
+def protection_of(store: Store) -> dict[str, tuple[str, ...]]:
+    """Return what protects exports of a run from deletion, by name: `latest`, `best`, reasons of pins. Raises as `read_pins`."""
+    protection: dict[str, tuple[str, ...]] = {}
+    for pointer, found in (("latest", latest_export(store)), ("best", best_export(store))):
+        if found is not None:
+            protection[found[0]] = (*protection.get(found[0], ()), pointer)
+    for name, reasons in read_pins(store).items():
+        protection[name] = (*protection.get(name, ()), *sorted(reasons))
+    return protection
+
+
 def _change_pins(store: Store, change: Callable[[Pins], Pins]) -> None:
     def change_text(old: bytes | None) -> bytes:
         return json.dumps(change(_parse_pins(store, old)), sort_keys=True, indent=1).encode() + b"\n"
@@ -119,13 +130,3 @@ def _parse_pins(store: Store, content: bytes | None) -> Pins:
     if not isinstance(pins, dict) or not all(isinstance(each, dict) for each in pins.values()):
         raise CheckpointError(f"{store.uri.join(PINS)} is not valid: it must map exports to their pins; repair or remove it")
     return pins
-
-
-def _protection(store: Store) -> dict[str, tuple[str, ...]]:
-    protection: dict[str, tuple[str, ...]] = {}
-    for pointer, found in (("latest", latest_export(store)), ("best", best_export(store))):
-        if found is not None:
-            protection[found[0]] = (*protection.get(found[0], ()), pointer)
-    for name, reasons in read_pins(store).items():
-        protection[name] = (*protection.get(name, ()), *sorted(reasons))
-    return protection

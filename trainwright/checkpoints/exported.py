@@ -37,38 +37,39 @@ class Export:
 
     def uri_of(self, file: ManifestFile) -> str:
         """The URI of a stored file, for messages."""
-        store, key = self._place(file)
+        store, key = self.place(file)
         return str(store.uri.join(key))
 
     def get(self, file: ManifestFile, target: Path, on_progress: ProgressCallback = no_progress) -> StoredFile:
         """Download a file. Raises NotFound, StorageError."""
-        store, key = self._place(file)
+        store, key = self.place(file)
         return store.get(key, target, on_progress)
 
     def inspect(self, file: ManifestFile) -> StoredFile | None:
         """Return size and, as far as the store reports it, checksum of a stored file; None if it is missing."""
-        store, key = self._place(file)
+        store, key = self.place(file)
         return store.inspect(key)
 
     def checksums(self, file: ManifestFile, on_progress: ProgressCallback = no_progress) -> StoredFile:
         """Read a stored file. Raises NotFound, StorageError."""
-        store, key = self._place(file)
+        store, key = self.place(file)
         return store.checksums(key, on_progress)
 
     def put_again(self, file: ManifestFile, folder: Path) -> StoredFile:
         """Upload a file whose stored copy is missing or corrupt, from a folder with the same contents."""
-        store, key = self._place(file)
+        store, key = self.place(file)
         return store.put(folder / file.path, key, within=folder)
 
     def read(self, path: str) -> bytes | None:
         """Return the contents of a small file of the checkpoint, or None if the manifest does not list it."""
         for file in self.manifest.files:
             if file.path == path:
-                store, key = self._place(file)
+                store, key = self.place(file)
                 return store.read(key)
         return None
 
-    def _place(self, file: ManifestFile) -> tuple[Store, str]:
+    def place(self, file: ManifestFile) -> tuple[Store, str]:
+        """Return where a file is stored, and its key there."""
         key = file.key
         return (self._parent, key.removeprefix("../")) if key.startswith("../") else (self.store, key)
 

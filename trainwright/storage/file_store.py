@@ -16,7 +16,7 @@ from trainwright.storage.durable import sync_files, sync_folder
 from trainwright.storage.errors import AlreadyExists, NotFound, StorageError
 from trainwright.storage.locks import file_lock
 from trainwright.storage.plain_files import files_below, open_plain, read_plain
-from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile, lost_lock_first
+from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, FolderNames, Lock, StoredFile, lost_lock_first
 from trainwright.storage.transfer import chunks_of, copy_file, copy_new_file, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
 
@@ -84,6 +84,21 @@ class FileStore:
         with disk_errors(root):
             for path in files_below(root) if root.is_dir() else []:
                 yield (Path(prefix) / path).as_posix(), (root / path).stat().st_size
+
+    def list_folder(self, limit: int) -> FolderNames:
+        root = self._folder("")
+        folders, files, is_cut = list[str](), dict[str, int](), False
+        with disk_errors(root), contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(root) as entries:
+            for entry in entries:
+                if len(folders) + len(files) == limit:
+                    is_cut = True
+                    break
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.name)
+                    elif entry.is_file(follow_symlinks=False):
+                        files[entry.name] = entry.stat(follow_symlinks=False).st_size
+        return FolderNames(tuple(sorted(folders)), dict(sorted(files.items())), is_cut)
 
     def delete(self, key: str) -> None:
         """Remove a file, and the folders that it leaves empty."""

@@ -88,6 +88,32 @@ def open_plain(path: Path, within: Path | None = None) -> BinaryIO:
         raise
 
 
+def open_unlinked(root: Path, parts: tuple[str, ...]) -> BinaryIO:
+    """Open the regular file `root/PART/...` to read, through no link below `root`, whatever a part is replaced with meanwhile.
+
+    Raises UnsafeFile for a link or a part such as `..`, OSError.
+    """
+    path = root.joinpath(*parts) if all(parts) else root
+    if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+        raise UnsafeFile(f"{'/'.join(parts)[:200]!r} is not the path of a file inside {root}")
+    try:
+        descriptor = _open_below(os.path.realpath(root), parts)
+    except OSError as error:
+        if error.errno == errno.ENOTDIR and any(root.joinpath(*parts[:count]).is_symlink() for count in range(1, len(parts))):
+            raise UnsafeFile(f"{path} is below a link") from error
+        if error.errno == errno.ELOOP:
+            raise UnsafeFile(f"{path} is a link") from error
+        if error.errno == errno.ENXIO:  # a socket
+            raise UnsafeFile(f"{path} is not a regular file") from error
+        raise OSError(error.errno, error.strerror, str(path)) from error
+    try:
+        _require_regular(os.fstat(descriptor).st_mode, path)
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
 def read_plain(path: Path, limit: int, within: Path | None = None) -> bytes:
     """Return the contents of a regular file of at most `limit` bytes. Raises UnsafeFile, also for a larger file, and OSError."""
     with open_plain(path, within) as file:

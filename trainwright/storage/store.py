@@ -37,6 +37,18 @@ class Capabilities:
     """It computes the CRC64NVME of what arrives and refuses an upload with another one. Without that uploads are read back."""
 
 
+@dataclass(frozen=True)
+class FolderNames:
+    """The names directly in a folder of a store, sorted: its folders, and its files with their sizes in bytes.
+
+    `is_cut` is whether there are more.
+    """
+
+    folders: tuple[str, ...]
+    files: dict[str, int]
+    is_cut: bool = False
+
+
 class Lock(Protocol):
     """A lock that is held. It may be lost: a process that was frozen for longer than the lease wakes up without it."""
 
@@ -134,6 +146,13 @@ class Store(Protocol):
 
     def list_files(self, prefix: str = "") -> Iterator[tuple[str, int]]:
         """Yield key and size of all files whose key is below the folder `prefix`, in any order. Raises StorageError."""
+        ...
+
+    def list_folder(self, limit: int) -> FolderNames:
+        """Return the first `limit` names directly in this folder, without reading what is below; none if it does not exist.
+
+        Links are left out. Raises StorageError.
+        """
         ...
 
     def delete(self, key: str) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+from trainwright.ui import actions
 from trainwright.ui.call import Call, Endpoint, Json, Stream
 from trainwright.ui.cluster_facts import show_cluster
 from trainwright.ui.form import endpoints as form
 from trainwright.ui.jobs.job_feed import JobFeeds
 from trainwright.ui.jobs.job_view import JobViews
+from trainwright.ui.models.endpoints import ModelEndpoints
 
 
 class Features:
@@ -22,6 +24,8 @@ class Features:
             Stream("/trainjobs/stream", self._jobs),
             Stream("/trainjobs/{namespace}/{name}/stream", self._job),
             Endpoint("GET", "/trainjobs/{namespace}/{name}/report", self._report),
+            *ModelEndpoints().routes,
+            *actions.ROUTES,
         )
 
     def close(self) -> None:

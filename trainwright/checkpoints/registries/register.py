@@ -13,6 +13,8 @@ from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions, Registry
 from trainwright.checkpoints.registries.target import RegistryTarget
 
+REGISTERED_IN = "registered in "
+"""How the reason of a pin begins that protects what a registry refers to."""
 _CLIENTS: dict[Registry, tuple[str, str, str]] = {
     "hub": ("the Hugging Face Hub", "huggingface_hub", "hub"),
     "model-registry": ("the Kubeflow Model Registry", "mr_openapi", "model-registry"),
@@ -82,6 +84,6 @@ def _pin(export: Export, target: RegistryTarget) -> None:
     """Protect an export in the folder of a run from retention."""
     if not NAME.fullmatch(export.name):
         return
-    run, reason = export.store.parent(), f"registered in {target}"
+    run, reason = export.store.parent(), f"{REGISTERED_IN}{target}"
     if reason not in read_pins(run).get(export.name, {}):
         pin_export(run, export.name, reason)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.checkpoints.catalog import ListedExport, pin_export, read_catalog, unpin_export
+from trainwright.checkpoints.compare import compare_exports, has_same_files
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion
@@ -60,29 +61,17 @@ def diff_exports(one: ExportUri, other: ExportUri, output: Output = ViewFormat.t
     """Compare the files and metrics of two exports. Exit code 1 if their files differ."""
     with errors_exit():
         first, second = open_export(one).manifest, open_export(other).manifest
-    before = {file.path: file for file in first.files}
-    after = {file.path: file for file in second.files}
-    changed = [path for path in sorted(before.keys() & after.keys()) if before[path].sha256 != after[path].sha256]
-    facts: dict[str, Any] = {
-        "added": sorted(after.keys() - before.keys()),
-        "removed": sorted(before.keys() - after.keys()),
-        "changed": changed,
-        "unchanged": len(before.keys() & after.keys()) - len(changed),
-        "bytes": [first.size, second.size],
-        "metrics": {
-            name: [first.metrics.get(name), second.metrics.get(name)] for name in sorted({*first.metrics, *second.metrics})
-        },
-    }
+    facts = compare_exports(first, second)
     if output is not ViewFormat.table:
-        print_object(facts, output)
+        print_object({**facts}, output)
     else:
-        for kind in ("added", "removed", "changed"):
-            for path in facts[kind]:
+        for kind, paths in (("added", facts["added"]), ("removed", facts["removed"]), ("changed", facts["changed"])):
+            for path in paths:
                 print_lines(f"{kind:<9} {path}")
         print_lines(f"unchanged {facts['unchanged']} files")
         for name, (was, now) in facts["metrics"].items():
             print_lines(f"{name}: {was} -> {now}")
-    if facts["added"] or facts["removed"] or changed:
+    if not has_same_files(facts):
         raise typer.Exit(1)
 
 

@@ -25,7 +25,7 @@ from trainwright.storage.objects.errors import obstore_errors
 from trainwright.storage.objects.lease import LEASE_SECONDS, hold_lease
 from trainwright.storage.objects.upload_parts import CountedOnce, read_parts
 from trainwright.storage.plain_files import open_plain
-from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, Lock, StoredFile, lost_lock_first
+from trainwright.storage.store import MAX_SMALL_FILE, Capabilities, FolderNames, Lock, StoredFile, lost_lock_first
 from trainwright.storage.transfer import disk_errors, open_new
 from trainwright.storage.uri import StorageUri
 
@@ -173,6 +173,26 @@ class ObjectStore:
     def list_files(self, prefix: str = "") -> Iterator[tuple[str, int]]:
         for each in self._list(prefix):
             yield each.name, each.size
+
+    def list_folder(self, limit: int) -> FolderNames:
+        import obstore
+
+        own = f"{self.uri.key}/" if self.uri.key else ""
+
+        def read() -> tuple[list[str], dict[str, int]]:
+            with obstore_errors(self.uri):
+                found = obstore.list_with_delimiter(self._connection.bucket, own)
+            folders = [path.removeprefix(own).rstrip("/") for path in found["common_prefixes"]]
+            files = {each["path"].removeprefix(own): each["size"] for each in found["objects"]}
+            return folders, files
+
+        folders, files = self._connection.retry(read, self.uri)
+        kept = sorted((*folders, *files))[:limit]
+        return FolderNames(
+            tuple(name for name in kept if name not in files),
+            {name: files[name] for name in kept if name in files},
+            is_cut=len(folders) + len(files) > limit,
+        )
 
     def list_objects(self) -> list[ListedObject]:
         """Return all objects, sorted by name, without folder placeholders. Raises StorageError."""

@@ -8,10 +8,14 @@ import { FormView } from "./views/form_view.js";
 import { JobView } from "./views/job_view.js";
 import { JobsView } from "./views/jobs_view.js";
 import { LoginView, loginConfig, openWithCode } from "./views/login_view.js";
+import { ModelsView } from "./views/models_view.js";
+import { RunsView } from "./views/runs_view.js";
 import { Button, Notice, Problem, useLoaded } from "./widgets.js";
 
 const VIEWS = [
   ["jobs", "TrainJobs"],
+  ["runs", "Runs"],
+  ["models", "Models"],
   ["new", "New fine-tuning"],
 ];
 
@@ -62,6 +66,8 @@ function View({ view, parts, values, cluster }) {
   if (view === "jobs" && parts.length > 2) return html`<${JobView} key=${`${parts[1]}/${parts[2]}`} parts=${parts} cluster=${cluster} />`;
   if (view === "new") return html`<${FormView} parts=${parts} />`;
   if (view === "jobs") return html`<${JobsView} cluster=${cluster} values=${values} />`;
+  if (view === "runs") return html`<${RunsView} parts=${parts.slice(1)} cluster=${cluster} values=${values} />`;
+  if (view === "models") return html`<${ModelsView} parts=${parts.slice(1)} cluster=${cluster} values=${values} />`;
   return html`<${Notice} kind="error">There is no such view: ${parts.join("/")}<//>`;
 }
 

@@ -1,4 +1,5 @@
 // One TrainJob: its state in words, timeline, pods and events, and the tabs with curves, logs and objects. Live by one stream.
+import { JobActions } from "../actions.js";
 import { getJson, openStream, path } from "../api.js";
 import { html, useEffect, useState } from "../dom.js";
 import { duration } from "../format.js";
@@ -7,6 +8,7 @@ import { Age, Button, Facts, Notice, Phase, Problem, Progress, Table, Tabs, Time
 import { CreatorLink } from "./creator_link.js";
 import { CurvesView } from "./curves_view.js";
 import { PodsTable } from "./pods_table.js";
+import { JobRun } from "./runs_view.js";
 import { TimelineChart } from "./timeline_chart.js";
 
 const TABS = [
@@ -22,6 +24,7 @@ export function JobView({ parts, cluster }) {
   return html`<section aria-labelledby="job-title">
     <${Heading} job=${job} name=${name} namespace=${namespace} live=${live && !problem} absent=${absent} />
     <${Problem} problem=${problem} />
+    ${job && !absent ? html`<${JobActions} job=${job.row} state=${`${job.row.phase} ${job.row.deleting}`} />` : ""}
     ${absent && !job ? html`<${Notice} kind="warning">There is no TrainJob ${name} in the namespace ${namespace}.<//>` : ""}
     ${absent && job ? html`<${Notice} kind="warning">The job was deleted. This is its last state.<//>` : ""}
     ${!job && !absent && !problem ? html`<p class="loading">Reading the job …</p>` : ""}
@@ -91,6 +94,7 @@ function Overview({ job, namespace, name }) {
       ]}
     />
     <${Figures} metrics=${row.metrics} />
+    <${JobRun} namespace=${namespace} name=${name} />
     <h2>Timeline</h2>
     <${TimelineChart} timeline=${job.timeline} />
     <h2>Pods</h2>

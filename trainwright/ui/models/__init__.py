@@ -1,0 +1,1 @@
+"""Runs and models on the page: the workspaces, the folders of exports, the aliases, and the history of trainings."""
