@@ -44,6 +44,8 @@ EVERYTHING: dict[str, Any] = {
         "enabled": True,
         "nodeSelector": {"pool": "cpu"},
         "tolerations": [{"key": "system", "operator": "Exists"}],
+        "airflowUrl": "https://airflow.example.com",
+        "kfpUrl": "https://kfp.example.com",
         "ingress": {"host": "train.example.com", "className": "nginx", "tlsSecret": "train-tls", "annotations": {"a": "b"}},
     },
     "controller": {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import webbrowser
+from collections.abc import Mapping
 from pathlib import Path
 
 from trainwright.api.errors import BadRequest
@@ -46,6 +47,7 @@ def serve_page(
     port: int,
     exports: tuple[str, ...],
     workspaces: tuple[Path, ...],
+    orchestrators: Mapping[str, str],
     token_login: bool,
     wants_browser: bool,
 ) -> None:
@@ -56,6 +58,7 @@ def serve_page(
         host, port: Where to listen.
         exports: URIs or paths of folders of exports.
         workspaces: Folders of this machine.
+        orchestrators: Addresses of Airflow and KFP, as `airflow` and `kfp`.
         token_login: Whether users log in with tokens of the cluster; they then have their own rights, and this server reads no files.
         wants_browser: Whether to start a browser.
 
@@ -64,12 +67,15 @@ def serve_page(
     missing = [folder for folder in workspaces if not folder.is_dir()]
     if missing:
         raise BadRequest(f"--workspace: {one_line(missing[0])} is not a folder")
+    for name, address in orchestrators.items():
+        if not address.startswith(("https://", "http://")):
+            raise BadRequest(f"--{name}-url: {one_line(address)[:200]}: expected https://...")
     key = new_key()
     login: Login
     if token_login:
         base = cluster_for(kubeconfig, home)
         login = TokenLogin(lambda token: for_jobs(base.with_token(token), submission_mode or ""))
-        page = Page(exports=exports)
+        page = Page(exports=exports, orchestrators=orchestrators)
     else:
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         login = LinkLogin(Links(key), lambda: cluster)
@@ -78,6 +84,7 @@ def serve_page(
             workspaces=tuple(folder.absolute() for folder in workspaces),
             file_roots=(Path("/"),),
             may_read_files=True,
+            orchestrators=orchestrators,
             launches=Launches(
                 Home.chosen().path / "page" / "runs",
                 kubeconfig=str(kubeconfig.absolute() if kubeconfig else ""),

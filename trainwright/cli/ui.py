@@ -26,6 +26,12 @@ def ui(
         typer.Option(help="Folder of this machine with a workspace whose runs to show; repeatable.", metavar="FOLDER"),
     ] = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the link, without starting a browser.")] = False,
+    airflow: Annotated[
+        str, typer.Option("--airflow-url", envvar="TRAINWRIGHT_AIRFLOW_URL", help="Address of Airflow, for links to DAG runs.")
+    ] = "",
+    kfp: Annotated[
+        str, typer.Option("--kfp-url", envvar="TRAINWRIGHT_KFP_URL", help="Address of Kubeflow Pipelines, for links to runs.")
+    ] = "",
     token_login: Annotated[
         bool, typer.Option("--token-login", help="Users log in with tokens of the cluster: for a server in a cluster.")
     ] = False,
@@ -59,6 +65,7 @@ def ui(
             port=port,
             exports=tuple(exports or ()),
             workspaces=tuple(workspace or ()),
+            orchestrators={name: address for name, address in (("airflow", airflow), ("kfp", kfp)) if address},
             token_login=token_login,
             wants_browser=not no_open,
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,10 @@ from typing import TYPE_CHECKING
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive, Scope, Send
 
+from trainwright.api import names
+from trainwright.api.kinds import CLAIM
+from trainwright.api.objects import annotations_of, name_of, namespace_of
+from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.apiserver.http.serve import PortInUse, Serving, serve
 from trainwright.controlplane.home import Home
 
@@ -29,8 +34,8 @@ log = logging.getLogger(__name__)
 class EmbeddedPage:
     """Serves the page of the cluster in `home` from `start` to `stop`."""
 
-    def __init__(self, home: Home):
-        self._home = home
+    def __init__(self, home: Home, cluster: Cluster):
+        self._home, self._cluster = home, cluster
         self._serving: Serving | None = None
 
     @property
@@ -45,7 +50,7 @@ class EmbeddedPage:
     def start(self) -> None:
         """Make a new key for links, and listen: on the last port if it is free, since pages may be open. Raises OSError."""
         key = self._write_key()
-        app = _OnDemand(lambda: _create(self._home, key))
+        app = _OnDemand(lambda: _create(self._home, key, self._claims))
         try:
             self._serving = serve(app, port=self._home.last_page_port())
         except PortInUse:
@@ -57,6 +62,15 @@ class EmbeddedPage:
             _stop_runs(self._home)
         if self._serving is not None:
             self._serving.stop()
+
+    def _claims(self) -> dict[str, Path]:
+        """Return the folders of claims that are not in the home: those of `make finetune`, and others that were chosen."""
+        chosen = {}
+        for claim in self._cluster.list(CLAIM).items:
+            folder = annotations_of(claim).get(names.HOST_PATH_ANNOTATION, "")
+            if folder and not Path(folder).is_relative_to(self._home.claims):
+                chosen[f"{namespace_of(claim)}/{name_of(claim)}"] = Path(folder)
+        return chosen
 
     def _write_key(self) -> bytes:
         from trainwright.ui.links import new_key, write_key
@@ -82,7 +96,7 @@ def _stop_runs(home: Home) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _create(home: Home, key: bytes) -> PageApp:
+def _create(home: Home, key: bytes, claims: Callable[[], dict[str, Path]]) -> PageApp:
     from trainwright.storage.uri import StorageUri
     from trainwright.submission import connect_for_jobs
     from trainwright.ui.access import LinkLogin
@@ -94,8 +108,14 @@ def _create(home: Home, key: bytes) -> PageApp:
 
     page = Page(
         workspaces=(home.claims,),
+        claims=claims,
         file_roots=(Path("/"),),  # this process is the owner's, and so are all sessions
         may_read_files=True,
+        orchestrators={
+            name: address
+            for name, variable in (("airflow", "TRAINWRIGHT_AIRFLOW_URL"), ("kfp", "TRAINWRIGHT_KFP_URL"))
+            if (address := os.environ.get(variable, ""))
+        },
         new_exports=str(StorageUri.from_path(home.path / "exports")),
         launches=Launches(_runs(home), kubeconfig=str(home.kubeconfig)),
     )

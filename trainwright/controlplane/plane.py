@@ -99,7 +99,6 @@ class ControlPlane:
         self._agent: NodeAgent | None = None
         self._rotation: CertificateRotation | None = None
         self._controllers: ControllerLoop | None = None
-        self._page = EmbeddedPage(home)
         self._store = Store(home.database, durability=durability)
         self._host_paths = HostPathPolicy(home.path, home.claims, host_folders)
         self._server = ResourceServer(self._store, gates=gates, host_paths=self._host_paths, service_accounts=node)
@@ -109,6 +108,7 @@ class ControlPlane:
         logs = ContainerLogs(home.node / "pods") if node else NoLogs()
         self._logs = logs
         self.cluster = EmbeddedCluster(self._server, logs)
+        self._page = EmbeddedPage(home, self.cluster)
 
     def start(self, port: int | None = None) -> Running:
         """Start all components; returns when the API server is ready. `port` defaults to the last one, or a free one.

@@ -24,11 +24,15 @@ class Page:
     """URIs of folders of exports."""
     workspaces: tuple[Path, ...] = ()
     """Folders below which this machine has workspaces, or that are one."""
+    claims: Callable[[], Mapping[str, Path]] = dict
+    """Returns the folders of claims elsewhere, by `NAMESPACE/CLAIM`."""
     file_roots: tuple[Path, ...] = ()
     """Folders below which `file://` URIs may be read."""
     may_read_files: bool = False
     new_exports: str = ""
     """URI of the folder of exports that the form begins with; empty for one in the workspace."""
+    orchestrators: Mapping[str, str] = field(default_factory=dict)
+    """Addresses of Airflow and KFP, as `airflow` and `kfp`, for links to runs."""
     launches: Launches | None = None
     """Fine-tunings that the form starts; None if it only writes text."""
 

@@ -13,7 +13,7 @@ _MAX_NAMESPACES = 2000
 
 
 class ClusterFacts(TypedDict):
-    """`namespaces` is None if they cannot be listed: the page then asks for a name."""
+    """`namespaces` is None if they cannot be listed: the page then asks for a name. `orchestrators` are addresses by name."""
 
     host: str
     mode: str
@@ -22,6 +22,7 @@ class ClusterFacts(TypedDict):
     namespaces: list[str] | None
     mayLaunch: bool
     mayReadFiles: bool
+    orchestrators: dict[str, str]
 
 
 def show_cluster(call: Call) -> ClusterFacts:
@@ -41,4 +42,5 @@ def show_cluster(call: Call) -> ClusterFacts:
         namespaces=namespaces,
         mayLaunch=call.page.launches is not None,
         mayReadFiles=call.page.may_read_files,
+        orchestrators=dict(call.page.orchestrators),
     )

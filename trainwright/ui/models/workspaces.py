@@ -1,4 +1,7 @@
-"""The workspaces that this machine reads: folders with `runs`, found below the folders of the settings, without following links."""
+"""The workspaces that this machine reads: folders with `runs`, found below the folders of the settings, and in claims elsewhere.
+
+Links are not followed.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,16 @@ _NEVER = (RUNS, "datasets", "models")
 
 @dataclass(frozen=True)
 class WorkspaceFolder:
-    """A workspace. `id` names it in requests: the number of the setting, and the path below that."""
+    """A workspace. `id` names it in requests: the number of the setting, or a claim, and the path below that."""
 
     id: str
     path: Path
 
     @property
     def claim_path(self) -> str:
-        """The path below the folder of the settings: in that of all claims, `NAMESPACE/CLAIM[/PATH]`."""
-        return self.id.partition(":")[2]
+        """The claim and the path in it, `NAMESPACE/CLAIM[/PATH]`; of a folder in the settings, the path below that."""
+        base, _, path = self.id.partition(":")
+        return path if base.isdecimal() else "/".join(filter(None, (base, path)))
 
 
 def find_workspaces(page: Page) -> list[WorkspaceFolder]:
@@ -34,12 +38,13 @@ def find_workspaces(page: Page) -> list[WorkspaceFolder]:
     if not page.may_read_files:
         return []
     found: list[WorkspaceFolder] = []
-    for number, base in enumerate(page.workspaces):
+    bases = [(str(number), base) for number, base in enumerate(page.workspaces)]
+    for name, base in [*bases, *sorted(page.claims().items())]:
         for path in _below(base):
             if len(found) == _MAX_WORKSPACES:
                 return found
             relative = path.relative_to(base).as_posix()
-            found.append(WorkspaceFolder(f"{number}:{'' if relative == '.' else relative}", path))
+            found.append(WorkspaceFolder(f"{name}:{'' if relative == '.' else relative}", path))
     return found
 
 

@@ -4,9 +4,11 @@ import { html, render, useEffect, useErrorBoundary, useState } from "./dom.js";
 import { to, useRoute } from "./route.js";
 import { askOtherTabs, forgetEverywhere, onSessionEnd, sessionToken, takeCode } from "./session.js";
 import { applyTheme, chosenTheme, nextTheme } from "./theme.js";
+import { setServerOrchestrators } from "./views/creator_link.js";
 import { FormView } from "./views/form_view.js";
 import { JobView } from "./views/job_view.js";
 import { JobsView } from "./views/jobs_view.js";
+import { LinksDialog } from "./views/links_dialog.js";
 import { LoginView, loginConfig, openWithCode } from "./views/login_view.js";
 import { ModelsView } from "./views/models_view.js";
 import { RunsView } from "./views/runs_view.js";
@@ -36,7 +38,8 @@ function Page({ login, firstProblem }) {
 
 function Frame({ login }) {
   const { parts, values } = useRoute();
-  const { value: cluster, problem, reload } = useLoaded((signal) => getJson("cluster", { signal }), []);
+  const [editsLinks, setEditsLinks] = useState(false);
+  const { value: cluster, problem, reload } = useLoaded(readCluster, []);
   const view = parts[0] || "jobs";
   useEffect(() => {
     document.title = `${parts[2] || (VIEWS.find(([id]) => id === view) || ["", "Trainwright"])[1]} · Trainwright`;
@@ -48,9 +51,11 @@ function Frame({ login }) {
         ${VIEWS.map(([id, title]) => html`<a key=${id} href=${to(id)} aria-current=${id === view ? "page" : undefined}>${title}</a>`)}
       </nav>
       <${ClusterName} cluster=${cluster} />
+      <${Button} kind="small" onClick=${() => setEditsLinks(true)}>Links<//>
       <${ThemeSwitch} />
       ${login === "token" ? html`<${Button} kind="small" onClick=${logOut}>Log out<//>` : ""}
     </header>
+    ${editsLinks ? html`<${LinksDialog} onClose=${() => setEditsLinks(false)} />` : ""}
     <main id="main" tabindex="-1">
       <${Problem} problem=${problem} />
       ${problem ? html`<${Button} onClick=${reload}>Try again<//>` : ""}
@@ -86,6 +91,12 @@ function ThemeSwitch() {
     setTheme(next);
   };
   return html`<${Button} kind="small theme" label=${`Colours: ${theme}`} onClick=${change}>${{ system: "◐", light: "☀", dark: "☾" }[theme]}<//>`;
+}
+
+async function readCluster(signal) {
+  const cluster = await getJson("cluster", { signal });
+  setServerOrchestrators(cluster.orchestrators);
+  return cluster;
 }
 
 function skipToMain(event) {

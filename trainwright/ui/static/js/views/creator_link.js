@@ -5,13 +5,22 @@ import { OutLink } from "../widgets.js";
 const KINDS = { airflow: "Airflow", kfp: "KFP", trainwright: "trainwright" };
 const SETTINGS = "trainwright.orchestrators";
 
-/** @returns {{airflow: string, kfp: string}} the addresses that this browser's user has given. */
+let ofServer = {};
+
+/** Takes the addresses that the server of the page was started with. */
+export function setServerOrchestrators(addresses) {
+  ofServer = addresses || {};
+}
+
+/** @returns {{airflow: string, kfp: string}} the addresses that this browser's user has given, else those of the server. */
 export function orchestrators() {
+  let own = {};
   try {
-    return { airflow: "", kfp: "", ...JSON.parse(localStorage.getItem(SETTINGS) || "{}") };
+    own = JSON.parse(localStorage.getItem(SETTINGS) || "{}");
   } catch {
-    return { airflow: "", kfp: "" };
+    localStorage.removeItem(SETTINGS);
   }
+  return { airflow: own.airflow || ofServer.airflow || "", kfp: own.kfp || ofServer.kfp || "" };
 }
 
 /** Remembers the addresses of the orchestrators in this browser. */

@@ -59,21 +59,22 @@ function useJob(namespace, name) {
 
 function Heading({ job, name, namespace, live, absent }) {
   const row = job?.row;
-  return html`<div class="heading">
-      <p class="crumbs"><a href=${to("jobs")}>TrainJobs</a> / ${namespace}</p>
-    </div>
+  return html`<div>
+    <p class="crumbs"><a href=${to("jobs")}>TrainJobs</a> / ${namespace}</p>
     <div class="heading">
       <h1 id="job-title">${name}</h1>
       ${row && !absent ? html`<${Phase} phase=${row.phase} />` : ""}
       <span class=${`live ${live ? "is-live" : ""}`} role="status">${live ? "live" : "connecting …"}</span>
     </div>
     ${row ? html`<p class="reason" role="status">${row.reason}</p>` : ""}
-    ${row && row.percent !== null ? html`<div class="job-progress"><${Progress} percent=${row.percent} name="Progress" /> ${row.remaining !== null ? html`<span class="muted">${duration(row.remaining)} left</span>` : ""}</div>` : ""}`;
+    ${row && row.percent !== null ? html`<div class="job-progress"><${Progress} percent=${row.percent} name="Progress" /> ${row.remaining !== null ? html`<span class="muted">${duration(row.remaining)} left</span>` : ""}</div>` : ""}
+  </div>`;
 }
 
 function Overview({ job, namespace, name }) {
   const { row, facts } = job;
-  return html`<${Waiting} job=${job} />
+  return html`<div>
+    <${Waiting} job=${job} />
     ${row.phase === "Failed" ? html`<${Report} namespace=${namespace} name=${name} uid=${row.uid} />` : ""}
     <${Facts}
       facts=${[
@@ -104,7 +105,8 @@ function Overview({ job, namespace, name }) {
     ${job.eventsProblem ? html`<${Notice} kind="warning">Events cannot be read: ${job.eventsProblem}<//>` : ""}
     <${Events} events=${job.events} />
     <h2>Conditions</h2>
-    <${Conditions} conditions=${job.conditions} />`;
+    <${Conditions} conditions=${job.conditions} />
+  </div>`;
 }
 
 const ANNOTATIONS = {
@@ -123,7 +125,7 @@ function Waiting({ job }) {
 function Figures({ metrics }) {
   const names = Object.keys(metrics);
   if (!names.length) return null;
-  return html`<h2>Metrics</h2><${Facts} facts=${names.map((name) => [name, metrics[name]])} />`;
+  return html`<div><h2>Metrics</h2><${Facts} facts=${names.map((name) => [name, metrics[name]])} /></div>`;
 }
 
 function Report({ namespace, name, uid }) {

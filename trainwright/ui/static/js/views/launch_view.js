@@ -76,7 +76,8 @@ export function LaunchView({ run }) {
 }
 
 function Launch({ launch }) {
-  return html`${launch.message ? html`<${Notice} kind=${launch.state === "failed" ? "error" : "note"}><span class="wrapped">${launch.message}</span><//>` : ""}
+  return html`<div>
+    ${launch.message ? html`<${Notice} kind=${launch.state === "failed" ? "error" : "note"}><span class="wrapped">${launch.message}</span><//>` : ""}
     ${launch.warnings.map((text) => html`<${Notice} key=${text} kind="warning">${text}<//>`)}
     <ol class="steps" aria-label="Steps">
       ${launch.steps.map(
@@ -89,14 +90,16 @@ function Launch({ launch }) {
           </li>`,
       )}
     </ol>
-    <${Result} result=${launch.result} />`;
+    <${Result} result=${launch.result} />
+  </div>`;
 }
 
 function Result({ result }) {
   if (!result) return null;
   const { before = {}, after = {} } = result.evaluation || {};
   const names = [...new Set([...Object.keys(before), ...Object.keys(after)])];
-  return html`<h2>Result</h2>
+  return html`<div>
+    <h2>Result</h2>
     <${Facts}
       facts=${[
         ["Checkpoint", result.checkpoint?.uri],
@@ -111,7 +114,8 @@ function Result({ result }) {
       columns=${["Figure", "Base model", "Fine-tuned"]}
       rows=${names.map((name) => [name, figure(before[name]), figure(after[name])])}
       empty="Not evaluated."
-    />`;
+    />
+  </div>`;
 }
 
 /** The runs that this page has started. */

@@ -16,7 +16,8 @@ export function TimelineChart({ timeline }) {
   const end = Math.max(begin + 1000, isActive ? now : latest(timeline));
   const at = (time) => (100 * ((time ? Date.parse(time) : now) - begin)) / (end - begin);
   const seconds = (end - begin) / 1000;
-  return html`<div class="timeline" ref=${box} role="img" aria-label=${`Timeline: ${duration(seconds)}. ${timeline.lanes.length} lines.`}>
+  return html`<div>
+    <div class="timeline" ref=${box} role="img" aria-label=${`Timeline: ${duration(seconds)}. ${timeline.lanes.length} lines.`}>
       <div class="timeline-ticks" aria-hidden="true">
         ${Array.from({ length: TICKS }, (_, number) => (number * seconds) / (TICKS - 1)).map(
           (tick, number) => html`<span key=${number} style=${{ left: `${(100 * number) / (TICKS - 1)}%` }}>${number ? `+${duration(tick)}` : shortTime(timeline.since, width)}</span>`,
@@ -55,7 +56,8 @@ export function TimelineChart({ timeline }) {
             </li>`,
         )}
       </ul>
-    </details>`;
+    </details>
+  </div>`;
 }
 
 function Legend({ lanes }) {
