@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.api import names
 from trainwright.api.admission.admit import admit
@@ -48,6 +48,19 @@ POLICIES: tuple[Policy, ...] = (
 )
 """In the order in which they run. Plugins run before the last one, which creates the JobSet."""
 _NAME_REQUIRED = "Invalid value: every object is named after the TrainJob; give metadata.name instead"
+TRAINJOB_STEP = ""
+"""Passed to an observer for the first step, which applies the TrainJob's patches and resources to the template."""
+Observer = Callable[[str, Draft], None]
+"""Called after each step that modifies the draft, with the policy's name; a policy may have several steps."""
+
+
+class _Step(NamedTuple):
+    policy: str
+    run: Callable[[Draft], Any]
+
+
+def _ignore(_policy: str, _draft: Draft) -> None:
+    """Observe nothing."""
 
 
 def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
@@ -60,14 +73,21 @@ def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None
     """
     objects = build(admit(trainjob).object, runtime, settings=settings, keys=keys)
     if objects:
-        _check_jobset_admission(objects[-1])
+        check_jobset_admission(objects[-1])
     return objects
 
 
-def build(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None) -> list[Obj]:
+def build(
+    trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None, observe: Observer = _ignore
+) -> list[Obj]:
     """Like `materialize`, without admission of the TrainJob, which was admitted, and of the JobSet, which will be.
 
-    The TrainJob may be modified.
+    Args:
+        trainjob: the admitted TrainJob, which may be modified.
+        runtime: its runtime.
+        settings: whether and where progress is reported.
+        keys: generates the keys of MPI and Flux.
+        observe: called with the draft after each step; it may look at the draft and mark values, but not change them.
     """
     if not name_of(trainjob):  # with generateName, the name is set on creation
         raise Invalid.of("TrainJob", "", [Problem("metadata.generateName", _NAME_REQUIRED)], "trainer.kubeflow.org")
@@ -76,11 +96,12 @@ def build(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys
     compiled = compile_runtime(runtime)
     _raise_if_any(trainjob, patch_problems(trainjob, compiled.runtime))  # the patched template would be meaningless
     draft = create_draft(trainjob, compiled, settings or Settings(), keys or PlaceholderKeys())
+    observe(TRAINJOB_STEP, draft)
     _raise_if_any(trainjob, _problems(VALIDATE, draft))
     for phase in ENFORCE:
-        _run(phase, draft)
+        _run(phase, draft, observe)
     _raise_if_any(trainjob, _problems(CHECK, draft))
-    _run(BUILD, draft)
+    _run(BUILD, draft, observe)
     return draft.companions
 
 
@@ -119,27 +140,28 @@ def _merge_node_resources(draft: Draft, override: Obj) -> None:
 
 
 @cache
-def _steps() -> dict[str, list[Callable[[Draft], Any]]]:
+def _steps() -> dict[str, list[_Step]]:
     own, plugins, last = POLICIES[:-1], installed_plugins(), POLICIES[-1]
-    steps: dict[str, list[Callable[[Draft], Any]]] = {}
+    steps: dict[str, list[_Step]] = {}
     for phase in PHASES:
-        steps[phase] = [getattr(policy, phase) for policy in own if hasattr(policy, phase)]
-        steps[phase] += [wrap_phase(plugin, phase) for plugin in plugins if hasattr(plugin, phase)]
-        steps[phase] += [getattr(last, phase)] if hasattr(last, phase) else []
+        steps[phase] = [_Step(policy.name, getattr(policy, phase)) for policy in own if hasattr(policy, phase)]
+        steps[phase] += [_Step(plugin.name, wrap_phase(plugin, phase)) for plugin in plugins if hasattr(plugin, phase)]
+        steps[phase] += [_Step(last.name, getattr(last, phase))] if hasattr(last, phase) else []
     return steps
 
 
-def _run(phase: str, draft: Draft) -> None:
+def _run(phase: str, draft: Draft, observe: Observer) -> None:
     for step in _steps()[phase]:
-        step(draft)
+        step.run(draft)
+        observe(step.policy, draft)
 
 
 def _problems(phase: str, draft: Draft) -> Iterator[Problem]:
     for step in _steps()[phase]:
-        yield from step(draft)
+        yield from step.run(draft)
 
 
-def _check_jobset_admission(jobset: Obj) -> None:
+def check_jobset_admission(jobset: Obj) -> None:
     """Apply the rules of JobSet's webhook, such as name lengths and dependencies. The schema has been checked already."""
     stored = copy_of(jobset)
     for job in stored["spec"].get("replicatedJobs") or []:

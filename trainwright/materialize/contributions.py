@@ -1,0 +1,161 @@
+"""Materializes a TrainJob and says for each value who set it: the runtime, the job, a default, or a policy.
+
+It observes the steps of `materialize` instead of repeating them: what changed from one step to the next was set by the step in
+between. Values that a policy only copies from the TrainJob are marked beforehand, and count as the job's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from trainwright.api import names
+from trainwright.api.admission.admit import admit
+from trainwright.api.objects import Obj, copy_of, name_of, named
+from trainwright.materialize.assembly import TRAINJOB_STEP, build, check_jobset_admission
+from trainwright.materialize.compiled_runtime import CompiledRuntime, compile_runtime
+from trainwright.materialize.contributors import Contributors, all_from, contributor_of, mark, updated
+from trainwright.materialize.draft import Draft, ancestor_of
+from trainwright.materialize.go_serialization import serialize
+from trainwright.materialize.go_types import JOBSET_SPEC
+from trainwright.materialize.keys import Keys
+from trainwright.materialize.settings import Settings
+
+RUNTIME, JOB, DEFAULT = "runtime", "job", "default"
+"""Contributors; every other one is a policy, by its name."""
+_MERGED_BY_VALUE = "resourcesPerNode"
+"""A part of the trainer that is not copied but merged and canonicalized: its effect is seen by comparison."""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """An object as `materialize` returns it, and the contributors of its values."""
+
+    object: Obj
+    contributors: Contributors
+
+
+def materialize_with_contributors(
+    trainjob: Obj, runtime: Obj, *, settings: Settings | None = None, keys: Keys | None = None
+) -> list[Contribution]:
+    """Return the objects of `materialize`, in its order, with the contributor of each value.
+
+    A value that a policy set to what it was before counts as set before. Raises Invalid like `materialize`.
+    """
+    admitted = copy_of(admit(trainjob).object)
+    spec = admitted["spec"]
+    _mark_part(spec, "trainer", JOB)
+    _mark_part(spec, "initializer", JOB)
+    observer = _Observer(runtime, compile_runtime(runtime))
+    objects = build(admitted, runtime, settings=settings, keys=keys, observe=observer.observe)
+    if not objects:
+        return []
+    plain = copy_of(objects)  # without marks
+    check_jobset_admission(plain[-1])
+    observer.finish(JOB if "suspend" in trainjob["spec"] else DEFAULT)
+    return [Contribution(obj, observer.contributors(obj)) for obj in plain]
+
+
+def _mark_part(spec: Obj, part: str, contributor: str) -> None:
+    if not isinstance(spec.get(part), dict):
+        return
+    spec[part] = {field: value if field == _MERGED_BY_VALUE else mark(value, contributor) for field, value in spec[part].items()}
+
+
+class _Observer:
+    """Keeps the contributors of a draft up to date, step by step."""
+
+    def __init__(self, runtime: Obj, compiled: CompiledRuntime):
+        given = ((runtime.get("spec") or {}).get("template") or {}).get("spec") or {}
+        written = serialize(JOBSET_SPEC, given, complete=False)
+        metadata = ((compiled.runtime.get("spec") or {}).get("template") or {}).get("metadata") or {}
+        self._before: Obj = {
+            "spec": compiled.template(),
+            "labels": dict(metadata.get("labels") or {}),
+            "annotations": dict(metadata.get("annotations") or {}),
+            "objects": {},
+        }
+        self._trees: dict[str, Any] = {
+            "spec": updated(all_from(RUNTIME, written), written, self._before["spec"], DEFAULT),
+            "labels": all_from(RUNTIME, self._before["labels"]),
+            "annotations": all_from(RUNTIME, self._before["annotations"]),
+            "objects": {},
+        }
+        self._content = _content(self._before)
+        self._counts: dict[str, tuple[int, str]] = {}
+        self._runtime, self._given = runtime, given
+        self._jobset = ""
+
+    def observe(self, policy: str, draft: Draft) -> None:
+        """Attribute what has changed since the last call to a policy."""
+        contributor = policy if policy != TRAINJOB_STEP else JOB
+        self._observe_counts(contributor, draft, is_first=policy == TRAINJOB_STEP)
+        _mark_part(draft.trainjob["spec"], "trainer", contributor)
+        state = self._state(draft)
+        content = _content(state)
+        if content == self._content:
+            return
+        trees, before = self._trees, self._before
+        for part in ("spec", "labels", "annotations"):
+            trees[part] = updated(trees[part], before[part], state[part], contributor)
+        for key, obj in state["objects"].items():
+            known = trees["objects"].get(key)
+            trees["objects"][key] = (
+                all_from(contributor, obj) if known is None else updated(known, before["objects"][key], obj, contributor)
+            )
+        self._before, self._content = orjson.loads(content), content
+
+    def finish(self, suspended_by: str) -> None:
+        """Attribute what the JobSet's policy only writes down: the numbers of pods, and whether the TrainJob is suspended."""
+        spec = self._trees["spec"]
+        spec["suspend"] = suspended_by
+        for job, tree in zip(self._before["spec"].get("replicatedJobs") or [], spec.get("replicatedJobs") or [], strict=True):
+            tree["template"]["spec"] |= dict.fromkeys(("parallelism", "completions"), self._counts[job["name"]][1])
+
+    def contributors(self, obj: Obj) -> Contributors:
+        """Return the contributors of one of the objects that were built."""
+        tree: Contributors = self._trees["objects"][_key(obj)]
+        if _key(obj) != self._jobset:
+            return tree
+        assert isinstance(tree, dict)
+        metadata = {
+            **tree["metadata"],
+            **{part: self._trees[part] for part in ("labels", "annotations") if part in tree["metadata"]},
+        }
+        return {**tree, "metadata": metadata, "spec": self._trees["spec"]}
+
+    def _state(self, draft: Draft) -> Obj:
+        objects = {_key(obj): obj for obj in draft.companions}
+        for key, obj in objects.items():
+            if obj.get("spec") is draft.jobset_spec:  # its spec is attributed as the draft's
+                self._jobset = key
+                objects[key] = {**obj, "spec": {}}
+        return {"spec": draft.jobset_spec, "labels": draft.labels, "annotations": draft.annotations, "objects": objects}
+
+    def _observe_counts(self, contributor: str, draft: Draft, *, is_first: bool) -> None:
+        for pods in draft.pod_sets:
+            if is_first:
+                self._counts[pods.name] = int(pods.count), self._first_count(pods.job)
+                continue
+            before, by = self._counts[pods.name]
+            by = contributor_of(pods.count, by if pods.count == before else contributor)
+            self._counts[pods.name] = int(pods.count), by
+
+    def _first_count(self, job: Obj) -> str:
+        """Return whether the number of pods before any policy is the runtime's, or the default."""
+        policy = (self._runtime.get("spec") or {}).get("mlPolicy")
+        if ancestor_of(job) == names.ANCESTOR_TRAINER and policy is not None:
+            return RUNTIME if policy.get("numNodes") else DEFAULT
+        given = named(self._given.get("replicatedJobs"), job["name"]) or {}
+        spec = (given.get("template") or {}).get("spec") or {}
+        return RUNTIME if spec.get("parallelism") else DEFAULT
+
+
+def _key(obj: Obj) -> str:
+    return f"{obj['apiVersion']} {obj['kind']} {name_of(obj)}"
+
+
+def _content(state: Obj) -> bytes:
+    return orjson.dumps(state)
