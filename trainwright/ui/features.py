@@ -11,6 +11,7 @@ from trainwright.ui.form import endpoints as form
 from trainwright.ui.jobs.job_feed import JobFeeds
 from trainwright.ui.jobs.job_view import JobViews
 from trainwright.ui.models.endpoints import ModelEndpoints
+from trainwright.ui.objects import endpoints as objects
 
 
 class Features:
@@ -26,6 +27,7 @@ class Features:
             Endpoint("GET", "/trainjobs/{namespace}/{name}/report", self._report),
             *ModelEndpoints().routes,
             *actions.ROUTES,
+            *objects.ROUTES,
         )
 
     def close(self) -> None:
