@@ -181,9 +181,10 @@ class KubernetesCluster:
             previous="true" if options.get("previous") else "",
         )
         path = _object_path(POD, name, namespace) + "/log"
-        response = self._request("get", path, query=query, read_seconds=None if follow else 0)
+        idle_seconds = options.get("idle_seconds") if follow else None
+        response = self._request("get", path, query=query, read_seconds=idle_seconds if follow else 0)
         try:
-            yield from self._chunks(response)
+            yield from self._chunks(response if idle_seconds is None else _UntilIdle(response))
         finally:
             _close(response)
 
@@ -436,6 +437,28 @@ def _chunks(response: Any) -> Iterator[bytes]:
             yield from response.stream(65536)
     except (HTTPError, OSError) as error:
         raise lost_connection("", error) from None
+
+
+class _UntilIdle:
+    """A response that ends, instead of failing, when nothing has arrived within its read timeout."""
+
+    def __init__(self, response: Any):
+        self._response = response
+        self._is_idle = False
+
+    @property
+    def length_remaining(self) -> int | None:
+        return None if self._is_idle else getattr(self._response, "length_remaining", None)
+
+    def read1(self) -> bytes:
+        from urllib3.exceptions import ReadTimeoutError
+
+        try:
+            read: bytes = self._response.read1() if hasattr(self._response, "read1") else next(self._response.stream(65536), b"")
+        except ReadTimeoutError:
+            self._is_idle = True
+            return b""
+        return read
 
 
 def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:

@@ -55,7 +55,8 @@ class DeleteOptions(TypedDict, total=False):
 
 class LogOptions(TypedDict, total=False):
     """`since_time` is an RFC 3339 time, of which kubelets honour whole seconds; `timestamps` prefixes each line with its time and
-    a space; `previous` reads the log before the last restart of the container.
+    a space; `previous` reads the log before the last restart of the container. After `idle_seconds` without a line, a followed log
+    may end, so that its reader can stop or follow it again.
     """
 
     container: str | None
@@ -65,3 +66,4 @@ class LogOptions(TypedDict, total=False):
     since_time: str
     timestamps: bool
     previous: bool
+    idle_seconds: float

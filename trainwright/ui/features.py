@@ -11,6 +11,7 @@ from trainwright.ui.form import endpoints as form
 from trainwright.ui.jobs.job_feed import JobFeeds
 from trainwright.ui.jobs.job_view import JobViews
 from trainwright.ui.models.endpoints import ModelEndpoints
+from trainwright.ui.logs.endpoints import LogEndpoints
 from trainwright.ui.objects import endpoints as objects
 
 
@@ -19,6 +20,8 @@ class Features:
 
     def __init__(self) -> None:
         self._feeds, self._views = JobFeeds(), JobViews()
+        self._feeds = JobFeeds()
+        self._logs = LogEndpoints()
         self.routes: tuple[Endpoint | Stream, ...] = (
             Endpoint("GET", "/cluster", show_cluster),
             *form.ROUTES,
@@ -28,12 +31,14 @@ class Features:
             *ModelEndpoints().routes,
             *actions.ROUTES,
             *objects.ROUTES,
+            *self._logs.routes,
         )
 
     def close(self) -> None:
         """Stop all watches, and with them the streams that show them."""
         self._feeds.close()
         self._views.close()
+        self._logs.close()
 
     def _jobs(self, call: Call) -> AsyncGenerator[Json, None]:
         session = call.session
