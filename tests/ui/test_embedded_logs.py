@@ -12,6 +12,7 @@ from factories import pod
 from support.cluster_under_test import embedded
 from support.waiting import eventually
 
+from trainwright.api.errors import BadRequest
 from trainwright.api.kinds import POD
 from trainwright.submission.jobs_client import JobsClient, connect_for_jobs
 from trainwright.ui.call import Call
@@ -96,3 +97,16 @@ def test_a_large_log_is_there_within_seconds(cluster: JobsClient, endpoints: Log
     assert answer["total"] == 200_001
     found = endpoints.search(asked(cluster, cluster.get(POD, "large", "default"), text="needle", backward=1, limit=1))
     assert found["lines"] == [200_000]
+
+
+def test_a_silent_log_ends_after_the_idle_time(cluster: JobsClient) -> None:
+    cluster.create(pod("silent", script="echo here; sleep 1000"))
+
+    def read() -> bytes:
+        try:
+            return b"".join(cluster.logs("silent", "default", follow=True, idle_seconds=0.3))
+        except BadRequest:  # it has not started
+            return b""
+
+    assert eventually(read) == b"here\n"
+    cluster.delete(POD, "silent", "default", grace_period_seconds=0)
