@@ -20,7 +20,6 @@ class Features:
 
     def __init__(self) -> None:
         self._feeds, self._views = JobFeeds(), JobViews()
-        self._feeds = JobFeeds()
         self._logs = LogEndpoints()
         self.routes: tuple[Endpoint | Stream, ...] = (
             Endpoint("GET", "/cluster", show_cluster),

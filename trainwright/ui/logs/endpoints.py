@@ -98,7 +98,7 @@ class LogEndpoints:
             await asyncio.sleep(_LOOK_SECONDS)
 
     def _spool(self, call: Call) -> LogSpool:
-        return self._spools.open(call.session.cluster, _key(call), call.page.state)
+        return self._spools.open(call.session.cluster, _key(call))
 
 
 def show_containers(call: Call) -> Json:

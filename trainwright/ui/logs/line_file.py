@@ -17,6 +17,7 @@ from pathlib import Path
 STRIDE = 64
 """Lines between two entries of the index: 8 bytes of memory for each."""
 _BLOCK_BYTES = 256 * 1024
+_ON_DISK = "/var/tmp"  # noqa: S108  only for files without names
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LineFile:
     """Lines without line feeds; they are numbered from 0. One thread appends, any may read."""
 
     def __init__(self, folder: Path | None = None):
-        self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  it lives as long as this object
+        self._file = tempfile.TemporaryFile(dir=folder or _folder(), buffering=0)  # noqa: SIM115  it lives as long as this object
         self._lock = threading.Lock()
         self._offsets = array("Q", [0])
         """Where every STRIDE-th line begins, up to the line that comes next."""
@@ -123,6 +124,12 @@ class LineFile:
         count = text.count(b"\n")
         text = text[: _before_lines(text, count - (until - first))]
         return Block(first, min(count, until - first), text)
+
+
+def _folder() -> str | None:
+    """Return the folder for large temporary files: TMPDIR if set, else the one on a disk, since /tmp is often in memory."""
+    chosen = os.environ.get("TMPDIR")
+    return chosen if chosen or not os.access(_ON_DISK, os.W_OK) else _ON_DISK
 
 
 def _after_lines(data: bytes, lines: int, position: int = 0) -> int:

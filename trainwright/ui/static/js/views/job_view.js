@@ -7,6 +7,8 @@ import { to } from "../route.js";
 import { Age, Button, Facts, Notice, Phase, Problem, Progress, Table, Tabs, Time, useLoaded } from "../widgets.js";
 import { CreatorLink } from "./creator_link.js";
 import { CurvesView } from "./curves_view.js";
+import { LogView } from "./log_view.js";
+import { ObjectsView } from "./objects_view.js";
 import { PodsTable } from "./pods_table.js";
 import { JobRun } from "./runs_view.js";
 import { TimelineChart } from "./timeline_chart.js";
@@ -14,6 +16,8 @@ import { TimelineChart } from "./timeline_chart.js";
 const TABS = [
   ["overview", "Overview"],
   ["curves", "Curves"],
+  ["logs", "Logs"],
+  ["objects", "Objects"],
 ];
 const NO_REASON = "The job is not waiting for anything that the cluster reports.";
 
@@ -35,6 +39,8 @@ export function JobView({ parts, cluster }) {
 
 function Tab({ tab, job, namespace, name }) {
   if (tab === "curves") return html`<${CurvesView} namespace=${namespace} name=${name} job=${job} />`;
+  if (tab === "logs") return html`<${LogView} namespace=${namespace} name=${name} job=${job} />`;
+  if (tab === "objects") return html`<${ObjectsView} namespace=${namespace} name=${name} />`;
   if (tab !== "overview") return html`<${Notice} kind="error">There is no such part: ${tab}<//>`;
   return job ? html`<${Overview} job=${job} namespace=${namespace} name=${name} />` : null;
 }

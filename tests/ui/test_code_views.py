@@ -1,0 +1,237 @@
+"""Logs and objects in a browser: a log of 200 MB, live lines, search, hostile text, contributors."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from factories import cluster_in_memory, jobset, pod, replicated_job, runtime, trainjob
+from log_cluster import line
+from support.browser import Browser, browser
+from support.waiting import eventually
+
+from trainwright.api.errors import Forbidden
+from trainwright.api.objects import owner_reference
+from trainwright.controlplane.apiserver.http.serve import serve
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.ui.access import LinkLogin
+from trainwright.ui.app import PageApp
+from trainwright.ui.call import Page
+from trainwright.ui.links import Links, make_code, new_key
+from trainwright.ui.serve import LOOPBACK_NAMES
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+LABELS = {"jobset.sigs.k8s.io/jobset-name": "demo", "jobset.sigs.k8s.io/replicatedjob-name": "node"}
+INDEX = "batch.kubernetes.io/job-completion-index"
+HOSTILE = "<img src=x onerror=alert(1)> \u202e{{7*7}}"
+LARGE = 2_000_000
+
+
+class Cluster(EmbeddedCluster):
+    """Rank 0 prints what the test says, rank 1 has a log of 200 MB, that of rank 2 may not be read."""
+
+    live: list[bytes]
+    more: threading.Event
+
+    def logs(self, name: str, namespace: str, **options: Any) -> Iterator[bytes]:
+        if "node-0-1" in name:
+            return large()
+        if "node-0-2" in name:
+            raise Forbidden("pods/log is forbidden")
+        return self._follow()
+
+    def _follow(self) -> Iterator[bytes]:
+        told = 0
+        while True:
+            for chunk in self.live[told:]:
+                told += 1
+                yield chunk
+            time.sleep(0.02)
+
+
+def large() -> Iterator[bytes]:
+    filler = b"x" * 70
+    for first in range(0, LARGE, 10_000):
+        stamp = b"2026-01-02T03:%02d:%02d.000000000Z " % divmod(first // 10_000, 60)
+        yield b"".join(stamp + b"step %d loss 0.5 " % number + filler + b"\n" for number in range(first, first + 10_000))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    with cluster_in_memory(runtime("rt", policy={"torch": {}})) as made:
+        made.__class__ = Cluster
+        assert isinstance(made, Cluster)
+        made.live = []
+        owner = made.create(trainjob(runtime="rt", nodes=3, trainer={"env": [{"name": "HOSTILE", "value": HOSTILE}]}))
+        reference = {"ownerReferences": [owner_reference(owner)]}
+        made.create(jobset("demo", replicated_job(step="trainer"), metadata=reference))
+        for rank, phase in enumerate(("Running", "Succeeded", "Running")):
+            created = made.create(pod(f"demo-node-0-{rank}-abc", labels={**LABELS, INDEX: str(rank)}, container={"name": "node"}))
+            state: dict[str, Any] = {"running": {}} if phase == "Running" else {"terminated": {"exitCode": 0}}
+            entry = {"name": "node", "restartCount": 0, "state": state}
+            made.update_status({**created, "status": {"phase": phase, "containerStatuses": [entry]}})
+        yield made
+
+
+@pytest.fixture(scope="module")
+def page(cluster: Cluster) -> Iterator[Browser]:
+    key = new_key()
+    app = PageApp(LinkLogin(Links(key), lambda: JobsClient.of(cluster)), Page(), hosts=LOOPBACK_NAMES)
+    with serve(app, port=0) as serving, browser(width=1280, height=900) as window:
+        window.open(f"{serving.url}/ui/#code={make_code(key)}")
+        window.wait_for("TrainJobs")
+        yield window
+
+
+def show(page: Browser, tab: str, **values: str) -> None:
+    query = "&".join(f"{name}={value}" for name, value in values.items())
+    page.script("location.hash = arguments[0]", f"#/jobs/default/demo/{tab}?{query}")
+
+
+def texts(page: Browser) -> list[str]:
+    found: list[str] = page.script("return [...document.querySelectorAll('.log-text')].map(each => each.textContent)")
+    return found
+
+
+def lines_in_view(page: Browser) -> list[int]:
+    found: list[int] = page.script(
+        "const box = document.querySelector('.log-box').getBoundingClientRect();"
+        "return [...document.querySelectorAll('.log-line')].filter(each => {const r = each.getBoundingClientRect();"
+        "return r.top >= box.top - 1 && r.bottom <= box.bottom + 1;})"
+        ".map(each => Number(each.querySelector('.log-number').textContent))"
+    )
+    return found
+
+
+def test_a_live_log_is_followed_until_the_reader_scrolls_up(page: Browser, cluster: Cluster) -> None:
+    cluster.live[:] = [line(number) for number in range(200)] + [line(200, HOSTILE), b"2026-01-02T03:59:00Z 10%\r 20%"]
+    show(page, "logs", pod="demo-node-0-0-abc")
+    page.wait_for("line 199", "<img src=x onerror=alert(1)> \\u202e{{7*7}}", "20%", "201 lines", "live")
+    cluster.live.append(b"\r100%\n" + line(202))
+    page.wait_for("100%", "line 202", "203 lines")
+    assert 203 in lines_in_view(page)
+    page.script("document.querySelector('.log-box').scrollTop -= 500")
+    eventually(lambda: page.element(".toggle").get_attribute("aria-pressed") == "false")
+    before = eventually(lambda: lines_in_view(page))
+    cluster.live.append(b"".join(line(number) for number in range(203, 300)))
+    page.wait_for("300 lines")
+    assert lines_in_view(page) == before
+    page.click("To the end")
+    page.wait_for("line 299")
+    page.picture("log-live")
+    assert page.messages() == []
+
+
+def test_a_log_of_200_megabytes_is_smooth(page: Browser) -> None:
+    show(page, "logs", pod="demo-node-0-1-abc")
+    page.wait_for("2,000,000 lines", "ended", f"step {LARGE - 1} loss", seconds=60)
+    assert lines_in_view(page)[-1] == LARGE
+    assert page.count(".log-line") < 120
+    for share in (0, 0.25, 0.5, 0.987, 1):
+        took = page.asynchronous(
+            "const [share, done] = arguments; const box = document.querySelector('.log-box'); const begun = performance.now();"
+            "box.scrollTop = share * (box.scrollHeight - box.clientHeight);"
+            "const look = () => { const line = document.querySelectorAll('.log-text')[20];"
+            "const number = Number(document.querySelectorAll('.log-number')[20]?.textContent);"
+            "if (line && line.textContent.startsWith(`step ${number - 1} loss`)"
+            f" && Math.abs(number / {LARGE} - share) < 0.01) done(performance.now() - begun);"
+            "else requestAnimationFrame(look); }; requestAnimationFrame(look);",
+            share,
+        )
+        assert took < 300, share
+    page.click("To the begin")
+    eventually(lambda: lines_in_view(page)[:1] == [1])
+    page.script("document.querySelector('.log-box').scrollTop += 180")
+    eventually(lambda: lines_in_view(page)[:1] == [11])
+    page.picture("log-large")
+
+
+def test_every_line_of_a_large_log_can_be_reached_by_scrolling(page: Browser) -> None:
+    """Around a border between pages of the scroll bar, small steps move by lines."""
+    show(page, "logs", pod="demo-node-0-1-abc")
+    page.wait_for("2,000,000 lines", seconds=60)
+    page.click("To the begin")
+    eventually(lambda: lines_in_view(page)[:1] == [1])
+    page.script("document.querySelector('.log-box').scrollTop = 79000")
+    seen: set[int] = set()
+    for _ in range(12):
+        now = eventually(lambda: lines_in_view(page))
+        assert not seen or now[0] <= max(seen) + 1
+        seen.update(now)
+        page.asynchronous(
+            "document.querySelector('.log-box').scrollTop += 300;"
+            "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(arguments[0], 50)));"
+        )
+    assert sorted(seen) == list(range(min(seen), max(seen) + 1))
+
+
+def test_search_counts_hits_and_moves_between_them(page: Browser) -> None:
+    from selenium.webdriver.common.keys import Keys  # optional
+
+    show(page, "logs", pod="demo-node-0-1-abc")
+    page.wait_for("2,000,000 lines", seconds=60)
+    page.click("To the begin")
+    page.type(".search-field", "STEP 19999")
+    page.wait_for("1 of 111 lines")
+    assert 20_000 in lines_in_view(page)
+    page.press(Keys.ENTER)
+    page.wait_for("2 of 111 lines")
+    assert 199_991 in lines_in_view(page)
+    page.press(Keys.SHIFT, Keys.ENTER)
+    page.wait_for("1 of 111 lines")
+    page.press(Keys.SHIFT, Keys.ENTER)
+    page.wait_for("111 of 111 lines")
+    assert page.count("mark") >= 1
+    page.click("Regular expression")
+    page.type(".search-field", "step [13]999 ")
+    page.wait_for("of 2 lines")
+    page.type(".search-field", "(")
+    page.wait_for("not a regular expression")
+    page.picture("log-search")
+    page.click("Regular expression")
+
+
+def test_wrapped_lines_reach_both_ends(page: Browser) -> None:
+    show(page, "logs", pod="demo-node-0-1-abc")
+    page.wait_for("2,000,000 lines", seconds=60)
+    page.resize(400, 800)
+    page.click("Wrap")
+    page.click("To the end")
+    eventually(lambda: LARGE in lines_in_view(page))
+    page.click("To the begin")
+    eventually(lambda: 1 in lines_in_view(page))
+    assert page.script("const box = document.querySelector('.log-box'); return box.scrollWidth <= box.clientWidth + 1")
+    assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+    page.picture("log-narrow")
+    page.resize(1280, 900)
+
+
+def test_a_log_that_may_not_be_read_says_so(page: Browser) -> None:
+    show(page, "logs", pod="demo-node-0-2-abc")
+    page.wait_for("The log may not be read: pods/log is forbidden", "Try again")
+
+
+def test_objects_are_shown_with_contributors_and_live(page: Browser) -> None:
+    show(page, "objects")
+    page.wait_for("As built", "In the cluster now", "runtime", "torch", "jobset", "PET_NNODES")
+    page.click("torch")
+    eventually(lambda: "containerPort: 29500" in page.text() and "image:" not in page.text().partition("In the cluster now")[0])
+    assert page.count(".yaml-line.is-context") > 0
+    page.picture("objects-filtered")
+    page.click("Show all")
+    page.script(
+        "const box = document.querySelector('.yaml-box');box.scrollTop = [...box.querySelectorAll('.yaml-line')].length * 20"
+    )
+    page.picture("objects")
+    for scheme in ("dark", "light"):
+        page.prefer(scheme)
+        page.picture(f"objects-{scheme}")
+    page.resize(360, 800)
+    assert page.script("return document.documentElement.scrollWidth <= innerWidth")
+    page.picture("objects-narrow")
+    page.resize(1280, 900)
+    assert page.messages() == []
