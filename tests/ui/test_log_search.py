@@ -78,7 +78,7 @@ def test_search_stops_at_its_limit_and_goes_on() -> None:
     assert search_forward(file, pattern, 9, 4, limit=2) == {"lines": [], "next": 9, "done": True}
 
 
-@pytest.mark.parametrize("text", ["(", "a{2,1}", "\\1", "(?=a)", "x" * 1001])
+@pytest.mark.parametrize("text", ["(", "a)(b", "a{2,1}", "\\1", "(?=a)", "x" * 1001])
 def test_an_invalid_expression_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(ValueError, match="text: "):
         Pattern(text, is_expression=True, is_case_sensitive=False)

@@ -42,6 +42,9 @@ class Pattern:
         """The text, if it consists of plain bytes."""
         source = f"(?m)(?:{text})" if is_expression and not self._is_of_single_lines else text
         try:
+            re2.compile(
+                text.encode("utf-8", "replace"), options
+            )  # alone: errors quote it, and it must not depend on what encloses it
             self._compiled: Any = re2.compile(source.encode("utf-8", "replace"), options)
         except re2.error as error:
             said = error.args[0] if error.args else error
