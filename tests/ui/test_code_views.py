@@ -14,6 +14,7 @@ from support.browser import Browser, browser
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden
+from trainwright.api.kinds import POD
 from trainwright.api.objects import owner_reference
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -193,6 +194,8 @@ def test_search_counts_hits_and_moves_between_them(page: Browser) -> None:
     page.wait_for("not a regular expression")
     page.picture("log-search")
     page.click("Regular expression")
+    page.wait_for("0 lines")
+    assert all("400" in message for message in page.messages())
 
 
 def test_wrapped_lines_reach_both_ends(page: Browser) -> None:
@@ -213,6 +216,18 @@ def test_wrapped_lines_reach_both_ends(page: Browser) -> None:
 def test_a_log_that_may_not_be_read_says_so(page: Browser) -> None:
     show(page, "logs", pod="demo-node-0-2-abc")
     page.wait_for("The log may not be read: pods/log is forbidden", "Try again")
+
+
+def test_the_log_of_a_deleted_pod_stays_in_view(page: Browser, cluster: Cluster) -> None:
+    cluster.live[:] = [line(0, "last words")]
+    name = "demo-node-0-0-gone"
+    created = cluster.create(pod(name, labels={**LABELS, INDEX: "0"}, container={"name": "node"}))
+    entry = {"name": "node", "restartCount": 0, "state": {"running": {}}}
+    cluster.update_status({**created, "status": {"phase": "Running", "containerStatuses": [entry]}})
+    show(page, "logs", pod=name)
+    page.wait_for("last words")
+    cluster.delete(POD, name, "default", grace_period_seconds=0)
+    page.wait_for("deleted", "last words")
 
 
 def test_objects_are_shown_with_contributors_and_live(page: Browser) -> None:

@@ -87,6 +87,14 @@ def test_a_runtime_that_is_gone_is_a_problem_and_live_objects_are_still_shown() 
     assert [each["name"] for each in answer["live"]] == ["demo-node-0-0-x"]
 
 
+def test_a_job_of_another_manager_says_who_builds_its_objects() -> None:
+    with cluster_in_memory() as cluster:
+        created(cluster, managedBy="kueue.x-k8s.io/multikueue")
+        answer = show_objects(call(cluster, PATH))
+    assert answer["built"] == []
+    assert answer["problem"] == {"reason": "ManagedBy", "message": "kueue.x-k8s.io/multikueue builds them"}
+
+
 def test_data_of_secrets_never_leaves_the_server() -> None:
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "demo-mpi-ssh-auth", "namespace": "default"}}
     secret["data"] = {"ssh-privatekey": "VE9QU0VDUkVU"}  # type: ignore[assignment]

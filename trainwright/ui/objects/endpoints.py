@@ -31,6 +31,8 @@ def show_objects(call: Call) -> Json:
             "note": used.note,
         }
         built = built_objects(cluster, trainjob, used.runtime)
+        if not built:
+            answer["problem"] = {"reason": "ManagedBy", "message": f"{trainjob['spec'].get('managedBy')} builds them"}
     except (ApiError, TypeError) as error:  # TypeError: an installed plugin is not a policy
         answer["problem"] = {"reason": type(error).__name__, "message": str(error)}
     answer["built"] = [_built(each) for each in built]

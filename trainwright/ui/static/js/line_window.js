@@ -1,5 +1,5 @@
-// The visible part of a text with millions of lines of one height. Browsers limit the height of elements to some 17 million pixels:
-// a longer text has a shorter scroll bar, on which a long drag moves by proportion, and small steps still move by lines.
+// The visible part of a text with millions of lines of one height. Browsers limit the height of elements, to 17 million pixels or
+// more: a longer text has a shorter scroll bar, on which a long drag moves by proportion, and small steps still move by lines.
 import { useCallback, useLayoutEffect, useRef, useState } from "./dom.js";
 
 const MAX_PIXELS = 8000000;
@@ -8,10 +8,10 @@ const PAGES = 100;
 const JUMP_VIEWS = 3; // a longer way at once is a drag of the scroll bar, not a step of a wheel or a key
 
 /**
- * How positions in the whole text and positions of the scroll bar belong together. The text is cut into pages; in each, both differ
- * by a fixed offset.
- * @returns {{height, offsetAt, offsetOfScroll}} the height of the scrolled element, the offset for a position in the text, and the
- *   offset after a jump to a position of the scroll bar.
+ * How positions in the whole text and positions of the scroll bar belong together. The text is cut into pages; in each, both
+ * differ by a fixed offset.
+ * @returns {{height, offsetAt, offsetOfScroll}} the height of the scrolled element, the offset for a position in the text, and
+ *   the offset after a jump to a position of the scroll bar.
  */
 export function scaling(total, viewHeight) {
   const height = Math.min(total, MAX_PIXELS);
@@ -25,11 +25,11 @@ export function scaling(total, viewHeight) {
 }
 
 /**
- * Follows the scroll position of an element with `count` lines. While `follow` is true the last line stays in view; `onFollow` is called
- * when the reader scrolls to the end or away from it.
- * @returns {{box, canvas, top, first, last, offset, viewHeight, atEnd, show}} a ref for the scrolling element, the height of its content,
- *   the position of the view in the text, the lines to render (`last` is excluded), where the first one is in pixels, and a function
- *   that scrolls a line into view: with `{place: "start"}` to the top.
+ * Follows the scroll position of an element with `count` lines. While `follow` is true the last line stays in view; `onFollow` is
+ * called when the reader scrolls to the end or away from it.
+ * @returns {{box, canvas, top, first, last, offset, viewHeight, atEnd, show}} a ref for the scrolling element, the height of its
+ *   content, the position of the view in the text, the lines to render (`last` is excluded), where the first one is in pixels, and
+ *   a function that scrolls a line into view: with `{place: "start"}` to the top.
  */
 export function useLineWindow(count, lineHeight, { follow = false, onFollow = () => {} } = {}) {
   const box = useRef(null);
@@ -41,7 +41,8 @@ export function useLineWindow(count, lineHeight, { follow = false, onFollow = ()
   const publish = (element) => {
     const { top, offset } = now.current;
     const height = element.clientHeight;
-    setView((before) => (before.top === top && before.offset === offset && before.height === height ? before : { top, offset, height }));
+    const isSame = (view) => view.top === top && view.offset === offset && view.height === height;
+    setView((before) => (isSame(before) ? before : { top, offset, height }));
   };
   const moveTo = useCallback((position) => {
     const element = box.current;

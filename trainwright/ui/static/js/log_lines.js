@@ -20,7 +20,7 @@ export class LogLines {
     return page && place < page.lines.length ? { text: page.lines[place], time: page.times[place] } : null;
   }
 
-  /** Reads the lines from `first` to before `last`, of `total`, that are missing; what was wanted before and is not there yet is dropped. */
+  /** Reads the lines from `first` to before `last`, of `total`, that are missing, instead of those that were wanted before. */
   want(first, last, total) {
     this.wanted = { first, last: Math.min(last, total), total };
     if (!this.isBusy) this.read();

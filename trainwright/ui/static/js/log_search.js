@@ -2,8 +2,8 @@
 const MAX_HITS = 200000;
 
 /**
- * A search in one log. `ask(parameters)` returns a portion: `{lines, next, done, total}`. `onChange` is called with every change of
- * `count`, `hits`, `current`, `isCounting` and `problem`.
+ * A search in one log. `ask(parameters)` returns a portion: `{lines, next, done, total}`. `onChange` is called with every change
+ * of `count`, `hits`, `current`, `isCounting` and `problem`.
  */
 export class LogSearch {
   constructor(ask, onChange) {
@@ -20,7 +20,7 @@ export class LogSearch {
     this.onChange();
   }
 
-  /** Searches for a pattern `{text, expression, case}`: returns the first line with it from `from` on, or from the beginning, or null. */
+  /** Searches for a pattern `{text, expression, case}`. @returns the first line with it from `from` on, else of all, or null. */
   async start(pattern, from) {
     this.clear();
     if (!pattern.text) return null;

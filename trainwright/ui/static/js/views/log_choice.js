@@ -6,8 +6,8 @@ export function chosenLog(containers, values) {
   const [pod, container, run] = ["pod", "container", "run"].map((name) => values.get(name));
   const ofPod = containers.filter((entry) => entry.pod === pod);
   const candidates = ofPod.length ? ofPod : containers;
-  const entry =
-    candidates.find((each) => each.container === container) || candidates.find((each) => each.main && (ofPod.length || isOfTraining(each))) || candidates[0];
+  const isDefault = (each) => each.main && (ofPod.length || isOfTraining(each));
+  const entry = candidates.find((each) => each.container === container) || candidates.find(isDefault) || candidates[0];
   if (!entry) return null;
   const runs = runsOf(entry);
   return { entry, run: runs.includes(Number(run)) && run !== null ? Number(run) : runs[0] };
@@ -24,22 +24,23 @@ export function LogChoice({ containers, chosen, onChoose }) {
   const { entry, run } = chosen;
   const pods = containers.filter((each, number) => containers.findIndex((other) => other.uid === each.uid) === number);
   const ofPod = containers.filter((each) => each.uid === entry.uid);
+  const choose = (values) => onChoose({ pod: entry.pod, container: entry.container, run: "", ...values });
   return html`<div class="filters">
     <label class="field grow">
       Rank
-      <select value=${entry.pod} onChange=${(event) => onChoose({ pod: event.target.value, container: "", run: "" })}>
+      <select value=${entry.pod} onChange=${(event) => choose({ pod: event.target.value, container: "" })}>
         ${pods.map((each) => html`<option key=${each.uid} value=${each.pod}>${podText(each)}</option>`)}
       </select>
     </label>
     <label class="field">
       Container
-      <select value=${entry.container} onChange=${(event) => onChoose({ pod: entry.pod, container: event.target.value, run: "" })}>
+      <select value=${entry.container} onChange=${(event) => choose({ container: event.target.value })}>
         ${ofPod.map((each) => html`<option key=${each.container} value=${each.container}>${containerText(each)}</option>`)}
       </select>
     </label>
     <label class="field">
       Run
-      <select value=${String(run)} onChange=${(event) => onChoose({ pod: entry.pod, container: entry.container, run: event.target.value })}>
+      <select value=${String(run)} onChange=${(event) => choose({ run: event.target.value })}>
         ${runsOf(entry).map((number) => html`<option key=${number} value=${String(number)}>${runText(entry, number)}</option>`)}
       </select>
     </label>

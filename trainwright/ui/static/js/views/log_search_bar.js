@@ -46,6 +46,7 @@ export function SearchBar({ search }) {
     if (search.pattern?.text !== pattern.text) return search.begin(pattern);
     return search.showNext(event.shiftKey ? "backward" : "forward");
   };
+  const toggle = (option) => change({ [option]: pattern[option] ? "" : "1" });
   const none = search.count ? "" : "there are no hits";
   return html`<div class="search-bar" role="search">
       <input
@@ -59,8 +60,8 @@ export function SearchBar({ search }) {
         onInput=${(event) => change({ text: event.target.value })}
         onKeyDown=${press}
       />
-      <${Switch} on=${pattern.case} label="Match case" onChange=${(on) => change({ case: on })}>Aa<//>
-      <${Switch} on=${pattern.expression} label="Regular expression (RE2)" onChange=${(on) => change({ expression: on })}>.*<//>
+      <${Toggle} on=${pattern.case} label="Match case" onClick=${() => toggle("case")}>Aa<//>
+      <${Toggle} on=${pattern.expression} label="Regular expression (RE2)" onClick=${() => toggle("expression")}>.*<//>
       <${Button} kind="small" label="Previous hit" why=${none} onClick=${() => search.showNext("backward")}>↑<//>
       <${Button} kind="small" label="Next hit" why=${none} onClick=${() => search.showNext("forward")}>↓<//>
       <span class="search-count" role="status">${hitText(search)}</span>
@@ -68,8 +69,10 @@ export function SearchBar({ search }) {
     <${Problem} problem=${search.problem} />`;
 }
 
-function Switch({ on, label, onChange, children }) {
-  return html`<button type="button" class="button small toggle" aria-pressed=${Boolean(on)} aria-label=${label} title=${label} onClick=${() => onChange(on ? "" : "1")}>
+/** A button that is on or off. */
+export function Toggle({ on, onClick, label, children }) {
+  const names = { "aria-label": label, title: label };
+  return html`<button type="button" class="button small toggle" aria-pressed=${Boolean(on)} ...${names} onClick=${onClick}>
     ${children}
   </button>`;
 }

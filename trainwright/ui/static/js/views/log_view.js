@@ -1,4 +1,4 @@
-// The log of one container of a job: any of millions of lines at once, live, with search. Only the lines in view are in the document.
+// The log of one container of a job: any of millions of lines at once, live, with search. Only lines in view are in the document.
 import { getBlob, getJson, openStream, path, query } from "../api.js";
 import { html, useCallback, useEffect, useMemo, useReducer, useRef, useState } from "../dom.js";
 import { bytes, counted } from "../format.js";
@@ -7,17 +7,21 @@ import { LogLines } from "../log_lines.js";
 import { setValues, useRoute } from "../route.js";
 import { Button, Notice, Problem, useLoaded } from "../widgets.js";
 import { LogChoice, chosenLog } from "./log_choice.js";
-import { SearchBar, useSearch } from "./log_search_bar.js";
+import { SearchBar, Toggle, useSearch } from "./log_search_bar.js";
 
 const LINE_HEIGHT = 18;
 const REFRESH_MS = 5000;
+const MAX_ABSENT = 50;
+const NO_LOG = { total: 0, bytes: 0, partial: null, state: "reading", message: "", isConnected: false, problem: null };
+const WORDS = { live: "live", reading: "reading …", waiting: "waiting", ended: "ended", truncated: "incomplete" };
 const UNREADABLE = ["gone", "forbidden", "lost"];
 
 /** `job` is the live state of the job, if there is one: its pods tell when the list of containers has to be read again. */
 export function LogView({ namespace, name, job }) {
   const { values } = useRoute();
   const pods = job ? job.pods.map((pod) => `${pod.uid} ${pod.phase} ${pod.restarts}`).join() : "";
-  const { value, problem, reload } = useLoaded((signal) => getJson(`trainjobs/${path(namespace, name)}/containers`, { signal }), [namespace, name, pods]);
+  const load = (signal) => getJson(`trainjobs/${path(namespace, name)}/containers`, { signal });
+  const { value, problem, reload } = useLoaded(load, [namespace, name, pods]);
   const containers = useKept(value?.containers);
   const chosen = useMemo(() => chosenLog(containers || [], values), [containers, values.toString()]);
   const isEnded = chosen?.entry.state === "terminated";
@@ -32,20 +36,26 @@ export function LogView({ namespace, name, job }) {
     <${LogChoice} containers=${containers} chosen=${chosen} onChoose=${setValues} />
     ${chosen
       ? html`<${Log} key=${`${chosen.entry.uid}/${chosen.entry.container}/${chosen.run}`} namespace=${namespace} log=${chosen} />`
-      : html`<${Notice}>There are no pods, so there are no logs${job?.row?.phase === "Queued" ? ": the job waits in its queue" : ""}.<//>`}
+      : html`<${Notice}>There are no pods, so there are no logs.<//>`}
   </section>`;
 }
 
-/** The last value that was there: a list does not vanish while it is read again, or when that fails. */
-function useKept(value) {
-  const kept = useRef(value);
-  if (value) kept.current = value;
-  return kept.current;
+/** The list, and after it what earlier lists had: the log of a pod that is deleted stays in view. Null before the first list. */
+function useKept(list) {
+  const kept = useRef(null);
+  if (list && list !== kept.current?.list) {
+    const idOf = (each) => `${each.uid}/${each.container}`;
+    const present = new Set(list.map(idOf));
+    const absent = (kept.current?.all || []).filter((each) => !present.has(idOf(each)));
+    kept.current = { list, all: [...list, ...absent.slice(0, MAX_ABSENT).map((each) => ({ ...each, phase: "deleted" }))] };
+  }
+  return kept.current ? kept.current.all : null;
 }
 
 function Log({ namespace, log }) {
   const { entry, run } = log;
   const base = `logs/${path(namespace, entry.pod, entry.container)}`;
+  const file = `${entry.pod}.${entry.container}.${run}.log`;
   const identity = { uid: entry.uid, restart: run };
   const [state, retry] = useLogState(base, identity);
   const lines = useLines(base, identity);
@@ -72,7 +82,7 @@ function Log({ namespace, log }) {
       <${Toggle} on=${options.times} onClick=${() => setOptions({ ...options, times: !options.times })}>Times<//>
       <${Button} kind="small" onClick=${() => { setFollow(false); view.show(0, { place: "start" }); }}>To the start<//>
       <${Button} kind="small" onClick=${() => setFollow(true)}>To the end<//>
-      <${Download} href=${`${base}/text${query({ ...identity, times: options.times ? 1 : "" })}`} name=${`${entry.pod}.${entry.container}.${run}.log`} />
+      <${Download} href=${`${base}/text${query({ ...identity, times: options.times ? 1 : "" })}`} name=${file} />
       <${LogStatus} state=${state} />
     </div>
     <${LogMessage} state=${state} onRetry=${retry} />
@@ -95,7 +105,8 @@ function LineBox({ view, shown, lines, state, count, options, search }) {
         ${range(shown.first, shown.last).map((number) => {
           const isPartial = number >= state.total;
           const line = isPartial ? { text: state.partial, time: "" } : lines.line(number);
-          return html`<${Line} key=${number} number=${number} line=${line} digits=${digits} times=${options.times} isPartial=${isPartial} search=${search} />`;
+          const about = { number, line, digits, times: options.times, isPartial, search };
+          return html`<${Line} key=${number} ...${about} />`;
         })}
       </div>
     </div>
@@ -105,10 +116,11 @@ function LineBox({ view, shown, lines, state, count, options, search }) {
 function Line({ number, line, digits, times, isPartial, search }) {
   const isHit = !isPartial && search.placeOf(number) >= 0;
   const isCurrent = search.current === number;
+  const text = line ? html`<${Marked} text=${line.text} search=${search} isHit=${isHit || isCurrent} />` : "…";
   return html`<div class=${`log-line ${isHit ? "is-hit" : ""} ${isCurrent ? "is-current" : ""} ${isPartial ? "is-partial" : ""}`}>
     <span class="log-number" style=${{ minWidth: `${digits}ch` }}>${number + 1}</span>
     ${times ? html`<time class="log-time" title=${line?.time}>${line ? timeOfDay(line.time) : ""}</time>` : ""}
-    <span class="log-text">${line ? html`<${Marked} text=${line.text} search=${search} isHit=${isHit || isCurrent} />` : "…"}</span>
+    <span class="log-text">${text}</span>
   </div>`;
 }
 
@@ -128,15 +140,16 @@ function Marked({ text, search, isHit }) {
 }
 
 function LogStatus({ state }) {
-  const words = { live: "live", reading: "reading …", waiting: "waiting", ended: "ended", truncated: "incomplete" };
+  const word = state.isConnected ? WORDS[state.state] || "not available" : "connecting …";
   return html`<span class="log-status" role="status">
-    ${counted(state.total, "line")}${state.bytes ? `, ${bytes(state.bytes)}` : ""} · <b>${state.isConnected ? words[state.state] || "not available" : "connecting …"}</b>
+    ${counted(state.total, "line")}${state.bytes ? `, ${bytes(state.bytes)}` : ""} · <b>${word}</b>
   </span>`;
 }
 
 function LogMessage({ state, onRetry }) {
   if (state.problem) return html`<${Problem} problem=${state.problem} />`;
-  if (!state.message) return state.ended && !state.total && state.state === "ended" ? html`<${Notice}>The container has printed nothing.<//>` : null;
+  const isEmpty = state.state === "ended" && !state.total;
+  if (!state.message) return isEmpty ? html`<${Notice}>The container has printed nothing.<//>` : null;
   const isUnreadable = UNREADABLE.includes(state.state);
   return html`<${Notice} kind=${isUnreadable || state.state === "truncated" ? "warning" : "note"}>
     ${capital(state.message)}. ${isUnreadable ? html`<${Button} kind="small" onClick=${onRetry}>Try again<//>` : ""}
@@ -158,22 +171,22 @@ function Download({ href, name }) {
       setState({ busy: false, problem });
     }
   };
-  return html`<${Button} kind="small" onClick=${download} why=${state.busy ? "being downloaded" : ""}>Download<//><${Problem} problem=${state.problem} />`;
-}
-
-/** A button that is on or off. */
-export function Toggle({ on, onClick, label, children }) {
-  return html`<button type="button" class="button small toggle" aria-pressed=${on} aria-label=${label} title=${label} onClick=${onClick}>${children}</button>`;
+  return html`<${Button} kind="small" onClick=${download} why=${state.busy ? "being downloaded" : ""}>Download<//>
+    <${Problem} problem=${state.problem} />`;
 }
 
 /** Follows how a log grows. @returns {[state, retry]} */
 function useLogState(base, identity) {
-  const [state, setState] = useState({ total: 0, bytes: 0, partial: null, state: "reading", message: "", ended: false, isConnected: false, problem: null });
+  const [state, setState] = useState(NO_LOG);
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     const control = new AbortController();
-    const follow = (message) => message.type === "log" && setState((before) => ({ ...before, ...message, isConnected: true }));
-    const tell = ({ live, problem }) => setState((before) => ({ ...before, isConnected: live, problem: live ? null : problem }));
+    const follow = (message) => {
+      if (message.type === "log") setState((before) => ({ ...before, ...message, isConnected: true, problem: null }));
+      else if (message.type === "problem") setState((before) => ({ ...before, problem: message.problem }));
+    };
+    const tell = ({ live, problem }) =>
+      setState((before) => ({ ...before, isConnected: live, problem: problem || before.problem }));
     openStream(`${base}/stream${query(identity)}`, follow, { signal: control.signal, onState: tell });
     return () => control.abort();
   }, [base, identity.uid, identity.restart, turn]);
@@ -192,7 +205,7 @@ function useLines(base, identity) {
   return lines;
 }
 
-/** The lines to render when long ones are wrapped, whose heights are not known: from the first one in view on, or up to the last one. */
+/** The lines to render when they are wrapped, and have any height: from the first one in view on, or up to the last one. */
 function wrappedLines(view, count) {
   const visible = Math.ceil(view.viewHeight / LINE_HEIGHT) + 1;
   if (count <= 2 * visible) return { first: 0, last: count, offset: 0, isWhole: true };

@@ -10,11 +10,16 @@ import { annotatedLines, linesOf, plainLines } from "../yaml_lines.js";
 const LINE_HEIGHT = 20;
 const COLOURS = 8;
 const FIXED = ["runtime", "job", "default"];
-const SOURCES = { snapshot: "its snapshot, taken when the job was built", cluster: "the cluster, as it is now", bundled: "the bundled catalogue" };
+const SOURCES = {
+  snapshot: "its snapshot, taken when the job was built",
+  cluster: "the cluster, as it is now",
+  bundled: "the bundled catalogue",
+};
 
 export function ObjectsView({ namespace, name }) {
   const { values } = useRoute();
-  const { value, problem, loading, reload } = useLoaded((signal) => getJson(`trainjobs/${path(namespace, name)}/objects`, { signal }), [namespace, name]);
+  const load = (signal) => getJson(`trainjobs/${path(namespace, name)}/objects`, { signal });
+  const { value, problem, loading, reload } = useLoaded(load, [namespace, name]);
   const [kept, setKept] = useState(null);
   useEffect(() => value && setKept(value), [value]);
   if (!kept) return problem ? html`<${Problem} problem=${problem} />` : html`<p class="loading">Building the objects …</p>`;
@@ -23,17 +28,20 @@ export function ObjectsView({ namespace, name }) {
   return html`<section class="objects-view" aria-label="Objects">
     <${Problem} problem=${problem} />
     <${Source} runtime=${kept.runtime} problem=${kept.problem} />
-    ${kept.denied.map((each) => html`<${Notice} key=${each.kind} kind="warning">${each.kind}: cannot be read: ${each.message}<//>`)}
+    ${kept.denied.map((each) => html`<${Notice} key=${each.kind} kind="warning">${each.kind} cannot be read: ${each.message}<//>`)}
     <div class="object-panes">
       ${built ? html`<${BuiltPane} objects=${kept.built} built=${built} />` : ""}
-      <${LivePane} namespace=${namespace} name=${name} objects=${kept.live} live=${live} onReload=${reload} isLoading=${loading} />
+      <${LivePane} job=${path(namespace, name)} objects=${kept.live} live=${live} onReload=${reload} busy=${loading} />
     </div>
   </section>`;
 }
 
 function Source({ runtime, problem }) {
-  return html`${problem ? html`<${Notice} kind="error">The objects cannot be built from the job: ${problem.message}<//>` : ""}
-    ${runtime ? html`<p class="muted">Built from the ${runtime.kind} <b>${runtime.name}</b> of ${SOURCES[runtime.source]}.${runtime.note ? ` (${capital(runtime.note)}.)` : ""}</p>` : ""}`;
+  const failed = problem ? html`<${Notice} kind="error">The objects cannot be built from the job: ${problem.message}<//>` : "";
+  if (!runtime) return failed;
+  const note = runtime.note ? ` (${capital(runtime.note)}.)` : "";
+  return html`${failed}
+    <p class="muted">Built from the ${runtime.kind} <b>${runtime.name}</b> of ${SOURCES[runtime.source]}.${note}</p>`;
 }
 
 function BuiltPane({ objects, built }) {
@@ -55,7 +63,13 @@ function BuiltPane({ objects, built }) {
     <div class="chips" role="group" aria-label="Show only lines of">
       ${contributors.map(
         (each) =>
-          html`<button type="button" key=${each} class=${`chip origin ${colourOf(each, contributors)}`} aria-pressed=${wanted.includes(each)} onClick=${() => toggle(each)}>
+          html`<button
+            type="button"
+            key=${each}
+            class=${`chip origin ${colourOf(each, contributors)}`}
+            aria-pressed=${wanted.includes(each)}
+            onClick=${() => toggle(each)}
+          >
             ${each} <span class="chip-count">${lines.filter((line) => line.by === each).length}</span>
           </button>`,
       )}
@@ -65,9 +79,10 @@ function BuiltPane({ objects, built }) {
   </section>`;
 }
 
-function LivePane({ namespace, name, objects, live, onReload, isLoading }) {
-  const load = (signal) => getJson(`trainjobs/${path(namespace, name)}/object${query({ type: live.type, object: live.name })}`, { signal });
-  const { value, problem, reload } = useLoaded(live ? load : () => Promise.resolve(null), [namespace, name, live ? `${idOf(live)} ${live.uid}` : ""]);
+function LivePane({ job, objects, live, onReload, busy }) {
+  const load = (signal) => getJson(`trainjobs/${job}/object${query({ type: live.type, object: live.name })}`, { signal });
+  const nothing = () => Promise.resolve(null);
+  const { value, problem, reload } = useLoaded(live ? load : nothing, [job, live ? `${idOf(live)} ${live.uid}` : ""]);
   const lines = useMemo(() => plainLines(value?.text || ""), [value]);
   const again = () => {
     onReload();
@@ -78,28 +93,32 @@ function LivePane({ namespace, name, objects, live, onReload, isLoading }) {
       <label class="field grow">
         In the cluster now
         <select value=${live ? idOf(live) : ""} onChange=${(event) => setValues({ live: event.target.value })}>
-          ${objects.map((each) => html`<option key=${idOf(each)} value=${idOf(each)}>${each.kind} ${each.name}${each.status ? ` · ${each.status}` : ""}</option>`)}
+          ${objects.map((each) => html`<option key=${idOf(each)} value=${idOf(each)}>${textOf(each)}</option>`)}
         </select>
       </label>
-      <${Button} onClick=${again} why=${isLoading ? "being read" : ""}>Read again<//>
+      <${Button} onClick=${again} why=${busy ? "being read" : ""}>Read again<//>
     </div>
     <${Problem} problem=${problem} />
-    ${live ? html`<${YamlBox} lines=${lines} contributors=${[]} name=${`${live.kind} ${live.name} in the cluster`} />` : html`<${Notice}>The cluster has no objects of this job.<//>`}
+    ${live
+      ? html`<${YamlBox} lines=${lines} contributors=${[]} name=${`${live.kind} ${live.name} in the cluster`} />`
+      : html`<${Notice}>The cluster has no objects of this job.<//>`}
   </section>`;
 }
 
 function YamlBox({ lines, contributors, name }) {
   const view = useLineWindow(lines.length, LINE_HEIGHT);
   const widest = Math.max(3, ...contributors.map((each) => Math.min(each.length, 16)));
-  return html`<div class="yaml-box" ref=${view.box} tabindex="0" role="region" aria-label=${`${name}, ${counted(lines.length, "line")}`}>
+  const label = `${name}, ${counted(lines.length, "line")}`;
+  return html`<div class="yaml-box" ref=${view.box} tabindex="0" role="region" aria-label=${label}>
     <div class="log-canvas" style=${{ height: `${Math.max(1, view.canvas)}px` }}>
       <div class="log-lines" style=${{ transform: `translateY(${view.offset}px)` }}>
         ${lines.slice(view.first, view.last).map((line, place) => {
           const before = place ? lines[view.first + place - 1] : null;
           const isFirst = !before || before.by !== line.by;
+          const width = `${widest + 2}ch`;
           return html`<div key=${line.number} class=${`yaml-line ${line.isContext ? "is-context" : ""}`}>
             ${contributors.length
-              ? html`<span class=${`yaml-origin origin ${colourOf(line.by, contributors)}`} style=${{ width: `${widest + 2}ch` }} title=${line.by || "several"}>
+              ? html`<span class=${`yaml-origin origin ${colourOf(line.by, contributors)}`} style=${{ width }} title=${line.by}>
                   ${line.by ? html`<span class=${isFirst ? "" : "for-readers"}>${line.by}</span>` : ""}
                 </span>`
               : ""}
@@ -110,6 +129,10 @@ function YamlBox({ lines, contributors, name }) {
       </div>
     </div>
   </div>`;
+}
+
+function textOf(object) {
+  return `${object.kind} ${object.name}${object.status ? ` · ${object.status}` : ""}`;
 }
 
 function idOf(object) {
