@@ -10,8 +10,8 @@ from trainwright.ui.cluster_facts import show_cluster
 from trainwright.ui.form import endpoints as form
 from trainwright.ui.jobs.job_feed import JobFeeds
 from trainwright.ui.jobs.job_view import JobViews
-from trainwright.ui.models.endpoints import ModelEndpoints
 from trainwright.ui.logs.endpoints import LogEndpoints
+from trainwright.ui.models.endpoints import ModelEndpoints
 from trainwright.ui.objects import endpoints as objects
 
 

@@ -7,7 +7,7 @@ from typing import TypedDict
 from trainwright.api.objects import Obj, name_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.pods import container_of_step, index_of, job_index_of, pods_of, step_of
-from trainwright.ui.logs.container_state import container_state
+from trainwright.ui.logs.container_run import container_state
 
 
 class LogContainer(TypedDict):

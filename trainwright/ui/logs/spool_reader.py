@@ -16,7 +16,7 @@ from trainwright.api.objects import Obj, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.container_log import MAX_LOST_CONNECTIONS, NOT_KEPT
 from trainwright.jobs.logs.log_cursor import LogCursor, split_stamp
-from trainwright.ui.logs.container_state import ContainerState, container_state
+from trainwright.ui.logs.container_run import ContainerState, container_state
 from trainwright.ui.logs.line_splitter import Lines, LineSplitter
 from trainwright.ui.logs.spool import LogSpool, LogState
 

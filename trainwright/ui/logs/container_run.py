@@ -1,4 +1,4 @@
-"""The state of a container in its pod, as far as it decides whether there is, or will be, a log. Pure."""
+"""How the run of a container is, as far as it decides whether there is, or will be, a log. Pure."""
 
 from __future__ import annotations
 
