@@ -194,7 +194,7 @@ def test_search_counts_hits_and_moves_between_them(page: Browser) -> None:
     page.wait_for("not a regular expression")
     page.picture("log-search")
     page.click("Regular expression")
-    page.wait_for("0 lines")
+    eventually(lambda: page.element(".search-count").text == "0 lines", 5)
     assert all("400" in message for message in page.messages())
 
 

@@ -36,7 +36,9 @@ export class LogSearch {
     const turn = this.turn;
     try {
       let found = await this.find(direction, from, turn);
-      if (found === null) found = await this.find(direction, direction === "forward" ? 0 : undefined, turn);
+      if (found === null && !this.hasNone()) {
+        found = await (direction === "forward" ? this.find(direction, 0, turn, from) : this.find(direction, undefined, turn));
+      }
       if (turn !== this.turn) return null;
       this.current = found;
       this.onChange();
@@ -81,10 +83,15 @@ export class LogSearch {
     return -1;
   }
 
-  async find(direction, from, turn) {
+  /** Whether the whole log was searched, and has no hits. */
+  hasNone() {
+    return !this.isCounting && this.count === 0;
+  }
+
+  async find(direction, from, turn, until) {
     for (let start = from; turn === this.turn; ) {
       const backward = direction === "forward" ? "" : "1";
-      const portion = await this.ask({ ...this.pattern, backward, from: start, limit: 1 });
+      const portion = await this.ask({ ...this.pattern, backward, from: start, until, limit: 1 });
       if (portion.lines.length) return portion.lines[0];
       if (portion.done) return null;
       start = portion.next;
