@@ -14,7 +14,7 @@ from support.client_environments import ROOT, Unavailable
 
 FOLDERS = {"trainwright": "trainwright", "components": "trainwright/components", "pipelines": "trainwright/pipelines"}
 FOLDERS |= {"quickstart": "trainwright/quickstart", "operators": "trainwright/operators", "dags": "trainwright/example_dags"}
-DATA = (".py", ".yaml", ".md", ".typed", ".json", ".jsonl", ".txt")
+DATA = (".py", ".yaml", ".md", ".typed", ".json", ".jsonl", ".txt", ".html", ".css", ".js", ".svg")
 
 
 @pytest.fixture(scope="module")
