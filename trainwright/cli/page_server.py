@@ -33,7 +33,7 @@ def open_embedded(embedded: Home | None, kubeconfig: Path | None, *, wants_brows
         return False
     link = link_to(home)
     if not link:
-        fail(f"the embedded cluster in {home.path} does not run, or is of an earlier version; start it with `trainwright up`")
+        fail(f"the embedded cluster in {home.path} does not run; start it with `trainwright up`")
     _show(link, home.path / "page" / "open.html", wants_browser=wants_browser)
     return True
 
