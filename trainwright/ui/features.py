@@ -10,7 +10,9 @@ from trainwright.ui.cluster_facts import show_cluster
 from trainwright.ui.form import endpoints as form
 from trainwright.ui.jobs.job_feed import JobFeeds
 from trainwright.ui.jobs.job_view import JobViews
+from trainwright.ui.log_history import LogHistories
 from trainwright.ui.logs.endpoints import LogEndpoints
+from trainwright.ui.logs.spools import LogSpools
 from trainwright.ui.models.endpoints import ModelEndpoints
 from trainwright.ui.objects import endpoints as objects
 
@@ -20,14 +22,16 @@ class Features:
 
     def __init__(self) -> None:
         self._feeds, self._views = JobFeeds(), JobViews()
-        self._logs = LogEndpoints()
+        spools = LogSpools()
+        self._logs, self._models, self._log_histories = LogEndpoints(spools), ModelEndpoints(), LogHistories(spools)
         self.routes: tuple[Endpoint | Stream, ...] = (
             Endpoint("GET", "/cluster", show_cluster),
             *form.ROUTES,
             Stream("/trainjobs/stream", self._jobs),
             Stream("/trainjobs/{namespace}/{name}/stream", self._job),
             Endpoint("GET", "/trainjobs/{namespace}/{name}/report", self._report),
-            *ModelEndpoints().routes,
+            Endpoint("GET", "/history", self._history),
+            *self._models.routes,
             *actions.ROUTES,
             *objects.ROUTES,
             *self._logs.routes,
@@ -49,3 +53,9 @@ class Features:
     def _report(self, call: Call) -> Json:
         view = self._views.of(call.session.key, call.session.cluster, call.path["namespace"], call.path["name"])
         return view.report()
+
+    def _history(self, call: Call) -> Json:
+        """Return the history of a training from its run's files; of a TrainJob without them, from its log."""
+        found = self._models.show_history(call)
+        name = call.query.get("name", "")
+        return found if found["series"] or not name else self._log_histories.read(call, name)

@@ -39,7 +39,8 @@ def exports(tmp_path: Path, page: Page) -> Path:
 @pytest.fixture
 def get(make_call: MakeCall) -> Callable[..., Any]:
     """`get("/exports", uri=...)` answers as JSON that has been sent."""
-    routes = {route.path: route.answer for route in ModelEndpoints(StoreCalls(seconds=20)).routes}
+    endpoints = ModelEndpoints(StoreCalls(seconds=20))
+    routes = {**{route.path: route.answer for route in endpoints.routes}, "/history": endpoints.show_history}
 
     def ask(path: str, **query: str) -> Any:
         return orjson.loads(orjson.dumps(routes[path](make_call(query=query))))

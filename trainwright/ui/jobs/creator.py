@@ -27,9 +27,8 @@ def creator_of(trainjob: Obj) -> Creator:
     if names.PIPELINE_RUN_LABEL in labels or owner.startswith("kfp"):
         return _pipeline(labels, owner)
     if owner:
-        name, _, rest = owner.partition("/")
-        run, _, task = rest.rpartition("/")
-        return Creator(kind="trainwright", name=name, run=run or rest, task=task if run else "", path="")
+        name, run, task = ([*owner.rsplit("/", 2), "", ""])[:3]
+        return Creator(kind="trainwright", name=name, run=run, task=task, path="")
     manager = labels.get(names.MANAGED_BY_LABEL, "")
     return Creator(kind="", name=manager, run="", task="", path="")
 

@@ -45,7 +45,6 @@ class ModelEndpoints:
             Endpoint("GET", "/runs", self.show_runs),
             Endpoint("GET", "/run", self.show_run),
             Endpoint("GET", "/run/file", self.show_run_file),
-            Endpoint("GET", "/history", self.show_history),
             Endpoint("GET", "/job-run", self.show_job_run),
             Endpoint("GET", "/export-folders", self.show_sources),
             Endpoint("GET", "/exports", self.show_exports),
