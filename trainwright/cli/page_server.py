@@ -64,9 +64,9 @@ def serve_page(
 
     Raises NoCluster, NoConnection, ApiError, BadRequest.
     """
-    missing = [folder for folder in workspaces if not folder.is_dir()]
-    if missing:
-        raise BadRequest(f"--workspace: {one_line(missing[0])} is not a folder")
+    for folder in workspaces:
+        if not _is_folder(folder):
+            raise BadRequest(f"--workspace: {one_line(folder)[:200]} is not a folder")
     for name, address in orchestrators.items():
         if not address.startswith(("https://", "http://")):
             raise BadRequest(f"--{name}-url: {one_line(address)[:200]}: expected https://...")
@@ -113,8 +113,18 @@ def _home_of(kubeconfig: Path | None) -> Home | None:
     named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
     if not named or os.pathsep in named:
         return None
-    home = Home(Path(named).expanduser().absolute().parent)
-    return home if home.database.exists() else None
+    try:
+        home = Home(Path(named).expanduser().absolute().parent)
+        return home if home.database.exists() else None
+    except (OSError, RuntimeError):  # a name that is too long, ~nobody: `connect` says so
+        return None
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name that is too long
+        return False
 
 
 def _show(link: str, redirect: Path, *, wants_browser: bool) -> None:

@@ -1,0 +1,198 @@
+"""Tests `trainwright ui` and the link that other commands print: what is opened, by whom, and what never appears where."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from support.waiting import eventually
+from typer.testing import CliRunner
+
+from trainwright.cli import app, page_server
+from trainwright.cli.page_link import link_to, page_line, write_redirect
+from trainwright.controlplane.home import Home
+from trainwright.controlplane.lifecycle import start, stop
+from trainwright.ui.app import PageApp
+
+pytestmark = pytest.mark.medium
+OPENED = "open.html"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    made = Home(tmp_path_factory.mktemp("page") / "home")
+    start(made, node=False)
+    yield made
+    stop(made)
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The addresses that a browser was started with."""
+    addresses: list[str] = []
+    monkeypatch.setattr(page_server.webbrowser, "open", lambda address: addresses.append(address) or True)
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.delenv("TRAINWRIGHT_HOME", raising=False)
+    return addresses
+
+
+def redeemed(link: str) -> int:
+    page, _, code = link.partition("#code=")
+    return httpx.post(f"{page}api/session", json={"code": code}).status_code
+
+
+@pytest.mark.parametrize("by", ["--home", "--kubeconfig", "KUBECONFIG"])
+def test_page_of_the_embedded_cluster_is_opened(home: Home, opened: list[str], monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    if by == "KUBECONFIG":
+        monkeypatch.setenv("KUBECONFIG", str(home.kubeconfig))
+    words = {"--home": ["--home", str(home.path)], "--kubeconfig": ["--kubeconfig", str(home.kubeconfig)], "KUBECONFIG": []}[by]
+    result = CliRunner().invoke(app, ["ui", *words])
+    assert result.exit_code == 0, result.output
+    link = result.stdout.strip()
+    assert link.startswith(str(home.running().page))  # type: ignore[union-attr]  # it runs
+    (address,) = opened
+    assert "code" not in address
+    page = Path(address.removeprefix("file://"))
+    assert stat.S_IMODE(page.stat().st_mode) == 0o600
+    assert link in page.read_text("utf-8")
+    assert (redeemed(link), redeemed(link)) == (200, 401)
+
+
+def test_link_of_each_command_is_another_one(home: Home, opened: list[str]) -> None:
+    links = {CliRunner().invoke(app, ["ui", "--home", str(home.path), "--no-open"]).stdout for _ in range(3)}
+    assert len(links) == 3
+    assert opened == []
+
+
+def test_code_is_shown_on_terminals_only(home: Home) -> None:
+    assert "#code=" in page_line(home, is_terminal=True)
+    shown = page_line(home, is_terminal=False)
+    assert "#code=" not in shown
+    assert str(home.running().page) in shown  # type: ignore[union-attr]  # it runs
+
+
+def test_api_server_leads_to_the_page(home: Home) -> None:
+    running = home.running()
+    assert running is not None
+    answered = httpx.get(f"{running.url}/ui/", verify=ssl.create_default_context(cafile=home.authority))
+    assert (answered.status_code, answered.headers["location"]) == (307, running.page)
+
+
+def test_page_keeps_its_port_after_a_restart(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    first, _ = start(home, node=False)
+    old = link_to(home)
+    stop(home)
+    assert link_to(home) == ""
+    second, _ = start(home, node=False)
+    try:
+        assert first.page == second.page
+        assert redeemed(old) == 401, "the key of links is another one"
+    finally:
+        stop(home)
+
+
+def test_stopped_cluster_is_named_with_what_to_do(tmp_path: Path, opened: list[str]) -> None:
+    result = CliRunner().invoke(app, ["ui", "--home", str(tmp_path / "home")])
+    assert result.exit_code == 1
+    assert "trainwright up" in result.output
+
+
+def test_other_addresses_need_logins(opened: list[str]) -> None:
+    result = CliRunner().invoke(app, ["ui", "--host", "0.0.0.0"])
+    assert result.exit_code == 2
+    assert "--token-login" in result.output
+
+
+def test_other_cluster_is_served_until_it_is_stopped(
+    home: Home, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.touch(0o600)
+    kubeconfig.write_bytes(home.kubeconfig.read_bytes())
+    served: list[PageApp] = []
+
+    def serve(made: PageApp, listener: Any, on_ready: Any) -> None:
+        on_ready()
+        served.append(made)
+        listener.close()
+        made.close()
+
+    monkeypatch.setattr(page_server, "serve_until_stopped", serve)
+    words = [
+        "ui",
+        "--kubeconfig",
+        str(kubeconfig),
+        "--exports",
+        str(tmp_path),
+        "--workspace",
+        str(tmp_path),
+        "--airflow-url",
+        "https://a",
+    ]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    page = served[0]._page
+    assert page.exports == (f"file://{tmp_path}",)
+    assert page.orchestrators == {"airflow": "https://a"}
+    assert page.launches is not None
+    assert "#code=" not in opened[0]
+
+
+@pytest.mark.parametrize("words", [["--workspace", "/nothing"], ["--airflow-url", "javascript:alert(1)"]])
+def test_wrong_options_are_refused(home: Home, opened: list[str], tmp_path: Path, words: list[str]) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_bytes(home.kubeconfig.read_bytes())
+    result = CliRunner().invoke(app, ["ui", "--kubeconfig", str(kubeconfig), *words])
+    assert result.exit_code == 2
+    assert words[0] in result.output
+
+
+def test_port_in_use_is_reported(home: Home, opened: list[str], tmp_path: Path) -> None:
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_bytes(home.kubeconfig.read_bytes())
+    running = home.running()
+    assert running is not None
+    port = running.page.rsplit(":", 1)[1].split("/")[0]
+    result = CliRunner().invoke(app, ["ui", "--kubeconfig", str(kubeconfig), "--port", port])
+    assert result.exit_code == 1
+    assert "--port" in result.output
+
+
+def test_page_ends_on_interrupt(home: Home, tmp_path: Path) -> None:
+    import signal
+    import subprocess
+    import sys
+
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_bytes(home.kubeconfig.read_bytes())
+    command = [sys.executable, "-P", "-m", "trainwright.cli", "ui", "--kubeconfig", str(kubeconfig), "--no-open"]
+    environment = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "TRAINWRIGHT_HOME")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        assert process.stdout is not None
+        link = process.stdout.readline().strip()
+        page, _, code = link.partition("#code=")
+        token = httpx.post(f"{page}api/session", json={"code": code}).json()["session"]
+        with httpx.stream("GET", f"{page}api/trainjobs/stream", headers={"Authorization": f"Bearer {token}"}) as stream:
+            assert next(stream.iter_lines())
+            process.send_signal(signal.SIGINT)
+            eventually(lambda: process.poll() is not None, 15, "the page to end")
+    finally:
+        process.kill()
+        _, errors = process.communicate()
+    assert "Traceback" not in errors
+
+
+def test_redirect_replaces_an_earlier_file(tmp_path: Path) -> None:
+    path = tmp_path / "page" / OPENED
+    write_redirect(path, "http://one")
+    write_redirect(path, "http://two")
+    assert "http://two" in path.read_text("utf-8")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
