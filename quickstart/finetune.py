@@ -97,10 +97,10 @@ def finetune(options: Options, console: Console) -> int:
 def _run(options: Options, folder: RunFolder, cluster: LocalCluster, console: Console, began: float) -> int:
     request = folder.request()
     assert request is not None
-    model = request.model or str(StorageUri.from_path(base_model(options.runs / ".models", options.preset, console)))
     cluster.ready()
     if line := page_line(cluster.home, is_terminal=console.is_terminal):
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
+    model = request.model or str(StorageUri.from_path(base_model(options.runs / ".models", options.preset, console)))
     claim = f"finetune-{folder.name}"[:53]
     cluster.create_claim(claim, folder.workspace)
     orchestrator = ORCHESTRATORS[request.orchestrator]
