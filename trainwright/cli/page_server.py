@@ -64,9 +64,9 @@ def serve_page(
 
     Raises NoCluster, NoConnection, ApiError, BadRequest.
     """
-    for folder in workspaces:
-        if not _is_folder(folder):
-            raise BadRequest(f"--workspace: {one_line(folder)[:200]} is not a folder")
+    for workspace in workspaces:
+        if not _is_folder(workspace):
+            raise BadRequest(f"--workspace: {one_line(workspace)[:200]} is not a folder")
     for name, address in orchestrators.items():
         if not address.startswith(("https://", "http://")):
             raise BadRequest(f"--{name}-url: {one_line(address)[:200]}: expected https://...")

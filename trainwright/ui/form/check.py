@@ -18,6 +18,8 @@ from trainwright.ui.call import Call, Json
 from trainwright.ui.form.fields import SECRETS, settings
 
 _MAX_TEXT = 64 * 1024
+_SOME_WORKSPACE = "pvc://checked"
+"""While none is named."""
 _SOURCES, _PLACES = ("model_uri", "dataset_uri"), ("export_uri",)
 
 
@@ -56,25 +58,38 @@ def checked(parameters: Json, *, looks_at_files: bool) -> Checked:
     values = {name: value for name, value in parameters.items() if value is not None}
     secrets = {one.name: values.pop(one.name) for one in SECRETS if values.get(one.name)} if values else {}
     values = {name: value for name, value in values.items() if name not in {one.name for one in SECRETS}}
-    problems = _required(values)
     values, of_places = _with_places(values, looks_at_files=looks_at_files)
-    problems += of_places
+    problems = [*_required(values), *of_places]
+    values = {name: value for name, value in values.items() if value != "" or name in _TEXTS}
+    if secrets and isinstance(values.get("training", {}), dict):
+        values["training"] = {**values.get("training", {}), **secrets}
+    request: FineTuning | None = None
     try:
-        request = FineTuning.model_validate({name: value for name, value in values.items() if value != "" or name in _TEXTS})
+        request = FineTuning.model_validate(values)
     except ValidationError as error:
         named = {problem.field for problem in problems}
-        return Checked(problems=(*problems, *(each for each in problems_of(error) if each.field not in named)))
-    if problems:
-        return Checked(problems=tuple(problems))
-    request = request.model_copy(update={"training": {**request.training, **secrets}})
+        problems += [each for each in problems_of(error) if each.field not in named]
+    phases, of_phases = _phases(values)
+    named = {problem.field for problem in problems}
+    problems += [each for each in of_phases if each.field not in named]
+    return Checked(problems=tuple(problems)) if problems else Checked(request, phases)
+
+
+def _phases(values: Json) -> tuple[Phases | None, list[Problem]]:
+    """Return the settings of the steps, or their problems: also while sources are missing, and without the fields that are wrong."""
+    own = {"workspace": _SOME_WORKSPACE, **{name: value for name, value in values.items() if name in StartRun.model_fields}}
     try:
-        workspace_of(request.workspace)
-        phases = phases_of(StartRun.from_parameters(request.model_dump()))
+        start = StartRun.model_validate(own)
+    except ValidationError as error:
+        wrong = {one["loc"][0] for one in error.errors() if one["loc"]}
+        start = StartRun.model_validate({"workspace": _SOME_WORKSPACE} | {name: own[name] for name in own if name not in wrong})
+    try:
+        workspace_of(start.workspace)
+        return phases_of(start), []
     except LiteralSecret as error:
-        return Checked(problems=tuple(_about(str(each)) for each in error.problems))
+        return None, [_about(str(each)) for each in error.problems]
     except ValueError as error:
-        return Checked(problems=(_about(str(error)),))
-    return Checked(request, phases)
+        return None, [_about(str(error))]
 
 
 _TEXTS = {one.name for one in settings() if one.kind == "text"}

@@ -223,7 +223,7 @@ function valueOf(kind, text) {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new Error(`expected a JSON object: ${error.message}`);
+    throw new Error(`expected a JSON object: ${error.message}`, { cause: error });
   }
   if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("expected a JSON object, as {\"name\": 1}");
   return value;
