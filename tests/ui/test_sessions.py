@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import stat
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from trainwright.ui.sessions import IDLE_SECONDS, SESSION_SECONDS, Sessions
 
@@ -62,3 +66,37 @@ def test_least_recently_used_session_ends_beyond_the_limit() -> None:
     sessions.open(CLUSTER, "", "key")
     assert sessions.find(second) is None
     assert sessions.find(first) is not None
+
+
+def test_sessions_outlive_a_restart_until_they_end(tmp_path: Path) -> None:
+    file, clock = tmp_path / "page" / "sessions.json", Clock()
+    token, session = Sessions(clock=clock, file=file).open(CLUSTER, "", "old")
+    assert token not in file.read_text("utf-8")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    later = Sessions(clock=clock, file=file)
+    assert later.find(token) is None
+    resumed = later.resume(token, lambda: (CLUSTER, "new"))
+    assert resumed is not None
+    assert (resumed.key, resumed.expires) == ("new", session.expires)
+    assert later.find(token) is resumed
+    assert later.resume("another", lambda: (CLUSTER, "new")) is None
+    clock.now += SESSION_SECONDS
+    assert Sessions(clock=clock, file=file).resume(token, lambda: (CLUSTER, "new")) is None
+
+
+def test_session_that_was_ended_stays_ended_after_a_restart(tmp_path: Path) -> None:
+    file = tmp_path / "sessions.json"
+    first = Sessions(file=file)
+    token, _ = first.open(CLUSTER, "", "key")
+    other, _ = first.open(CLUSTER, "", "key")
+    first.end(token)
+    later = Sessions(file=file)
+    assert later.resume(token, lambda: (CLUSTER, "key")) is None
+    assert later.resume(other, lambda: (CLUSTER, "key")) is not None
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"a": "b"}', '{"a": null}'])
+def test_unreadable_notes_are_no_sessions(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "sessions.json"
+    file.write_text(content, "utf-8")
+    assert Sessions(file=file).resume("a", lambda: (CLUSTER, "key")) is None

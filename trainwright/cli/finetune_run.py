@@ -12,11 +12,12 @@ import typer
 from rich.console import Console
 
 from trainwright.api.errors import BadRequest
-from trainwright.cli.connection import jobs_cluster_for
+from trainwright.cli.connection import jobs_cluster_for, selected_home
 from trainwright.cli.errors import bad_input_exits, cluster_errors_exit, fail
 from trainwright.cli.finetune_display import ChainDisplay, show_result
 from trainwright.cli.finetune_options import PREFERENCES, Method
 from trainwright.cli.output import print_lines, print_object
+from trainwright.cli.page_link import home_of, page_line
 from trainwright.cli.request_options import parsed_mapping
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
@@ -40,6 +41,7 @@ def run_finetune(given: Mapping[str, Any]) -> None:
         run, namespace = given["run_id"] or new_run_id(), given["namespace"] or cluster.default_namespace
         with bad_input_exits():
             request = _request(cluster, given, is_embedded(cluster))
+    _print_page(given)
     display = ChainDisplay(Console(stderr=output is not None, markup=False, emoji=False), with_logs=given["logs"])
     resume = f"to resume, run the command again with --run-id {shlex.quote(run)}"
     try:
@@ -62,6 +64,13 @@ def run_finetune(given: Mapping[str, Any]) -> None:
     else:
         show_result(result)
     sys.stdout.flush()
+
+
+def _print_page(given: Mapping[str, Any]) -> None:
+    """Print the link to the page, if the cluster is an embedded one."""
+    home = selected_home(given["kubeconfig"], given["home"]) or home_of(given["kubeconfig"])
+    if home is not None and (line := page_line(home, is_terminal=sys.stderr.isatty())):
+        print_lines(line, error=True)
 
 
 def _parsed(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,18 @@ from trainwright.controlplane.home import Home
 from trainwright.text.terminal import printable
 
 
+def home_of(kubeconfig: Path | None) -> Home | None:
+    """Return the embedded cluster that a kubeconfig, else that of the environment, belongs to; None if it is another one's."""
+    named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
+    if not named or os.pathsep in named:
+        return None
+    try:
+        home = Home(Path(named).expanduser().absolute().parent)
+        return home if home.database.exists() else None
+    except (OSError, RuntimeError):  # a name that is too long, ~nobody: `connect` says so
+        return None
+
+
 def link_to(home: Home) -> str:
     """Return a new link to the page of a running embedded cluster, empty if there is none."""
     from trainwright.ui.links import make_code

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 import webbrowser
 from collections.abc import Mapping
@@ -12,7 +11,7 @@ from trainwright.api.errors import BadRequest
 from trainwright.cli.connection import cluster_for, jobs_cluster_for
 from trainwright.cli.errors import fail
 from trainwright.cli.output import print_lines
-from trainwright.cli.page_link import link_to, write_redirect
+from trainwright.cli.page_link import home_of, link_to, write_redirect
 from trainwright.controlplane.home import Home
 from trainwright.steps.places import place_uri
 from trainwright.submission.jobs_client import for_jobs
@@ -28,7 +27,7 @@ from trainwright.ui.serve import LOOPBACK_NAMES, AddressInUse, listen, serve_unt
 
 def open_embedded(embedded: Home | None, kubeconfig: Path | None, *, wants_browser: bool) -> bool:
     """Open the page of an embedded cluster, if that is the selected one. Returns whether it is. Fails if it does not run."""
-    home = embedded or _home_of(kubeconfig)
+    home = embedded or home_of(kubeconfig)
     if home is None or (embedded is None and home.running() is None):
         return False
     link = link_to(home)
@@ -106,18 +105,6 @@ def serve_page(
                 _show(f"{url}#code={make_code(key)}", Path(folder) / "open.html", wants_browser=wants_browser)
 
         serve_until_stopped(app, listener, on_ready)
-
-
-def _home_of(kubeconfig: Path | None) -> Home | None:
-    """Return the embedded cluster that a kubeconfig, else that of the environment, belongs to; None if it is another one's."""
-    named = str(kubeconfig) if kubeconfig is not None else os.environ.get("KUBECONFIG", "")
-    if not named or os.pathsep in named:
-        return None
-    try:
-        home = Home(Path(named).expanduser().absolute().parent)
-        return home if home.database.exists() else None
-    except (OSError, RuntimeError):  # a name that is too long, ~nobody: `connect` says so
-        return None
 
 
 def _is_folder(path: Path) -> bool:

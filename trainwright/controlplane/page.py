@@ -111,6 +111,7 @@ def _create(home: Home, key: bytes, claims: Callable[[], dict[str, Path]]) -> Pa
         claims=claims,
         file_roots=(Path("/"),),  # this process is the owner's, and so are all sessions
         may_read_files=True,
+        sessions=home.path / "page" / "sessions.json",
         orchestrators={
             name: address
             for name, variable in (("airflow", "TRAINWRIGHT_AIRFLOW_URL"), ("kfp", "TRAINWRIGHT_KFP_URL"))

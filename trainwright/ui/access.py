@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 from collections.abc import Callable
 from typing import Protocol
 
@@ -26,6 +27,9 @@ class Login(Protocol):
     def open(self, sessions: Sessions, body: Json) -> tuple[str, Session]:
         """Begin a session with what the browser sent. Raises Unauthorized, ApiError, NoCluster."""
 
+    def reopen(self, sessions: Sessions, token: str) -> Session | None:
+        """Return a session that an earlier server has opened; None if there is none, or if users have to log in again."""
+
 
 class LinkLogin:
     """The owner of the page opens a one-time link; all sessions share one connection."""
@@ -36,15 +40,24 @@ class LinkLogin:
         self._links, self._connect = links, connect
         self._cluster: JobsClient | None = None
         self._key = secrets.token_hex(8)
+        self._lock = threading.Lock()
 
     def open(self, sessions: Sessions, body: Json) -> tuple[str, Session]:
         try:
             self._links.redeem(str(body.get("code") or ""))
         except LinkRefused as error:
             raise Unauthorized(f"{error}; run `trainwright ui` for a new one") from None
-        if self._cluster is None:
-            self._cluster = self._connect()
-        return sessions.open(self._cluster, "", self._key)
+        cluster, key = self._connection()
+        return sessions.open(cluster, "", key)
+
+    def reopen(self, sessions: Sessions, token: str) -> Session | None:
+        return sessions.resume(token, self._connection)
+
+    def _connection(self) -> tuple[JobsClient, str]:
+        with self._lock:
+            if self._cluster is None:
+                self._cluster = self._connect()
+            return self._cluster, self._key
 
 
 class TokenLogin:
@@ -62,6 +75,10 @@ class TokenLogin:
         cluster = self._connect(token)
         user = _user_of(cluster)
         return sessions.open(cluster, user, hashlib.sha256(token.encode()).hexdigest())
+
+    def reopen(self, _sessions: Sessions, _token: str) -> Session | None:
+        """Return None: tokens of users are stored nowhere, so they log in again."""
+        return None
 
 
 def _user_of(cluster: JobsClient) -> str:

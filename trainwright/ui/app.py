@@ -49,7 +49,7 @@ class PageApp:
 
     def __init__(self, login: Login, page: Page, *, hosts: Collection[str] | None = None):
         self._login, self._page, self._hosts = login, page, hosts
-        self._sessions = Sessions()
+        self._sessions = Sessions(file=page.sessions)
         self._files = read_static_files()
         self._features = Features()
         self.streams = OpenStreams(on_close=self._features.close)
@@ -152,13 +152,16 @@ class PageApp:
                 yield orjson.dumps({"type": "problem", "problem": {"reason": problem.reason, "message": problem.message}}) + b"\n"
 
     async def _call(self, request: Request, *, with_body: bool) -> Call:
-        session = self._session(request)
+        session = await self._session(request)
         body = await _body(request) if with_body else {}
         path: Mapping[str, str] = request.path_params
         return Call(session, self._page, path, request.query_params, body)
 
-    def _session(self, request: Request) -> Session:
-        session = self._sessions.find(_token(request))
+    async def _session(self, request: Request) -> Session:
+        token = _token(request)
+        session = self._sessions.find(token)
+        if session is None:  # perhaps of a server that was restarted since
+            session = await run_in_threadpool(self._login.reopen, self._sessions, token)
         if session is None:
             raise Unauthorized("the session has ended")
         return session

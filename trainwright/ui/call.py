@@ -31,6 +31,8 @@ class Page:
     may_read_files: bool = False
     new_exports: str = ""
     """URI of the folder of exports that the form begins with; empty for one in the workspace."""
+    sessions: Path | None = None
+    """File of the sessions of the page's owner, which then outlive the server."""
     orchestrators: Mapping[str, str] = field(default_factory=dict)
     """Addresses of Airflow and KFP, as `airflow` and `kfp`, for links to runs."""
     launches: Launches | None = None

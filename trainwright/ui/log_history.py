@@ -80,9 +80,14 @@ class LogHistories:
             while len(self._known) >= _MAX_KNOWN:
                 del self._known[next(iter(self._known))]
             self._known[key] = known
-        if spool.version == 0:
-            spool.wait(0, _FIRST_SECONDS)
+        self._wait_for_lines(spool)
         return known
+
+    def _wait_for_lines(self, spool: LogSpool) -> None:
+        """Wait a moment for the first lines: without them, another rank would seem to be the first that prints metrics."""
+        until = self._clock() + _FIRST_SECONDS
+        while not (spool.total or spool.state.is_final or spool.is_closed) and (left := until - self._clock()) > 0:
+            spool.wait(spool.version, left)
 
     def _read_on(self, parsed: _Parsed) -> bool:
         """Parse what has come since, for a while; returns whether that was all."""

@@ -1,23 +1,28 @@
 """Sessions of the page: a random token stands for a connection to the cluster with a user's rights.
 
 The browser keeps the token in its tab and sends it in a header: a cookie would also reach other servers on this machine, since
-cookies do not distinguish ports. The server stores only a digest of it.
+cookies do not distinguish ports. The server stores only a digest of it. Those of an owner outlive a restart of the server.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import logging
+import os
 import secrets
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from trainwright.submission.jobs_client import JobsClient
 
 SESSION_SECONDS = 12 * 3600
 IDLE_SECONDS = 4 * 3600
 _MAX_SESSIONS = 200
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,11 +36,16 @@ class Session:
 
 
 class Sessions:
-    """The sessions of one server. Thread-safe."""
+    """The sessions of one server. Thread-safe.
 
-    def __init__(self, *, clock: Callable[[], float] = time.time):
-        self._clock = clock
+    With a `file`, which is for sessions of one owner, those that a server before has opened go on: see `resume`.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time, file: Path | None = None):
+        self._clock, self._file = clock, file
         self._lock = threading.Lock()
+        self._earlier = _read(file) if file is not None else {}
+        """When sessions of an earlier server end, by the digest of their token."""
         self._known: dict[str, tuple[Session, float]] = {}
         """By the digest of the token: the session, and when it was last used. The least recently used comes first."""
 
@@ -48,7 +58,22 @@ class Sessions:
             while len(self._known) >= _MAX_SESSIONS:
                 del self._known[next(iter(self._known))]
             self._known[_digest(token)] = (session, now)
+            self._write()
         return token, session
+
+    def resume(self, token: str, connect: Callable[[], tuple[JobsClient, str]]) -> Session | None:
+        """Return the session that an earlier server has opened, on a new connection and its key; None if there is none."""
+        digest, now = _digest(token), self._clock()
+        with self._lock:
+            expires = self._earlier.get(digest, 0.0)
+        if expires <= now:
+            return None
+        cluster, key = connect()
+        session = Session(cluster, "", key, expires)
+        with self._lock:
+            self._earlier.pop(digest, None)
+            self._known[digest] = (session, now)
+        return session
 
     def find(self, token: str) -> Session | None:
         """Return the session of a token, or None if it has ended or never existed."""
@@ -64,6 +89,23 @@ class Sessions:
         """End a session. Idempotent."""
         with self._lock:
             self._known.pop(_digest(token), None)
+            self._earlier.pop(_digest(token), None)
+            self._write()
+
+    def _write(self) -> None:
+        """Note the sessions for a later server. One that cannot be noted ends with this server."""
+        if self._file is None:
+            return
+        ends = {**self._earlier, **{digest: session.expires for digest, (session, _) in self._known.items()}}
+        temporary = self._file.with_name(f".{self._file.name}.new")
+        try:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            temporary.unlink(missing_ok=True)
+            with open(temporary, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                json.dump({digest: end for digest, end in ends.items() if end > self._clock()}, file)
+            os.replace(temporary, self._file)
+        except OSError as error:
+            log.warning("event=page_sessions_not_noted error=%s", error.strerror)
 
     def _drop_ended(self, now: float) -> None:
         self._known = {
@@ -71,6 +113,17 @@ class Sessions:
             for digest, (session, used) in self._known.items()
             if now < session.expires and now < used + IDLE_SECONDS
         }
+
+
+def _read(file: Path) -> dict[str, float]:
+    """Return what a server has noted; nothing if it cannot be read."""
+    try:
+        noted = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(noted, dict):
+        return {}
+    return {digest: float(end) for digest, end in noted.items() if isinstance(end, int | float)}
 
 
 def _digest(token: str) -> str:
