@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.written_exports import write_export
 from ui_calls import MakeCall
-from written_exports import write_export
 
 from trainwright.api import names
 from trainwright.api.errors import Conflict, Forbidden, NotFound

@@ -12,8 +12,8 @@ from typing import Any
 import orjson
 import pytest
 from factories import trainjob
+from support.written_exports import write_export
 from ui_calls import MakeCall
-from written_exports import write_export
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound

@@ -15,7 +15,7 @@ import uvicorn
 from factories import trainjob
 from support.browser import Browser, browser
 from support.waiting import eventually
-from written_exports import write_export
+from support.written_exports import write_export
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB

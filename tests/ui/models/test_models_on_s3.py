@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.written_exports import write_export
 from ui_calls import MakeCall
-from written_exports import write_export
 
 from trainwright.checkpoints.manifest import Manifest
 from trainwright.storage.open import open_store

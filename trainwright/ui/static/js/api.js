@@ -1,5 +1,6 @@
 // Requests to the server of this page. Paths are below `api/`; the token of the session goes in a header, so no address has it.
 import { forget, sessionToken } from "./session.js";
+import { isSeen, onSeenChange, untilSeen } from "./visibility.js";
 
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 const SILENCE_MS = 40000;
@@ -45,25 +46,34 @@ export function path(...parts) {
 }
 
 /**
- * Reads a stream of JSON lines, and opens it again when it ends, until `signal` aborts it.
+ * Reads a stream of JSON lines, and opens it again when it ends, until `signal` aborts it. It is closed while nobody sees the page.
  * `onState` is called with `{live: true}` when it is open, and with `{live: false, problem}` when it is not.
  */
 export async function openStream(streamPath, onMessage, { signal, onState = () => {} }) {
   let failures = 0;
   while (!signal.aborted) {
+    await untilSeen(signal);
+    const attempt = new AbortController();
+    const abort = () => attempt.abort();
+    const unfollow = onSeenChange(abort);
+    signal.addEventListener("abort", abort);
     try {
-      const response = await respond("GET", streamPath, undefined, signal);
+      if (signal.aborted) return;
+      const response = await respond("GET", streamPath, undefined, attempt.signal);
       onState({ live: true, problem: null });
-      await readLines(response.body.getReader(), signal, (message) => {
+      await readLines(response.body.getReader(), attempt.signal, (message) => {
         failures = 0;
         if (message.type !== "beat") onMessage(message);
       });
     } catch (error) {
       if (signal.aborted) return;
-      onState({ live: false, problem: error });
-      if (error instanceof ApiProblem && [400, 401, 403, 404].includes(error.code)) return;
+      onState({ live: false, problem: attempt.signal.aborted ? null : error });
+      if (!attempt.signal.aborted && error instanceof ApiProblem && [400, 401, 403, 404].includes(error.code)) return;
+    } finally {
+      unfollow();
+      signal.removeEventListener("abort", abort);
     }
-    await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)], signal);
+    if (isSeen() && !attempt.signal.aborted) await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)], signal);
   }
 }
 

@@ -32,6 +32,20 @@ function Page({ login, firstProblem }) {
       }),
     [],
   );
+  useEffect(() => {
+    const enter = async () => {
+      const code = takeCode(); // of a link that was opened in this tab: the browser does not load the page again
+      if (!code) return;
+      try {
+        await openWithCode(code);
+        setHasSession(true);
+      } catch (error) {
+        setProblem(error);
+      }
+    };
+    addEventListener("hashchange", enter);
+    return () => removeEventListener("hashchange", enter);
+  }, []);
   if (!hasSession) return html`<${LoginView} login=${login} problem=${problem} onOpen=${() => setHasSession(true)} />`;
   return html`<${Frame} login=${login} />`;
 }
@@ -73,7 +87,7 @@ function View({ view, parts, values, cluster }) {
   if (view === "jobs") return html`<${JobsView} cluster=${cluster} values=${values} />`;
   if (view === "runs") return html`<${RunsView} parts=${parts.slice(1)} cluster=${cluster} values=${values} />`;
   if (view === "models") return html`<${ModelsView} parts=${parts.slice(1)} cluster=${cluster} values=${values} />`;
-  return html`<${Notice} kind="error">There is no such view: ${parts.join("/")}<//>`;
+  return html`<h1>No such view</h1><${Notice} kind="error">There is no such view: ${parts.join("/")}<//>`;
 }
 
 function ClusterName({ cluster }) {

@@ -24,7 +24,7 @@ function blocks(lines) {
   if (lines[0] === "---") {
     const end = lines.indexOf("---", 1);
     if (end > 0) {
-      found.push(html`<pre class="code">${lines.slice(1, end).join("\n")}</pre>`);
+      found.push(codeBlock(lines.slice(1, end)));
       at = end + 1;
     }
   }
@@ -52,7 +52,11 @@ function blockAt(lines, at) {
 function fenced(lines, at, fence) {
   let end = at + 1;
   while (end < lines.length && !lines[end].trimStart().startsWith(fence)) end += 1;
-  return [html`<pre class="code">${lines.slice(at + 1, end).join("\n")}</pre>`, end + 1];
+  return [codeBlock(lines.slice(at + 1, end)), end + 1];
+}
+
+function codeBlock(lines) {
+  return html`<pre class="code" tabindex="0" role="group" aria-label="Code">${lines.join("\n")}</pre>`;
 }
 
 /** The page has a first and second level of its own. */
@@ -75,8 +79,8 @@ function table(lines, at) {
   const body = lines.slice(at + 2, end).map(cells);
   const hasHead = head.some((cell) => cell);
   return [
-    html`<div class="table-box" tabindex="0" role="region" aria-label="Table">
-      <table class="table">
+    html`<div class="table-box" tabindex="0" role="group" aria-label="Table">
+      <table class="table" aria-label=${plain(head.find((cell) => cell)) || "Table"}>
         ${hasHead ? html`<thead><tr>${head.map((cell) => html`<th scope="col">${inline(cell)}</th>`)}</tr></thead>` : ""}
         <tbody>${body.map((row) => html`<tr>${row.map((cell, at) => html`<td data-column=${plain(head[at])}>${inline(cell)}</td>`)}</tr>`)}</tbody>
       </table>

@@ -49,6 +49,7 @@ export function takeCode() {
   const found = /^#code=([A-Za-z0-9_-]+)$/.exec(location.hash);
   if (!found) return "";
   history.replaceState(null, "", location.pathname + location.search);
+  dispatchEvent(new HashChangeEvent("hashchange"));
   return found[1];
 }
 

@@ -89,7 +89,7 @@ export function Facts({ facts }) {
 export function Table({ name, columns, rows, keys, empty }) {
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   return html`<div class="table-box" tabindex="0" role="region" aria-label=${name}>
-    <table class="table">
+    <table class="table" aria-label=${name}>
       <thead><tr>${columns.map((column) => html`<th key=${column} scope="col">${column}</th>`)}</tr></thead>
       <tbody>
         ${rows.map(

@@ -17,6 +17,7 @@ export function Chart({ title, data, names, axis, logarithmic = false }) {
   useLayoutEffect(() => {
     const width = Math.max(200, box.current.clientWidth);
     plot.current = new uPlot(options({ title, names, axis, logarithmic, width }), data, box.current);
+    plot.current.root.querySelector(".u-legend")?.setAttribute("role", "presentation"); // the values are in the table below
     const sizes = new ResizeObserver(([entry]) => plot.current.setSize({ width: Math.max(200, entry.contentRect.width), height: HEIGHT }));
     sizes.observe(box.current);
     return () => {
@@ -31,7 +32,7 @@ export function Chart({ title, data, names, axis, logarithmic = false }) {
     <details>
       <summary>${title} as a table</summary>
       <div class="table-box" tabindex="0" role="region" aria-label=${`${title} as a table`}>
-        <table class="table">
+        <table class="table" aria-label=${title}>
           <thead><tr><th scope="col">${axis}</th>${names.map((name) => html`<th key=${name} scope="col">${name}</th>`)}</tr></thead>
           <tbody>
             ${data[0].slice(-MOST_ROWS).map((step, row) => {

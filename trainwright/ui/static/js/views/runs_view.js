@@ -130,6 +130,7 @@ function Overview({ run }) {
   const inputs = Object.entries(run.inputs || {});
   return html`<div>
     <${Facts} facts=${facts} />
+    <h2>Inputs</h2>
     <div class="columns">
       <${Prepared} kind="dataset" prepared=${run.prepared.dataset} digest=${run.dataset} />
       <${Prepared} kind="model" prepared=${run.prepared.model} digest=${run.model} />
@@ -236,7 +237,7 @@ function Sample({ sample }) {
   if (!sample || typeof sample !== "object") return null;
   const parts = ["prompt", "expected", "before", "after"].filter((name) => typeof sample[name] === "string");
   return html`<div class="columns">
-    ${parts.map((name) => html`<div key=${name}><h3>${name}</h3><pre class="code wrap">${sample[name]}</pre></div>`)}
+    ${parts.map((name) => html`<div key=${name}><h3>${name}</h3><pre class="code wrap" tabindex="0" role="group" aria-label=${name}>${sample[name]}</pre></div>`)}
   </div>`;
 }
 
@@ -262,8 +263,9 @@ function TextFile({ workspace, run, path }) {
   const file = loaded.value;
   if (!file) return html`<${Loading} loaded=${loaded} name=${path} />`;
   return html`<section aria-label=${path}>
-    <p class="muted">${path}, ${bytes(file.bytes)}${file.cut ? ", of which the beginning is shown" : ""}</p>
-    ${path.endsWith(".md") ? html`<${Markdown} text=${file.text} />` : html`<pre class="code">${file.text}</pre>`}
+    <h2>${path}</h2>
+    <p class="muted">${bytes(file.bytes)}${file.cut ? ", of which the beginning is shown" : ""}</p>
+    ${path.endsWith(".md") ? html`<${Markdown} text=${file.text} />` : html`<pre class="code" tabindex="0" role="group" aria-label="Text">${file.text}</pre>`}
   </section>`;
 }
 
