@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ class PageCluster(EmbeddedCluster):
         super().__init__(server)
         self.created: dict[tuple[str, str], str] = {}
         self.printed: dict[str, list[bytes]] = {}
+        self._counts = itertools.count()
         self.more = threading.Condition()
         self._is_closed = False
 
@@ -59,12 +61,15 @@ class PageCluster(EmbeddedCluster):
     def logs(self, name: str, namespace: str, **options: Any) -> Iterator[bytes]:
         """Yield the log of a pod, and follow it until the cluster is closed, if it runs."""
         running = self.get(POD, name, namespace)["status"].get("phase") == "Running"
-        return self._log(name, follows=running and bool(options.get("follow")))
+        lines = self._log(name, follows=running and bool(options.get("follow")))
+        return lines if options.get("timestamps") else (line.partition(b" ")[2] for line in lines)
 
-    def write(self, name: str, *lines: bytes) -> None:
-        """Append to the log of a pod."""
+    def write(self, name: str, *lines: bytes, minutes: float = 0) -> None:
+        """Append lines, printed one after the other so many minutes ago, to the log of a pod."""
+        begun = ago(minutes).encode().removesuffix(b"Z")
         with self.more:
-            self.printed.setdefault(name, []).extend(lines)
+            printed = (b"%s.%09dZ %s" % (begun, next(self._counts), line) for line in lines)
+            self.printed.setdefault(name, []).extend(printed)
             self.more.notify_all()
 
     def stop_logs(self) -> None:

@@ -15,14 +15,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from factories import trainjob
+from factories import catalogue_runtime, trainjob
 
-from support.page_cluster import START, PageCluster, ago, condition, page_cluster
+from support.page_cluster import PageCluster, ago, condition, page_cluster
 from support.written_exports import write_export
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import rfc3339
 from trainwright.checkpoints.promotion import Alias
+from trainwright.materialize import materialize
 from trainwright.ui.call import Page
 from trainwright.ui.launches.launches import Launches
 from trainwright.ui.launches.record import LaunchFolder
@@ -92,7 +93,10 @@ def afternoon(folder: Path) -> Iterator[Scene]:
 def _create_jobs(cluster: PageCluster) -> None:
     for rank, (name, minutes, percent) in enumerate([(FIRST, 190, 64), (SECOND, 150, 51)]):
         made = _running(cluster, name, minutes, percent, f"scheduled__2026-11-2{6 + rank}T02:00:00+00:00")
-        cluster.write(f"{name}-node-0-0-x0k9f", *_log_lines())
+        for line, printed in _log_lines():
+            cluster.write(f"{name}-node-0-0-x0k9f", line, minutes=printed)
+        for each in materialize(made, catalogue_runtime("torch-distributed")):
+            cluster.create(each)
         cluster.add_event(made, "JobsCreated", "jobset jobs creation completed", minutes=minutes)
     failed = _job(FAILED, owner="kfp/6f0c2a/train", dag="", nodes=2)
     ended = condition("Failed", 22, "FailedJobs", "jobset failed due to one or more job failures")
@@ -139,7 +143,7 @@ def _failed_pods(cluster: PageCluster, made: Obj) -> None:
     cluster.add_event(
         first, "OOMKilling", "Memory cgroup out of memory: killed process 4711 (python)", minutes=23, kind="Warning"
     )
-    cluster.write(name_of(first), b"step 4100 loss 0.31\n", b"step 4200 loss 0.30\n")
+    cluster.write(name_of(first), b"step 4100 loss 0.31\n", b"step 4200 loss 0.30\n", minutes=24)
 
 
 def _job(name: str, *, owner: str, nodes: int, dag: str = "", suspend: bool = False) -> Obj:
@@ -159,23 +163,17 @@ def _status(percent: int, seconds: int, **metrics: str) -> dict[str, Any]:
     return {"trainerStatus": told}
 
 
-def _log_lines() -> list[bytes]:
-    lines = [
-        "NCCL version 2.29.3+cuda13.1",
-        "Loading checkpoint shards: 4 of 4",
-        "trainable params: 41,943,040 of 8,072,204,288 (0.52 %)",
+def _log_lines() -> Iterator[tuple[bytes, float]]:
+    """Yield lines of a log, and how many minutes ago each was printed."""
+    parameters = "trainable params: 41,943,040 of 8,072,204,288 (0.52 %)"
+    yield from [
+        (f"{text}\n".encode(), 186) for text in ("NCCL version 2.29.3+cuda13.1", "Loading checkpoint shards: 4 of 4", parameters)
     ]
-    for step in range(1, 385):
-        loss = _loss(step, 2e-4, random.Random(step))
-        lines.append(
-            json.dumps(
-                {"step": step, "loss": round(loss, 4), "grad_norm": 0.4, "learning_rate": round(2e-4 * (1 - step / 600), 8)}
-            )
-        )
-        if step % 100 == 0:
-            lines.append(f"Saving model checkpoint to /workspace/output/checkpoint-{step}")
-    begun = START - timedelta(minutes=180)
-    return [f"{rfc3339(begun + timedelta(seconds=25 * at))} {text}\n".encode() for at, text in enumerate(lines)]
+    for entry in _history(2e-4, 384):
+        printed = 185 - entry["step"] * 184 / 384
+        yield f"{json.dumps(entry)}\n".encode(), printed
+        if entry["step"] % 100 == 0 and "loss" in entry:
+            yield f"Saving model checkpoint to /workspace/output/checkpoint-{entry['step']}\n".encode(), printed
 
 
 def _loss(step: int, rate: float, noise: random.Random) -> float:
@@ -185,7 +183,7 @@ def _loss(step: int, rate: float, noise: random.Random) -> float:
 def _history(rate: float, steps: int) -> list[dict[str, float]]:
     noise, found = random.Random(round(1e6 * rate)), list[dict[str, float]]()
     for step in range(2, steps + 1, 2):
-        entry = {"step": step, "loss": round(_loss(step, rate, noise), 4), "learning_rate": rate * (1 - step / _STEPS)}
+        entry = {"step": step, "loss": round(_loss(step, rate, noise), 4), "learning_rate": round(rate * (1 - step / _STEPS), 8)}
         found.append({**entry, "grad_norm": round(0.4 + abs(noise.gauss(0, 0.1)), 3)})
         if step % 50 == 0:
             found.append({"step": step, "eval_loss": round(_loss(step, rate, noise) + 0.08, 4)})

@@ -90,6 +90,12 @@ VIEWS = [
     _view("job, lists opened", _JOB, "Timeline", "Conditions", click=("Timeline as text",)),
     _view("curves", f"{_JOB}/curves", "From trainer_state.json", "eval_loss", click=("loss as a table",)),
     _view("curves of a finished job", f"/jobs/default/{DONE}/curves", "From trainer_state.json"),
+    _view("log", f"{_JOB}/logs", "grad_norm", "205 lines"),
+    _view("log, searched", f"{_JOB}/logs", "live", click=("Wrap", "Times", "Match case", "Follow")),
+    _view("log of a pod that has ended", f"/jobs/default/{FAILED}/logs", "step 4200", "ended"),
+    _view("job without a log", "/jobs/research/qwen-dpo/logs", "There are no pods"),
+    _view("objects", f"{_JOB}/objects", "As built", "In the cluster now", "jobset"),
+    _view("objects, filtered", f"{_JOB}/objects", "As built", "torch", click=("torch",)),
     _view("failed job", f"/jobs/default/{FAILED}", "Why it failed", "out of memory"),
     _view("queued job", "/jobs/research/qwen-dpo", "insufficient quota"),
     _view("no such job", "/jobs/default/none", "There is no TrainJob none"),
@@ -336,6 +342,16 @@ def test_a_training_that_goes_on_is_not_announced_step_by_step(window: Browser, 
             cluster.report(SECOND, percent, loss=f"0.{percent}1", step=str(6 * percent))
         window.wait_for("59 %")
         assert window.script("return window.announced") == [], route
+
+
+def test_lines_of_a_log_are_not_announced(window: Browser, scene: Scene) -> None:
+    show(window, scene, _view("log", f"/jobs/default/{SECOND}/logs", "live", "205 lines"))
+    settled(window)
+    window.script(_COUNT_ANNOUNCEMENTS)
+    for number in range(20):
+        scene.cluster.write(f"{SECOND}-node-0-0-x0k9f", f"a new line {number}\n".encode())
+    window.wait_for("a new line 19")
+    assert window.script("return window.announced") == []
 
 
 def test_login_by_token_and_the_end_of_a_session_have_no_findings(tab: Browser, scene: Scene) -> None:

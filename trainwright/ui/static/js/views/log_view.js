@@ -98,7 +98,7 @@ function LineBox({ view, shown, lines, state, count, options, search }) {
     ref=${view.box}
     tabindex="0"
     role="region"
-    aria-label=${`Log, ${counted(state.total, "line")}`}
+    aria-label="Lines of the log"
   >
     <div class="log-canvas" style=${{ height: shown.isWhole ? "auto" : `${Math.max(view.canvas, 1)}px` }}>
       <div class=${`log-lines ${shown.isAtBottom ? "is-at-bottom" : ""} ${shown.isWhole ? "is-whole" : ""}`} style=${place}>
@@ -141,8 +141,8 @@ function Marked({ text, search, isHit }) {
 
 function LogStatus({ state }) {
   const word = state.isConnected ? WORDS[state.state] || "not available" : "connecting …";
-  return html`<span class="log-status" role="status">
-    ${counted(state.total, "line")}${state.bytes ? `, ${bytes(state.bytes)}` : ""} · <b>${word}</b>
+  return html`<span class="log-status">
+    ${counted(state.total, "line")}${state.bytes ? `, ${bytes(state.bytes)}` : ""} · <b role="status">${word}</b>
   </span>`;
 }
 
