@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from factories import pod
+from factories import merged, pod
 
 from trainwright.api.kinds import EVENT, POD, TRAINJOB, Kind
 from trainwright.api.names import COMPLETION_INDEX, JOBSET_NAME_LABEL, REPLICATED_JOB_LABEL
@@ -30,13 +30,17 @@ def ago(minutes: float) -> str:
 
 
 class PageCluster(EmbeddedCluster):
-    """Objects are as old as `created` says, logs are those in `printed`, by pod, and all reviews of access are answered with yes."""
+    """Objects are as old as `created` says, logs are those in `printed`, by pod, and all reviews of access are answered with yes.
+
+    `changes` are merged into objects, by kind and name, for values that this API server refuses, and another might not.
+    """
 
     host = "https://127.0.0.1:6443"
 
     def __init__(self, server: ResourceServer):
         super().__init__(server)
         self.created: dict[tuple[str, str], str] = {}
+        self.changes: dict[tuple[str, str], Obj] = {}
         self.printed: dict[str, list[bytes]] = {}
         self._counts = itertools.count()
         self.more = threading.Condition()
@@ -56,7 +60,7 @@ class PageCluster(EmbeddedCluster):
     def _aged(self, obj: Obj) -> Obj:
         if created := self.created.get((str(obj.get("kind")), name_of(obj))):
             obj["metadata"]["creationTimestamp"] = created
-        return obj
+        return merged(obj, self.changes.get((str(obj.get("kind")), name_of(obj)), {}))
 
     def logs(self, name: str, namespace: str, **options: Any) -> Iterator[bytes]:
         """Yield the log of a pod, and follow it until the cluster is closed, if it runs."""

@@ -1,6 +1,7 @@
 // TrainJobs as the list shows them: kept up to date by one stream, filtered and sorted. Pure, but for the hook at the end.
 import { openStream, query } from "./api.js";
 import { useEffect, useRef, useState } from "./dom.js";
+import { ownValue } from "./own_value.js";
 
 export const PHASES = ["Queued", "Starting", "Running", "Restarting", "Suspended", "Succeeded", "Failed"];
 const ORDER = new Map(PHASES.map((phase, number) => [phase, number]));
@@ -41,7 +42,7 @@ export function filtered(rows, search, phases) {
 
 /** @returns {object[]} a sorted copy: by `sort`, then the newest first, then by name. */
 export function sorted(rows, sort, descending) {
-  const value = SORTS[sort] || SORTS.age;
+  const value = ownValue(SORTS, sort) || SORTS.age;
   const sign = descending ? -1 : 1;
   return [...rows].sort((one, other) => sign * compared(value(one), value(other)) || other.moment - one.moment || compared(one.key, other.key));
 }

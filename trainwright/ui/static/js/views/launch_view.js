@@ -2,6 +2,7 @@
 import { getJson, path, postJson } from "../api.js";
 import { html, useEffect, useState } from "../dom.js";
 import { figure } from "../format.js";
+import { ownValue } from "../own_value.js";
 import { to } from "../route.js";
 import { Age, Button, Confirmation, Facts, Notice, Problem, Table, Time } from "../widgets.js";
 
@@ -112,7 +113,7 @@ function Result({ result }) {
     <${Table}
       name="Evaluation"
       columns=${["Figure", "Base model", "Fine-tuned"]}
-      rows=${names.map((name) => [name, figure(before[name]), figure(after[name])])}
+      rows=${names.map((name) => [name, figure(ownValue(before, name)), figure(ownValue(after, name))])}
       empty="Not evaluated."
     />
   </div>`;

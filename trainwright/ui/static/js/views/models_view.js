@@ -3,6 +3,7 @@ import { getJson, query } from "../api.js";
 import { html, useEffect, useState } from "../dom.js";
 import { bytes, counted, figure } from "../format.js";
 import { RollBackButton } from "../actions.js";
+import { ownValue } from "../own_value.js";
 import { setValues, to } from "../route.js";
 import { Button, Notice, Problem, Table, Time, useLoaded } from "../widgets.js";
 import { DiffView } from "./diff_view.js";
@@ -164,7 +165,7 @@ function Aliases({ root, aliases, onChange }) {
     onChange();
   };
   return html`<div>
-    ${aliases.map((each) => html`<${Alias} key=${each.name} root=${root} alias=${changed[each.name] || each} onChange=${done} />`)}
+    ${aliases.map((each) => html`<${Alias} key=${each.name} root=${root} alias=${ownValue(changed, each.name) || each} onChange=${done} />`)}
   </div>`;
 }
 

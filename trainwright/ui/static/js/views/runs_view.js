@@ -4,6 +4,7 @@ import { laidOver, merged, ordered } from "../curves.js";
 import { html, useEffect, useMemo, useState } from "../dom.js";
 import { bytes, counted, figure } from "../format.js";
 import { Markdown } from "../markdown.js";
+import { ownValue } from "../own_value.js";
 import { setValues, to } from "../route.js";
 import { Age, Button, Facts, Notice, Problem, Table, Tabs, Time, useLoaded } from "../widgets.js";
 import { Chart } from "./chart.js";
@@ -220,8 +221,8 @@ function Evaluation({ workspace, run, each }) {
               columns=${["Figure", "Before", "After"]}
               rows=${[...new Set([...Object.keys(each.before), ...Object.keys(each.after)])].map((name) => [
                 name,
-                valueText(each.before[name]),
-                valueText(each.after[name]),
+                valueText(ownValue(each.before, name)),
+                valueText(ownValue(each.after, name)),
               ])}
               empty="It has no figures."
             />

@@ -78,8 +78,8 @@ function shortTime(text, width) {
 }
 
 function latest(timeline) {
-  const times = timeline.lanes.flatMap((lane) => lane.spans.map((span) => Date.parse(span.until || span.since)));
-  return Math.max(Date.parse(timeline.until), ...times.filter(Number.isFinite));
+  const times = timeline.lanes.flatMap((lane) => lane.spans.map((span) => span.until || span.since));
+  return Math.max(0, ...[timeline.until, ...times].map((time) => Date.parse(time)).filter(Number.isFinite));
 }
 
 function useWidth() {
