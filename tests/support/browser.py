@@ -5,10 +5,11 @@ TRAINWRIGHT_SCREENSHOTS names a folder for pictures.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -121,10 +122,15 @@ class Browser:
         names = "return performance.getEntriesByType('resource').map(each => each.name)"
         return [str(name) for name in self.script(names)]
 
+    def traffic(self) -> list[dict[str, Any]]:
+        """Return the parameters of the events about requests and responses since the last call, of this tab."""
+        events = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [{"event": each["method"], **each["params"]} for each in events if each["method"].startswith("Network.re")]
+
 
 @contextmanager
-def browser(*, width: int = 1280, height: int = 900) -> Iterator[Browser]:
-    """Start a browser, and end it. Skips where there is none."""
+def browser(*, width: int = 1280, height: int = 900, logs: Sequence[str] = ("browser",)) -> Iterator[Browser]:
+    """Start a browser, and end it; `performance` among the logs is for `traffic`. Skips where there is none."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium, which the extra `dev` installs")
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver")
@@ -132,7 +138,7 @@ def browser(*, width: int = 1280, height: int = 900) -> Iterator[Browser]:
 
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    options.set_capability("goog:loggingPrefs", dict.fromkeys(logs, "ALL"))
     with tempfile.TemporaryDirectory(prefix="browser-") as profile:
         for argument in (*QUIET, f"--window-size={width},{height}", f"--user-data-dir={profile}"):
             options.add_argument(argument)

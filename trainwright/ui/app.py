@@ -135,16 +135,17 @@ class PageApp:
     def _stream(self, stream: Stream) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             call = await self._call(request, with_body=False)
-            return StreamingResponse(self._lines(stream, call), media_type="application/x-ndjson")
+            return StreamingResponse(self._lines(stream, call, _token(request)), media_type="application/x-ndjson")
 
         return answer
 
-    async def _lines(self, stream: Stream, call: Call) -> AsyncIterator[bytes]:
+    async def _lines(self, stream: Stream, call: Call, token: str) -> AsyncIterator[bytes]:
+        """Yield the messages of a stream until it, the server or the session of `token` ends. An open stream uses its session."""
         with self.streams.opened() as closed:
             try:
                 async with aclosing(stream.open(call)) as messages:
                     async for message in messages:
-                        if closed.is_set():
+                        if closed.is_set() or self._sessions.find(token) is None:
                             return
                         yield orjson.dumps(message) + b"\n"
             except EXPECTED as error:  # after the status line was sent
