@@ -140,6 +140,7 @@ lint: typecheck
 	.venv/bin/ruff check $(SOURCES)
 	.venv/bin/ruff format --check $(SOURCES)
 	.venv/bin/lint-imports --no-cache --no-logo
+	.venv/bin/oxlint --deny-warnings trainwright/ui/static/js
 
 format: .venv/.ready-dev
 	.venv/bin/ruff check --fix-only -q $(SOURCES)

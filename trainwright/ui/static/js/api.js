@@ -15,13 +15,13 @@ export class ApiProblem extends Error {
 }
 
 /** @returns {Promise<any>} the JSON that a GET answers. @throws {ApiProblem} */
-export function getJson(path, { signal } = {}) {
-  return request("GET", path, undefined, signal);
+export function getJson(requestPath, { signal } = {}) {
+  return request("GET", requestPath, undefined, signal);
 }
 
 /** @returns {Promise<any>} the JSON that a POST answers. @throws {ApiProblem} */
-export function postJson(path, body, { signal } = {}) {
-  return request("POST", path, body, signal);
+export function postJson(requestPath, body, { signal } = {}) {
+  return request("POST", requestPath, body, signal);
 }
 
 /** Ends the session on the server. */
@@ -30,8 +30,8 @@ export function endSession() {
 }
 
 /** @returns {Promise<Blob>} the content of a file. @throws {ApiProblem} */
-export async function getBlob(path, { signal } = {}) {
-  return (await respond("GET", path, undefined, signal)).blob();
+export async function getBlob(requestPath, { signal } = {}) {
+  return (await respond("GET", requestPath, undefined, signal)).blob();
 }
 
 /** @returns {string} a query with the values that are not empty, beginning with `?`. */
@@ -111,19 +111,15 @@ async function request(method, requestPath, body, signal) {
 
 async function respond(method, requestPath, body, signal) {
   const headers = {};
+  const options = { method, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" };
   if (sessionToken()) headers.Authorization = `Bearer ${sessionToken()}`;
-  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (body !== undefined) {
+    headers["Content-Type"] = "application/json";
+    options.body = JSON.stringify(body);
+  }
   let response;
   try {
-    response = await fetch(`api/${requestPath}`, {
-      method,
-      headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      signal,
-      cache: "no-store",
-      credentials: "omit",
-      redirect: "error",
-    });
+    response = await fetch(`api/${requestPath}`, options);
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new ApiProblem(0, "Unreachable", "the server of this page does not answer");

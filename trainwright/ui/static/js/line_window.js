@@ -41,7 +41,7 @@ export function useLineWindow(count, lineHeight, { follow = false, onFollow = ()
   const publish = (element) => {
     const { top, offset } = now.current;
     const height = element.clientHeight;
-    const isSame = (view) => view.top === top && view.offset === offset && view.height === height;
+    const isSame = (before) => before.top === top && before.offset === offset && before.height === height;
     setView((before) => (isSame(before) ? before : { top, offset, height }));
   };
   const moveTo = useCallback((position) => {

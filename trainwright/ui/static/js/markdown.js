@@ -82,7 +82,7 @@ function table(lines, at) {
     html`<div class="table-box" tabindex="0" role="group" aria-label="Table">
       <table class="table" aria-label=${plain(head.find((cell) => cell)) || "Table"}>
         ${hasHead ? html`<thead><tr>${head.map((cell) => html`<th scope="col">${inline(cell)}</th>`)}</tr></thead>` : ""}
-        <tbody>${body.map((row) => html`<tr>${row.map((cell, at) => html`<td data-column=${plain(head[at])}>${inline(cell)}</td>`)}</tr>`)}</tbody>
+        <tbody>${body.map((row) => html`<tr>${row.map((cell, column) => html`<td data-column=${plain(head[column])}>${inline(cell)}</td>`)}</tr>`)}</tbody>
       </table>
     </div>`,
     end,

@@ -44,5 +44,5 @@ function look() {
 function change(now) {
   if (seen === now) return;
   seen = now;
-  for (const listener of [...listeners]) listener(now);
+  for (const listener of listeners) listener(now);
 }
