@@ -1,0 +1,119 @@
+"""The pure modules of the page's scripts: what they compute, one table of cases for each, in the browser that runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from factories import cluster_in_memory
+from support.browser import Browser, browser
+
+from trainwright.controlplane.apiserver.http.serve import serve
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.ui.access import LinkLogin
+from trainwright.ui.app import PageApp
+from trainwright.ui.call import Page
+from trainwright.ui.links import Links, new_key
+from trainwright.ui.serve import LOOPBACK_NAMES
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+_CALL = """
+const [module, source, done] = arguments;
+import(new URL(`js/${module}`, document.baseURI)).then((found) => done({value: SOURCE}), (error) => done({error: String(error)}));
+"""
+ROW = (
+    "{namespace: 'a', name: NAME, runtime: 'torch', phase: PHASE, reason: '', queue: '', created: CREATED, "
+    "creator: {name: 'dag', run: 'r1'}}"
+)
+
+
+def row(name: str, phase: str, created: str) -> str:
+    return ROW.replace("NAME", json.dumps(name)).replace("PHASE", json.dumps(phase)).replace("CREATED", json.dumps(created))
+
+
+ROWS = (
+    "["
+    + ", ".join(
+        (row("one", "Failed", "2026-01-01T00:00:00Z"), row("two", "Running", "2026-01-03T00:00:00Z"), row("ten", "Queued", "x"))
+    )
+    + "]"
+)
+PREPARED = f"{ROWS}.map(found.prepared)"
+CASES: dict[str, list[tuple[str, Any]]] = {
+    "format.js": [
+        ("found.duration(0)", "0 s"),
+        ("found.duration(59.6)", "1 min"),
+        ("found.duration(3600 * 50 + 61)", "2 d 2 h"),
+        ("found.duration(86400)", "1 d"),
+        ("found.duration(-5)", "0 s"),
+        ("found.duration(NaN)", ""),
+        ("found.bytes(999)", "999 B"),
+        ("found.bytes(1500)", "1.5 kB"),
+        ("found.bytes(2e8)", "200 MB"),
+        ("found.bytes(undefined)", ""),
+        ("found.figure(0.000012345678)", "0.000012346"),
+        ("found.figure('')", ""),
+        ("found.figure(null)", ""),
+        ("found.figure('nan')", "nan"),
+        ("found.figure(1234567)", "1,234,567"),
+        ("found.counted(1, 'pod')", "1 pod"),
+        ("found.counted(5000, 'pod')", "5,000 pods"),
+        ("found.localTime('no time')", "no time"),
+    ],
+    "job_rows.js": [
+        (f"found.filtered({PREPARED}, 'TORCH two', new Set()).map((each) => each.name)", ["two"]),
+        (f"found.filtered({PREPARED}, 'r1', new Set(['Failed', 'Queued'])).map((each) => each.name)", ["one", "ten"]),
+        (f"found.filtered({PREPARED}, 'nothing', new Set()).length", 0),
+        (f"found.sorted({PREPARED}, 'age', false).map((each) => each.name)", ["two", "one", "ten"]),
+        (f"found.sorted({PREPARED}, 'name', true).map((each) => each.name)", ["two", "ten", "one"]),
+        (f"found.sorted({PREPARED}, 'phase', false).map((each) => each.phase)", ["Queued", "Running", "Failed"]),
+        (f"found.sorted({PREPARED}, 'constructor', false).length", 3),
+        (f"[...found.phaseCounts({PREPARED})]", [["Failed", 1], ["Running", 1], ["Queued", 1]]),
+        (
+            f"[...found.applied(found.applied(new Map(), {{type: 'rows', rows: {ROWS}}}), "
+            f"{{type: 'changes', rows: [{row('two', 'Succeeded', '')}], gone: [['a', 'one']]}}).values()].map((each) => each.phase)",
+            ["Succeeded", "Queued"],
+        ),
+    ],
+    "curves.js": [
+        (
+            "found.ordered(['x', 'eval_loss', 'loss', 'eval_f1', 'train_loss'])",
+            ["loss", "eval_loss", "train_loss", "eval_f1", "x"],
+        ),
+        (
+            "found.laidOver([{name: 'a', values: new Map([[2, 1], [1, 3]])}, {name: 'b', values: new Map([[2, null]])}]).data[0]",
+            [1, 2],
+        ),
+        ("found.laidOver([{name: 'a', values: new Map([[1, 3]])}, {name: 'b', values: new Map([[2, null]])}]).data[2][1]", None),
+        (
+            "[...found.merged({series: {loss: [[1, 2]]}}, {points: [[1, {loss: 9}], [2, {loss: 1}]]}).get('loss')]",
+            [[1, 2], [2, 1]],
+        ),
+        ("found.merged(null, null).size", 0),
+        ("found.smoothed([1, null, 3], 0)", [1, None, 3]),
+        ("found.smoothed([2, 2, 2], 0.9).map((value) => Math.round(value * 1000) / 1000)", [2, 2, 2]),
+        ("found.smoothed([NaN, 4], 0.5)[1]", 4),
+    ],
+    "route.js": [
+        ("found.to('jobs', 'a/b', 'ü')", "#/jobs/a%2Fb/%C3%BC"),
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def page() -> Iterator[Browser]:
+    with cluster_in_memory() as cluster:
+        app = PageApp(LinkLogin(Links(new_key()), lambda: JobsClient.of(cluster)), Page(), hosts=LOOPBACK_NAMES)
+        with serve(app, port=0) as serving, browser() as window:
+            window.open(f"{serving.url}/ui/")
+            window.wait_for("Trainwright")
+            yield window
+
+
+@pytest.mark.parametrize(("module", "source", "expected"), [(module, *case) for module, cases in CASES.items() for case in cases])
+def test_module_computes(page: Browser, module: str, source: str, expected: Any) -> None:
+    answered = page.asynchronous(_CALL.replace("SOURCE", source), module, source)
+    assert "error" not in answered, answered
+    assert answered.get("value") == expected
