@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs components edges interfaces environment-locks image-locks images-test coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs pictures components edges interfaces environment-locks image-locks images-test coverage lint typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -100,6 +100,10 @@ docs: .venv/.ready-dev
 	.venv/bin/trainwright rbac --for airflow --namespace airflow --credentials > deploy/rbac-airflow.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset > deploy/rbac-jobset.yaml
 	.venv/bin/trainwright rbac --for kfp --namespace kubeflow --mode jobset --mpi-flux > deploy/rbac-jobset-mpi-flux.yaml
+
+# Takes the pictures of the page in docs/pictures: needs chromium and chromedriver, as Debian packages them.
+pictures: .venv/.ready-dev
+	$(PY) tests/page_pictures.py
 
 # What the images install, by version and hash.
 image-locks: .venv/.ready-dev

@@ -22,8 +22,10 @@ from support.written_exports import write_export
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import rfc3339
+from trainwright.checkpoints.pointers import update_latest
 from trainwright.checkpoints.promotion import Alias
 from trainwright.materialize import materialize
+from trainwright.storage.open import open_store
 from trainwright.ui.call import Page
 from trainwright.ui.launches.launches import Launches
 from trainwright.ui.launches.record import LaunchFolder
@@ -221,9 +223,9 @@ def _write_evaluation(folder: Path) -> None:
 def _write_exports(exports: Path) -> None:
     begun = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
     origin = {"dataset": _DATASET, "model": _MODEL}
-    for number, (run, step, loss) in enumerate([(DONE, 400, 0.981), (DONE, 600, 0.905), ("summaries-1b-old", 600, 1.113)]):
+    for number, (run, step, loss) in enumerate([("summaries-1b-old", 600, 1.113), (DONE, 400, 0.981), (DONE, 600, 0.905)]):
         settings = json.dumps({"r": 16 if run == DONE else 8, "lora_alpha": 32, "target_modules": ["q_proj", "v_proj"]}).encode()
-        write_export(
+        manifest = write_export(
             exports,
             run,
             f"checkpoint-{step}",
@@ -232,6 +234,7 @@ def _write_exports(exports: Path) -> None:
             created=rfc3339(begun + timedelta(days=number)),
             metadata={"origin": origin, "owner": "airflow/finetune_support"},
         )
+        update_latest(open_store(f"file://{exports}/{run}"), f"checkpoint-{step}", manifest)
     champion = Alias(f"file://{exports}")
     for run, loss in (("summaries-1b-old", 1.113), (DONE, 0.905)):
         champion.promote(
