@@ -337,6 +337,7 @@ def test_a_training_that_goes_on_is_not_announced_step_by_step(window: Browser, 
     ):
         show(window, scene, _view("live", route, words))
         settled(window)
+        assert "live" in window.script("return [...document.querySelectorAll('[role=status]')].map(each => each.textContent)")
         window.script(_COUNT_ANNOUNCEMENTS)
         for percent in range(52, 60):
             cluster.report(SECOND, percent, loss=f"0.{percent}1", step=str(6 * percent))
@@ -354,6 +355,30 @@ def test_lines_of_a_log_are_not_announced(window: Browser, scene: Scene) -> None
     assert window.script("return window.announced") == []
 
 
+def test_written_text_and_the_dialog_of_a_start_have_no_findings(window: Browser, scene: Scene) -> None:
+    show(window, scene, _view("form", "/new", "Started on this page"))
+    window.element(".form .actions [aria-disabled]")  # the empty form was checked
+    for name, uri in (("dataset_uri", "hf://org/tickets"), ("model_uri", "hf://org/llama-8b")):
+        window.type(f"input[name={name}]", uri)
+    allowed = ".form .actions .primary:not([aria-disabled])"
+    window.element(allowed)
+    window.click("YAML")
+    window.wait_for("kind: TrainJob", "Download")
+    eventually(
+        lambda: window.script("return document.activeElement.getAttribute('aria-label')") == "Text", 5, "the focus on the text"
+    )
+    for width, scheme in ((WIDE, "light"), (NARROW, "dark"), (WIDE, "dark"), (NARROW, "light")):
+        window.resize(width, 740)
+        window.prefer(scheme)
+        assert findings(window) == []
+        assert window.script("return document.documentElement.scrollWidth <= innerWidth")
+    window.script("arguments[0].scrollIntoView({block: 'center'})", window.element(allowed))
+    window.element(allowed).click()
+    window.wait_for("Start this fine-tuning?")
+    assert findings(window) == []
+    assert window.script("return document.documentElement.scrollWidth <= innerWidth")
+
+
 def test_login_by_token_and_the_end_of_a_session_have_no_findings(tab: Browser, scene: Scene) -> None:
     def connect(token: str) -> JobsClient:
         if token != "right":
@@ -364,8 +389,9 @@ def test_login_by_token_and_the_end_of_a_session_have_no_findings(tab: Browser, 
         """The cluster in memory does not say who has a token."""
 
     with serving(scene.cluster, login=Login(connect)) as server:
-        for width in (WIDE, NARROW):
+        for width, scheme in ((WIDE, "light"), (NARROW, "dark"), (WIDE, "dark"), (NARROW, "light")):
             tab.resize(width, 740)
+            tab.prefer(scheme)
             tab.open(server.url)
             tab.wait_for("Token of the cluster")
             assert findings(tab) == []
