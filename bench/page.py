@@ -6,6 +6,7 @@ the event until two frames after it, so that both script and layout count. Needs
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import sys
 from collections.abc import Iterator
@@ -126,6 +127,7 @@ def _condition(kind: str) -> dict[str, str]:
 
 
 def main() -> int:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     rows: list[tuple[str, float, float]] = []
     with cluster_in_memory(runtime("torch-distributed")) as cluster:
         create_jobs(cluster)
