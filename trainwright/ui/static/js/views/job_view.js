@@ -9,6 +9,7 @@ import { CreatorLink } from "./creator_link.js";
 import { CurvesView } from "./curves_view.js";
 import { LogView } from "./log_view.js";
 import { ObjectsView } from "./objects_view.js";
+import { Digest } from "./model_parts.js";
 import { PodsTable } from "./pods_table.js";
 import { JobRun } from "./runs_view.js";
 import { TimelineChart } from "./timeline_chart.js";
@@ -82,6 +83,8 @@ function Overview({ job, namespace, name }) {
   return html`<div>
     <${Waiting} job=${job} />
     ${row.phase === "Failed" ? html`<${Report} namespace=${namespace} name=${name} uid=${row.uid} />` : ""}
+    <h2>Timeline</h2>
+    <${TimelineChart} timeline=${job.timeline} />
     <${Facts}
       facts=${[
         ["Runtime", row.runtime],
@@ -92,18 +95,16 @@ function Overview({ job, namespace, name }) {
         ["Age", html`<${Age} since=${row.created} />`],
         ["Ended", row.ended ? html`<${Time} at=${row.ended} />` : ""],
         ["Took", row.ended ? html`<${Age} since=${row.created} until=${row.ended} />` : ""],
-        ["Restarts", facts.restarts ? `${facts.restarts[0]} of ${facts.restarts[1]}` : ""],
+        ["Restarts", facts.restarts?.some(Boolean) ? `${facts.restarts[0]} of ${facts.restarts[1]}` : ""],
         ["Attempt", facts.attempt > 1 ? facts.attempt : ""],
         ["Preemptions", facts.preemptions || ""],
         ["Retries", facts.retries || ""],
         ["Managed by", facts.managedBy === "trainer.kubeflow.org/trainjob-controller" ? "" : facts.managedBy],
-        ...Object.entries(facts.annotations).map(([key, value]) => [ANNOTATIONS[key] || key, value]),
+        ...Object.entries(facts.annotations).map(([key, value]) => [ANNOTATIONS[key] || key, noteOf(key, value)]),
       ]}
     />
     <${Figures} metrics=${row.metrics} />
     <${JobRun} namespace=${namespace} name=${name} />
-    <h2>Timeline</h2>
-    <${TimelineChart} timeline=${job.timeline} />
     <h2>Pods</h2>
     ${job.podsProblem ? html`<${Notice} kind="warning">Pods cannot be read: ${job.podsProblem}<//>` : ""}
     <${PodsTable} pods=${job.pods} hrefOfLog=${(pod) => `${to("jobs", namespace, name, "logs")}?pod=${encodeURIComponent(pod.name)}`} />
@@ -121,6 +122,10 @@ const ANNOTATIONS = {
   "dataset-digest": "Dataset",
   "model-digest": "Model",
 };
+
+function noteOf(key, value) {
+  return key.endsWith("-digest") ? html`<${Digest} digest=${value} />` : value;
+}
 
 function Waiting({ job }) {
   const { waiting, row } = job;
