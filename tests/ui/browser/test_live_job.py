@@ -99,7 +99,7 @@ def confirm(window: Browser, action: str, name: str) -> None:
     window.click(action)
     window.wait_for(f"{action}: TrainJob default/{name}")
     window.script("[...document.querySelectorAll('dialog button')].at(-1).click()")
-    eventually(lambda: window.count("dialog") == 0, 20, f"the end of the dialog {window.element('dialog').text}")
+    eventually(lambda: window.count("dialog") == 0, 20, f"the end of the dialog of {action}")
 
 
 def test_progress_curves_and_log_arrive_while_a_job_trains(window: Browser, cluster: KubernetesCluster, tmp_path: Path) -> None:
