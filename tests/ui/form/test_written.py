@@ -87,11 +87,13 @@ def test_dag_loads_with_the_values_in_its_form(tmp_path: Path) -> None:
 
 def test_manifests_are_admitted_by_the_cluster(cluster: EmbeddedCluster) -> None:
     client = page_client(cluster)
-    answered = client.post("form/write", {"parameters": VALUES, "as": "yaml", "run": "r-1", "namespace": "default"})
+    answered = client.post("form/write", {"parameters": VALUES, "as": "yaml", "run": "r-1", "namespace": "team"})
     client.app.close()
     assert answered.json()["problems"] == []
     objects = list(yaml.safe_load_all(answered.json()["text"]))
     assert [each["kind"] for each in objects] == ["PersistentVolumeClaim", "TrainJob"]
+    assert {each["metadata"]["namespace"] for each in objects} == {"team"}
+    cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
     for each in objects:
         cluster.create(each, field_validation="Strict")
     assert objects[1]["spec"]["initializer"]["dataset"]["storageUri"] == VALUES["dataset_uri"]

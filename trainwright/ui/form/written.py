@@ -11,6 +11,7 @@ from trainwright.jobs.state.run_ids import COMMAND_LINE
 from trainwright.jobs.submit.applicable import applicable_manifests
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
 from trainwright.steps.phases import JOB_RETRIES
+from trainwright.text.one_line import one_line
 from trainwright.text.yaml_writer import to_yaml
 from trainwright.ui.call import Call, Json
 from trainwright.ui.form.check import Checked, checked, parameters_of
@@ -57,7 +58,10 @@ with DAG("finetune", schedule=None, catchup=False, params=fields, render_templat
 
 
 def write_form(call: Call) -> Json:
-    """Return the text for `{parameters, as, run}`, or the problems of the parameters. Raises ValueError, ApiError, RuntimeNotFound."""
+    """Return the text for `{parameters, as, run, namespace}`, or the problems of the parameters.
+
+    Raises ValueError, ApiError, RuntimeNotFound.
+    """
     found = checked(parameters_of(call), looks_at_files=call.page.may_read_files)
     if found.request is None:
         return {"text": "", "problems": [{"field": each.field, "message": each.message} for each in found.problems]}
@@ -99,10 +103,11 @@ def _manifests(call: Call, found: Checked, run: str) -> str:
         }
     )
     identity = Identity(COMMAND_LINE, run, "train")
-    made = applicable_manifests(train, identity, call.namespace, call.session.cluster)
+    namespace = call.text("namespace") if call.body.get("namespace") else call.namespace
+    made = applicable_manifests(train, identity, namespace, call.session.cluster)
     head = [
         "# The training of a fine-tuning, for `kubectl create -f`. Its initializers prepare dataset and model.",
         "# The page, a pipeline or a DAG also reports on the data, exports, evaluates, promotes and registers.",
-        *(f"# warning: {warning}" for warning in made.warnings),
+        *(f"# warning: {one_line(warning)}" for warning in made.warnings),
     ]
     return "\n".join(head) + "\n" + "---\n".join(to_yaml(each) for each in made.objects)

@@ -52,7 +52,7 @@ function Form({ form }) {
     if (blocked) return;
     setWritten({ kind, text: "", problem: null, busy: true });
     try {
-      const answer = await postJson("form/write", { parameters, as: kind, run });
+      const answer = await postJson("form/write", { parameters, as: kind, run, namespace });
       setWritten({ kind, text: answer.text, file: answer.file, problem: null, busy: false });
     } catch (error) {
       setWritten({ kind, text: "", problem: error, busy: false });
