@@ -6,20 +6,19 @@ TRAINWRIGHT_SCREENSHOTS names a folder for pictures of these pages.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.airflow_with_cluster import Scene, running_scene
+from support.browser import CHROMIUM, DRIVER, QUIET
 from support.waiting import eventually
 
 from trainwright.api.objects import name_of
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium, which the extra `dev` installs")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 DAGS = """
 from airflow.sdk import DAG
 from trainwright.example_dags.finetune import dag as finetune
@@ -32,17 +31,6 @@ with DAG("linked", schedule=None, catchup=False) as linked:
         task_id="train", runtime="wait-for-a-file", deferrable=True, min_defer_seconds=5, conn_id="cluster", log_poll_interval=2
     )
 """
-QUIET = (
-    "--headless=new",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1600,2000",
-)
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +137,7 @@ class Pages:
 def pages(scene: Scene, tmp_path: Path) -> Iterator[Pages]:
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
-    for argument in (*QUIET, f"--user-data-dir={tmp_path}"):
+    for argument in (*QUIET, "--window-size=1600,2000", f"--user-data-dir={tmp_path}"):
         options.add_argument(argument)
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
     try:

@@ -16,7 +16,7 @@ export function Chart({ title, data, names, axis, logarithmic = false }) {
   const shape = JSON.stringify([title, names, axis, logarithmic, theme]);
   useLayoutEffect(() => {
     const width = Math.max(200, box.current.clientWidth);
-    plot.current = new uPlot(options({ names, axis, logarithmic, width }), data, box.current);
+    plot.current = new uPlot(options({ figureBox: box.current.parentElement, names, axis, logarithmic, width }), data, box.current);
     plot.current.root.querySelector(".u-legend")?.setAttribute("role", "presentation"); // the values are in the table below
     const sizes = new ResizeObserver(([entry]) => plot.current.setSize({ width: Math.max(200, entry.contentRect.width), height: HEIGHT }));
     sizes.observe(box.current);
@@ -49,10 +49,8 @@ export function Chart({ title, data, names, axis, logarithmic = false }) {
   </figure>`;
 }
 
-function options({ names, axis, logarithmic, width }) {
-  const style = getComputedStyle(document.documentElement);
-  const text = style.getPropertyValue("--text").trim();
-  const line = style.getPropertyValue("--line").trim();
+function options({ figureBox, names, axis, logarithmic, width }) {
+  const { color: text, borderTopColor: line } = getComputedStyle(figureBox);
   const axisStyle = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
   return {
     width,
