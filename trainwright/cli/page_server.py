@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import webbrowser
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from trainwright.cli.output import print_lines
 from trainwright.cli.page_link import home_of, link_to, write_redirect
 from trainwright.controlplane.home import Home
 from trainwright.steps.places import place_uri
-from trainwright.submission.jobs_client import for_jobs
+from trainwright.submission.jobs_client import JobsClient, for_jobs
 from trainwright.submission.mode import Mode
 from trainwright.text.one_line import one_line
 from trainwright.ui.access import LinkLogin, Login, TokenLogin
@@ -85,7 +86,8 @@ def serve_page(
             may_read_files=True,
             orchestrators=orchestrators,
             launches=Launches(
-                Home.chosen().path / "page" / "runs",
+                runs_on(cluster),
+                host=str(getattr(cluster.base, "host", "")),
                 kubeconfig=str(kubeconfig.absolute() if kubeconfig else ""),
                 mode=submission_mode or "",
             ),
@@ -105,6 +107,12 @@ def serve_page(
                 _show(f"{url}#code={make_code(key)}", Path(folder) / "open.html", wants_browser=wants_browser)
 
         serve_until_stopped(app, listener, on_ready)
+
+
+def runs_on(cluster: JobsClient) -> Path:
+    """Return the folder of the fine-tunings that were started on pages of this cluster."""
+    host = str(getattr(cluster.base, "host", ""))
+    return Home.chosen().path / "page" / f"runs-{hashlib.sha256(host.encode()).hexdigest()[:16]}"
 
 
 def _is_folder(path: Path) -> bool:

@@ -6,7 +6,6 @@ The listener costs next to nothing until a browser connects: the application is 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from collections.abc import Callable
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 
 PATH = "/ui/"
 _STOP_SECONDS, _POLL_SECONDS = 2.0, 0.05
-log = logging.getLogger(__name__)
 
 
 class EmbeddedPage:
@@ -42,10 +40,6 @@ class EmbeddedPage:
     def url(self) -> str:
         """The address of the page; empty before it is served."""
         return f"{self._serving.url}{PATH}" if self._serving is not None else ""
-
-    @property
-    def port(self) -> int:
-        return self._serving.port if self._serving is not None else 0
 
     def start(self) -> None:
         """Make a new key for links, and listen: on the last port if it is free, since pages may be open. Raises OSError."""
@@ -97,6 +91,7 @@ def _stop_runs(home: Home) -> None:
 
 
 def _create(home: Home, key: bytes, claims: Callable[[], dict[str, Path]]) -> PageApp:
+    from trainwright.cluster import connect
     from trainwright.storage.uri import StorageUri
     from trainwright.submission import connect_for_jobs
     from trainwright.ui.access import LinkLogin
@@ -118,7 +113,7 @@ def _create(home: Home, key: bytes, claims: Callable[[], dict[str, Path]]) -> Pa
             if (address := os.environ.get(variable, ""))
         },
         new_exports=str(StorageUri.from_path(home.path / "exports")),
-        launches=Launches(_runs(home), kubeconfig=str(home.kubeconfig)),
+        launches=Launches(_runs(home), host=connect(home.kubeconfig).host, kubeconfig=str(home.kubeconfig)),
     )
     login = LinkLogin(Links(key), lambda: connect_for_jobs(home.kubeconfig))
     return PageApp(login, page, hosts=LOOPBACK_NAMES)

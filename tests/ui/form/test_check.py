@@ -90,6 +90,18 @@ def test_paths_are_read_where_the_page_may_read_files(tmp_path: Path) -> None:
     assert [each.field for each in missing.problems] == ["dataset_uri"]
 
 
+@pytest.mark.parametrize("name", ["model_uri", "dataset_uri", "export_uri"])
+def test_relative_paths_are_not_those_of_the_server(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder `org/model` below the folder that the server happens to run in is not the model of that name."""
+    (tmp_path / "org" / "model").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    found = checked({**GOOD, "model_uri": "org/model"}, looks_at_files=True)
+    assert found.request is not None
+    assert found.request.model_uri == "hf://org/model"
+    for path in ("./org/model", "org", "../x/y"):
+        assert [each.field for each in checked({**GOOD, name: path}, looks_at_files=True).problems] == [name]
+
+
 def test_credentials_in_settings_are_refused() -> None:
     found = problems(training={"env": {"HF_TOKEN": "hf_" + "a" * 34}})
     assert found

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cluster_under_test import embedded
 from support.waiting import eventually
 
 from trainwright.api.errors import AlreadyExists, NotFound
@@ -24,7 +25,8 @@ PARAMETERS = {"model_uri": "m", "promote": "better"}
 
 
 def launches(root: Path, started: list[str] | None = None) -> Launches:
-    return Launches(root, kubeconfig="/k", start=lambda folder: (started if started is not None else []).append(folder.run))
+    known = started if started is not None else []
+    return Launches(root, host="https://one", kubeconfig="/k", start=lambda folder: known.append(folder.run))
 
 
 def noted(root: Path, *events: tuple[str, dict[str, Any]]) -> Any:
@@ -151,6 +153,17 @@ def test_unknown_run_is_not_found(tmp_path: Path) -> None:
         launches(tmp_path).get("nothing")
     with pytest.raises(BadLaunch):
         launches(tmp_path).get("../x")
+
+
+@pytest.mark.medium
+def test_run_does_not_begin_on_another_cluster_than_that_of_the_page(tmp_path: Path) -> None:
+    """The current context of a kubeconfig may change between the start of the page and that of a run."""
+    with embedded(tmp_path, node=False) as kubeconfig:
+        made = Launches(tmp_path / "runs", host="https://another", kubeconfig=str(kubeconfig))
+        made.launch("run-1", "team", PARAMETERS)
+        view = eventually(lambda: (found := made.get("run-1")).state == "failed" and found, 60, "the run to fail")
+    assert "https://another" in view.message
+    assert view.trainjob == ""
 
 
 @pytest.mark.medium

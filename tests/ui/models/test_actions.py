@@ -17,7 +17,7 @@ from trainwright.api import names
 from trainwright.api.errors import Conflict, Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import is_deleting, name_of, uid_of
-from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
+from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, PromotionConflict
 from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.steps.change_jobs import JobSuperseded
@@ -217,6 +217,19 @@ def test_figures_come_from_the_evaluation_in_a_workspace(exports: Path, workspac
     (folder / "result.json").write_text('{"before": {"loss": 3}, "after": {"loss": 2.5, "x": NaN}, "rows_digest": "sha256:r"}')
     shown = actions.promote(make_call(body=promotion(exports, "one", one.digest, "")))["alias"]
     assert shown["current"]["evaluation"] == {"loss": 2.5, "rows_digest": "sha256:r"}
+
+
+@pytest.mark.parametrize("loss", ["NaN", "Infinity"])
+def test_export_whose_evaluation_has_no_finite_loss_is_not_promoted(
+    exports: Path, workspace: Path, make_call: MakeCall, loss: str
+) -> None:
+    one = write_export(exports, "one")
+    folder = workspace / "runs" / "one" / "evaluation" / one.digest.removeprefix("sha256:")[:12]
+    folder.mkdir(parents=True)
+    (folder / "result.json").write_text(f'{{"before": {{"loss": 3}}, "after": {{"loss": {loss}}}}}')
+    with pytest.raises(FigureNotFinite):
+        actions.promote(make_call(body=promotion(exports, "one", one.digest, "")))
+    assert Alias(f"file://{exports}").read() is None
 
 
 def test_places_outside_are_neither_promoted_nor_rolled_back(

@@ -14,6 +14,7 @@ from trainwright.steps.phases import Phases, phases_of
 from trainwright.steps.places import place_uri, source_uri
 from trainwright.steps.requests import FineTuning, StartRun
 from trainwright.steps.start import workspace_of
+from trainwright.text.hub_names import is_bare_name
 from trainwright.ui.call import Call, Json
 from trainwright.ui.form.fields import SECRETS, settings
 
@@ -54,7 +55,7 @@ def parameters_of(call: Call) -> Json:
 
 
 def checked(parameters: Json, *, looks_at_files: bool) -> Checked:
-    """Check the parameters of a form. With `looks_at_files`, sources and places may be paths of this machine, as on a command line."""
+    """Check the parameters of a form. With `looks_at_files`, sources and places may be absolute paths of this machine."""
     values = {name: value for name, value in parameters.items() if value is not None}
     secrets = {one.name: values.pop(one.name) for one in SECRETS if values.get(one.name)} if values else {}
     values = {name: value for name, value in values.items() if name not in {one.name for one in SECRETS}}
@@ -110,6 +111,14 @@ def _with_places(values: Json, *, looks_at_files: bool) -> tuple[Json, list[Prob
         if not looks_at_files:
             if "://" not in value:
                 problems.append(Problem(name, "expected a URI, such as hf://org/name or s3://bucket/path"))
+            continue
+        if "://" in value:
+            continue
+        if not value.startswith(("/", "~")):  # a relative path would be one of the server's folder, which the user does not see
+            if name in _SOURCES and is_bare_name(value):
+                converted[name] = f"hf://{value}"
+            else:
+                problems.append(Problem(name, "expected a URI, or a path that begins with /"))
             continue
         try:
             converted[name] = source_uri(value) if name in _SOURCES else place_uri(value)

@@ -55,10 +55,21 @@ class LaunchView:
 
 
 class Launches:
-    """The fine-tunings in `root`. `kubeconfig` and `mode` are those that their processes connect with."""
+    """The fine-tunings in `root`, all on one cluster: a run must not be resumed on another one.
 
-    def __init__(self, root: Path, *, kubeconfig: str = "", mode: str = "", start: Callable[[LaunchFolder], None] | None = None):
-        self._root, self._kubeconfig, self._mode = root, kubeconfig, mode
+    `host` is its API server, `kubeconfig` and `mode` are those that the processes connect with.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        host: str = "",
+        kubeconfig: str = "",
+        mode: str = "",
+        start: Callable[[LaunchFolder], None] | None = None,
+    ):
+        self._root, self._host, self._kubeconfig, self._mode = root, host, kubeconfig, mode
         self._start = start or _start
 
     def launch(self, run: str, namespace: str, parameters: dict[str, Any]) -> LaunchView:
@@ -66,7 +77,7 @@ class Launches:
         folder = LaunchFolder(self._root, run)
         if (folder.path / "request.json").exists():
             raise AlreadyExists(f"run {run} exists already; resume it, or choose another id")
-        folder.write_request(LaunchRequest(run, namespace, parameters, self._kubeconfig, self._mode))
+        folder.write_request(LaunchRequest(run, namespace, parameters, self._host, self._kubeconfig, self._mode))
         log.info("event=page_run_started run=%s namespace=%s", run, namespace)
         self._start(folder)
         return view_of(folder)
@@ -75,7 +86,9 @@ class Launches:
         """Start the process of a run again, unless it runs. Raises NotFound, BadLaunch, OSError."""
         folder = self._existing(run)
         if folder.process() is None:
-            request = replace(folder.request(), kubeconfig=self._kubeconfig, mode=self._mode)  # a port can have changed
+            request = replace(
+                folder.request(), host=self._host, kubeconfig=self._kubeconfig, mode=self._mode
+            )  # a port can have changed
             folder.write_request(request)
             log.info("event=page_run_resumed run=%s", run)
             self._start(folder)

@@ -28,11 +28,13 @@ class BadLaunch(ValueError):
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a process is started with. `kubeconfig` is empty for the one of the environment."""
+    """What a process is started with. `host` is the API server of the page's cluster, and `kubeconfig` empty for that of the
+    environment: the process makes sure that it leads there, since its current context may have changed."""
 
     run: str
     namespace: str
     parameters: dict[str, Any]
+    host: str
     kubeconfig: str = ""
     mode: str = ""
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from trainwright.checkpoints.promotion import check_figures
 from trainwright.evaluation.figures import loss_name
 from trainwright.steps.evaluation_files import FOLDER, RESULT, SUMMARY, figures_of, short_digest
 from trainwright.storage.errors import StorageError
@@ -31,13 +32,16 @@ def list_evaluations(workspace: Path, run: str) -> list[Json]:
 def find_figures(workspaces: Iterable[WorkspaceFolder], digest: str) -> dict[str, Any]:
     """Return the figures of the newest evaluation of the export with this manifest digest; none if there is none.
 
-    They are looked for in each run's folder. Raises CheckpointError for an invalid digest.
+    They are looked for in each run's folder. Raises FigureNotFinite if the loss is NaN or infinite, CheckpointError for an invalid
+    digest.
     """
     short = short_digest(digest)
     for workspace in workspaces:
         for run in _runs_with(workspace.path, short):
             result = _read(workspace.path, run, short)
             if result is not None:
+                loss = loss_name(result["after"])
+                check_figures(f"the export {digest}", {loss: result["after"].get(loss)})
                 return {name: value for name, value in shown_figures(figures_of(result)).items() if value is not None}
     return {}
 
