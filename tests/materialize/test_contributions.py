@@ -141,7 +141,7 @@ def test_objects_of_policies_are_theirs() -> None:
     assert found[f"{CONTAINER}.volumeMounts[kubeflow-trainer-token].mountPath"] == "trainjobstatus"
 
 
-def test_a_plugin_is_named(installed: list[EntryPoint]) -> None:  # noqa: F811
+def test_a_plugin_is_named(installed: list[EntryPoint]) -> None:  # noqa: F811  a fixture
     installed.append(EntryPoint("greeting", f"{Greeting.__module__}:Greeting", GROUP))
     found = contributors(trainjob(trainer={"env": [{"name": "A", "value": "1"}]}), runtime(policy={"torch": {}}))
     assert found[f"{CONTAINER}.env[GREETING].value"] == "greeting"

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.ui.links import LINK_SECONDS, LinkRefused, Links, make_code, new_key, write_key
+from trainwright.ui.links import LINK_SECONDS, LinkRefused, Links, make_code, new_key
+from trainwright.ui.private_file import write_private
 
 
 class Clock:
@@ -75,8 +76,8 @@ def test_any_text_is_refused_without_another_error_property(text: str) -> None:
 
 def test_key_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     path = tmp_path / "page.key"
-    write_key(path, b"one")
-    write_key(path, b"two")
+    write_private(path, b"one")
+    write_private(path, b"two")
     assert path.read_bytes() == b"two"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]

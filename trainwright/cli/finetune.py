@@ -7,9 +7,10 @@ from typing import Annotated, Any
 import typer
 
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode
-from trainwright.cli.finetune_options import WORKSPACE, Method
+from trainwright.cli.finetune_options import Method
 from trainwright.cli.help_pages import OptionsByGroup
 from trainwright.cli.output import Format
+from trainwright.steps.default_workspace import WORKSPACE
 
 _WHAT, _HOW, _WHERE = "Training", "Data, evaluation and models", "Cluster"
 

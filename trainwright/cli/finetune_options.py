@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import enum
 
-WORKSPACE = "pvc://trainwright-finetune?size=50Gi"
-
 
 class Method(enum.StrEnum):
     """What is trained, and on what rows."""

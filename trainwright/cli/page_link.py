@@ -52,11 +52,10 @@ def write_redirect(path: Path, link: str) -> None:
 
     Raises OSError.
     """
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
+    from trainwright.ui.private_file import write_private
+
     text = (
         f'<!doctype html><meta charset="utf-8"><title>Trainwright</title><meta http-equiv="refresh" content="0;url={link}">'
         f'<a href="{link}">Open the page</a>'
     )
-    with open(path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(text)
+    write_private(path, text.encode())

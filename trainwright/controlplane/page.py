@@ -67,10 +67,11 @@ class EmbeddedPage:
         return chosen
 
     def _write_key(self) -> bytes:
-        from trainwright.ui.links import new_key, write_key
+        from trainwright.ui.links import new_key
+        from trainwright.ui.private_file import write_private
 
         key = new_key()
-        write_key(self._home.page_key, key)
+        write_private(self._home.page_key, key)
         return key
 
 

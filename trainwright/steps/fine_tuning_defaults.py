@@ -8,11 +8,11 @@ from typing import Any
 
 from trainwright.api.quantities import parse_quantity
 from trainwright.jobs.submit.capacity import nodes_of
+from trainwright.steps.default_workspace import WORKSPACE
 from trainwright.steps.on_cluster import MOUNT
 from trainwright.storage.uri import StorageUri
 from trainwright.submission.jobs_client import JobsClient
 
-WORKSPACE = "pvc://trainwright-finetune?size=50Gi"
 GPU = "nvidia.com/gpu"
 _SHARED = "&access=ReadWriteMany"
 """A claim on one machine can be used by any number of nodes."""

@@ -9,13 +9,11 @@ import base64
 import binascii
 import hashlib
 import hmac
-import os
 import secrets
 import struct
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 LINK_SECONDS = 3600
 """For which a link that nobody has opened stays valid."""
@@ -36,15 +34,6 @@ def make_code(key: bytes, *, seconds: float = LINK_SECONDS, clock: Callable[[], 
 
 def new_key() -> bytes:
     return secrets.token_bytes(_KEY_BYTES)
-
-
-def write_key(path: Path, key: bytes) -> None:
-    """Write a key to a file that only its owner can read, in place of an earlier one. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(key)
-    os.replace(temporary, path)
 
 
 class Links:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 import secrets
 import threading
 import time
@@ -18,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainwright.submission.jobs_client import JobsClient
+from trainwright.ui.private_file import write_private
 
 SESSION_SECONDS = 12 * 3600
 IDLE_SECONDS = 4 * 3600
@@ -97,13 +97,9 @@ class Sessions:
         if self._file is None:
             return
         ends = {**self._earlier, **{digest: session.expires for digest, (session, _) in self._known.items()}}
-        temporary = self._file.with_name(f".{self._file.name}.new")
+        noted = {digest: end for digest, end in ends.items() if end > self._clock()}
         try:
-            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            temporary.unlink(missing_ok=True)
-            with open(temporary, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-                json.dump({digest: end for digest, end in ends.items() if end > self._clock()}, file)
-            os.replace(temporary, self._file)
+            write_private(self._file, json.dumps(noted).encode())
         except OSError as error:
             log.warning("event=page_sessions_not_noted error=%s", error.strerror)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.api.times import now
+from trainwright.ui.private_file import write_private
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?")
 _MAX_EVENTS_BYTES = 4 * 1024 * 1024
@@ -57,12 +58,7 @@ class LaunchFolder:
 
     def write_request(self, request: LaunchRequest) -> None:
         """Create the folder with its request, readable only by its owner. Raises OSError."""
-        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = self.path / ".request.new"
-        temporary.unlink(missing_ok=True)
-        with open(temporary, "x", encoding="utf-8", opener=_private) as file:
-            json.dump(asdict(request), file)
-        os.replace(temporary, self.path / "request.json")
+        write_private(self.path / "request.json", json.dumps(asdict(request)).encode())
 
     def request(self) -> LaunchRequest:
         """Return what was asked. Raises BadLaunch."""
