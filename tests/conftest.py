@@ -19,6 +19,8 @@ from servers.s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell; the processes of tests inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+pytest_plugins = ["support.crashed_workers", "support.hung_tests"]
+
 # Environments of real tools are kept between runs, in a folder that git ignores; those of the user are left alone.
 os.environ.setdefault("TRAINWRIGHT_TOOLS", str(Path(__file__).parents[1] / ".clients" / "tools"))
 

@@ -17,7 +17,7 @@ from support.waiting import eventually
 
 import trainwright
 from trainwright.api import names
-from trainwright.api.kinds import EVENT, JOB, LEASE, POD, TRAINJOB, Kind
+from trainwright.api.kinds import EVENT, JOB, JOBSET, LEASE, POD, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
@@ -150,7 +150,13 @@ def test_the_table_is_what_is_asked(
     recorder.during("")
     waited = submitted("waited", WAIT)
     recorder.during("wait")
-    ender = threading.Timer(0.5, lambda: connect(kubeconfig).delete(TRAINJOB, name_of(waited), SPACE))
+    looked_at = ("wait", f"get {JOBSET.resource} in the namespace {SPACE}")
+
+    def delete_while_it_is_waited_for() -> None:
+        eventually(lambda: looked_at in recorder.made)
+        connect(kubeconfig).delete(TRAINJOB, name_of(waited), SPACE)
+
+    ender = threading.Thread(target=delete_while_it_is_waited_for)
     ender.start()
     with pytest.raises(TrainJobDeleted):
         wait_for(cluster, waited)
