@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from trainwright.ui import actions
 from trainwright.ui.call import Call, Endpoint, Json, Stream
 from trainwright.ui.cluster_facts import show_cluster
 from trainwright.ui.form import endpoints as form
-from trainwright.ui.jobs.job_feed import JobFeeds
-from trainwright.ui.jobs.job_view import JobViews
+from trainwright.ui.jobs.job_feed import JobFeed
+from trainwright.ui.jobs.job_view import JobView
+from trainwright.ui.jobs.shared_watches import SharedWatches
 from trainwright.ui.log_history import LogHistories
 from trainwright.ui.logs.endpoints import LogEndpoints
 from trainwright.ui.logs.spools import LogSpools
 from trainwright.ui.models.endpoints import ModelEndpoints
 from trainwright.ui.objects import endpoints as objects
 
+_MAX_FEEDS, _MAX_VIEWS = 100, 200
+
 
 class Features:
     """All endpoints and streams of one server. Call `close` at the end."""
 
     def __init__(self) -> None:
-        self._feeds, self._views = JobFeeds(), JobViews()
+        self._feeds: SharedWatches[tuple[str, str], JobFeed] = SharedWatches(
+            _MAX_FEEDS, f"{_MAX_FEEDS} lists of TrainJobs are open"
+        )
+        self._views: SharedWatches[tuple[str, str, str], JobView] = SharedWatches(_MAX_VIEWS, f"{_MAX_VIEWS} TrainJobs are shown")
         spools = LogSpools()
         self._logs, self._models, self._log_histories = LogEndpoints(spools), ModelEndpoints(), LogHistories(spools)
         self.routes: tuple[Endpoint | Stream, ...] = (
@@ -44,18 +50,24 @@ class Features:
         self._logs.close()
 
     def _jobs(self, call: Call) -> AsyncGenerator[Json, None]:
-        session = call.session
-        return self._feeds.updates(session.key, session.cluster, call.query.get("namespace", ""))
+        """Yield the rows of a namespace, of all without one."""
+        cluster, namespace = call.session.cluster, call.query.get("namespace", "")
+        return self._feeds.updates((call.session.key, namespace), lambda: JobFeed(cluster, namespace or None))
 
     def _job(self, call: Call) -> AsyncGenerator[Json, None]:
-        return self._views.updates(call.session.key, call.session.cluster, call.path["namespace"], call.path["name"])
+        return self._views.updates(*_view_of(call))
 
     def _report(self, call: Call) -> Json:
-        view = self._views.of(call.session.key, call.session.cluster, call.path["namespace"], call.path["name"])
-        return view.report()
+        return self._views.of(*_view_of(call)).report()
 
     def _history(self, call: Call) -> Json:
         """Return the history of a training from its run's files; of a TrainJob without them, from its log."""
         found = self._models.show_history(call)
         name = call.query.get("name", "")
         return found if found["series"] or not name else self._log_histories.read(call, name)
+
+
+def _view_of(call: Call) -> tuple[tuple[str, str, str], Callable[[], JobView]]:
+    """Return the key of the view that a call names, and what opens it."""
+    cluster, namespace, name = call.session.cluster, call.path["namespace"], call.path["name"]
+    return (call.session.key, namespace, name), lambda: JobView(cluster, namespace, name)

@@ -6,8 +6,10 @@ What waits is at most one entry per key, so that a client that reads slowly cost
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import AsyncIterator, Hashable
+import time
+from collections.abc import AsyncIterator, Hashable, Iterator
 
 BEAT_SECONDS = 15.0
 """After which a stream says that it is alive: a client, or a proxy, would otherwise take silence for a lost connection."""
@@ -38,7 +40,7 @@ class Subscription:
         self._notify()
 
     def _notify(self) -> None:
-        if not self._loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the event loop has ended
             self._loop.call_soon_threadsafe(self._wake.set)
 
     async def changes(
@@ -59,3 +61,51 @@ class Subscription:
                 changed, self._changed = self._changed, set()
             if changed:
                 yield changed
+
+
+class Subscribers:
+    """All that are subscribed to one source of changes. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._open: set[Subscription] = set()
+        self._idle_since = time.monotonic()
+        self._is_closed = False
+
+    @property
+    def idle_seconds(self) -> float:
+        """How long there have been none; 0 with some."""
+        with self._lock:
+            return 0.0 if self._open else time.monotonic() - self._idle_since
+
+    @contextlib.contextmanager
+    def joined(self) -> Iterator[Subscription]:
+        """Subscribe in the block. Enter it in the event loop that reads the subscription."""
+        subscription = Subscription()
+        with self._lock:
+            self._open.add(subscription)
+            is_closed = self._is_closed
+        if is_closed:
+            subscription.close()
+        try:
+            yield subscription
+        finally:
+            with self._lock:
+                self._open.discard(subscription)
+                self._idle_since = time.monotonic()
+
+    def mark(self, key: Hashable) -> None:
+        """Note that the state of `key` has changed."""
+        for subscription in self._all():
+            subscription.mark(key)
+
+    def close(self) -> None:
+        """End the iterations of all, and of those that subscribe later."""
+        with self._lock:
+            self._is_closed = True
+        for subscription in self._all():
+            subscription.close()
+
+    def _all(self) -> tuple[Subscription, ...]:
+        with self._lock:
+            return tuple(self._open)

@@ -15,22 +15,22 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.ui.jobs.job_view import JobViews
+from trainwright.ui.jobs.job_view import JobView
 
 
 @pytest.fixture
-def views() -> Iterator[JobViews]:
-    made = JobViews(linger_seconds=0.05)
+def view(cluster: EmbeddedCluster) -> Iterator[JobView]:
+    made = JobView(JobsClient.of(cluster), "default", "demo")
     yield made
-    made.close()
+    made.stop()
 
 
-def seen(views: JobViews, cluster: EmbeddedCluster, act: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+def seen(view: JobView, act: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
     """The updates of the job `demo` until `act`, which may change it, says that it was the last."""
 
     async def look() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        updates = views.updates("key", JobsClient.of(cluster), "default", "demo")
+        updates = view.updates()
         async for update in updates:
             if update["type"] != "beat":
                 found.append(update)
@@ -52,7 +52,7 @@ def report(cluster: EmbeddedCluster, step: int, loss: str) -> None:
     cluster.patch(TRAINJOB, "demo", status, "default", subresource="status")
 
 
-def test_reports_become_points_of_curves(views: JobViews, cluster: EmbeddedCluster) -> None:
+def test_reports_become_points_of_curves(view: JobView, cluster: EmbeddedCluster) -> None:
     cluster.create(trainjob("demo"))
     steps = iter([(1, "2.5"), (2, "nan"), (3, "1.5")])
 
@@ -61,12 +61,12 @@ def test_reports_become_points_of_curves(views: JobViews, cluster: EmbeddedClust
             report(cluster, *following)
         return len(update["live"]["points"]) >= 2
 
-    last = seen(views, cluster, act)[-1]
+    last = seen(view, act)[-1]
     assert last["live"] == {"axis": "step", "points": [(1, {"loss": 2.5}), (3, {"loss": 1.5})]}
     assert last["row"]["percent"] == 3
 
 
-def test_deleted_job_keeps_its_last_state(views: JobViews, cluster: EmbeddedCluster) -> None:
+def test_deleted_job_keeps_its_last_state(view: JobView, cluster: EmbeddedCluster) -> None:
     cluster.create(trainjob("demo"))
 
     def act(update: dict[str, Any]) -> bool:
@@ -74,15 +74,15 @@ def test_deleted_job_keeps_its_last_state(views: JobViews, cluster: EmbeddedClus
             cluster.delete(TRAINJOB, "demo", "default")
         return bool(update["type"] == "absent")
 
-    last = seen(views, cluster, act)[-1]
+    last = seen(view, act)[-1]
     assert (last["type"], last["row"]["name"]) == ("absent", "demo")
 
 
-def test_unknown_job_is_absent(views: JobViews, cluster: EmbeddedCluster) -> None:
-    assert seen(views, cluster, lambda _: True) == [{"type": "absent"}]
+def test_unknown_job_is_absent(view: JobView, cluster: EmbeddedCluster) -> None:
+    assert seen(view, lambda _: True) == [{"type": "absent"}]
 
 
-def test_job_of_the_same_name_starts_a_new_history(views: JobViews, cluster: EmbeddedCluster) -> None:
+def test_job_of_the_same_name_starts_a_new_history(view: JobView, cluster: EmbeddedCluster) -> None:
     first = cluster.create(trainjob("demo"))
     report(cluster, 1, "2.5")
     replaced: list[str] = []
@@ -93,24 +93,20 @@ def test_job_of_the_same_name_starts_a_new_history(views: JobViews, cluster: Emb
             replaced.append(uid_of(cluster.create(trainjob("demo"))))
         return bool(replaced) and update.get("row", {}).get("uid") == replaced[0]
 
-    last = seen(views, cluster, act)[-1]
+    last = seen(view, act)[-1]
     assert last["row"]["uid"] != uid_of(first)
     assert last["live"]["points"] == []
 
 
-def test_watches_stop_when_nobody_looks(views: JobViews, cluster: EmbeddedCluster) -> None:
+def test_thread_of_a_view_ends_with_it(view: JobView, cluster: EmbeddedCluster) -> None:
     cluster.create(trainjob("demo"))
-    seen(views, cluster, lambda _: True)
-
-    def has_stopped() -> bool:
-        views.stop_idle()
-        return not any(thread.name == "page-job-view" for thread in threading.enumerate())
-
-    eventually(has_stopped, 10, "the thread of the view to end")
+    seen(view, lambda _: True)
+    view.stop()
+    eventually(lambda: not any(thread.name == "page-job-view" for thread in threading.enumerate()), 10, "the thread to end")
 
 
-def test_report_is_read_without_an_open_view(views: JobViews, cluster: EmbeddedCluster) -> None:
+def test_report_is_read_without_an_open_view(view: JobView, cluster: EmbeddedCluster) -> None:
     cluster.create(trainjob("demo"))
-    shown = views.of("key", JobsClient.of(cluster), "default", "demo").report()
+    shown = view.report()
     assert not shown["failed"]
     assert "demo" in shown["text"]

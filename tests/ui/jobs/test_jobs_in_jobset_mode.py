@@ -9,17 +9,17 @@ from support.jobset_mode_cluster import Inner, cluster, entry, inner, set_status
 
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.ui.jobs.job_feed import JobFeeds
-from trainwright.ui.jobs.job_view import JobViews
+from trainwright.ui.jobs.job_feed import JobFeed
+from trainwright.ui.jobs.job_view import JobView
 
 
 def test_jobs_are_listed_and_their_ends_follow(cluster: JobSetCluster, inner: Inner) -> None:  # noqa: F811  fixtures
     cluster.create(two_node_trainjob())
-    feeds = JobFeeds()
+    feed = JobFeed(JobsClient.of(cluster), "default")
 
     async def look() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
-        updates = feeds.updates("key", JobsClient.of(cluster), "default")
+        updates = feed.updates()
         async for update in updates:
             found.append(update)
             if update["type"] == "rows":
@@ -30,7 +30,7 @@ def test_jobs_are_listed_and_their_ends_follow(cluster: JobSetCluster, inner: In
         return found
 
     rows, changes = asyncio.run(asyncio.wait_for(look(), 20))
-    feeds.close()
+    feed.stop()
     assert [(row["name"], row["nodes"], row["phase"]) for row in rows["rows"]] == [("demo", 2, "Starting")]
     assert [row["phase"] for row in changes["rows"]] == ["Succeeded"]
 
@@ -38,16 +38,16 @@ def test_jobs_are_listed_and_their_ends_follow(cluster: JobSetCluster, inner: In
 def test_one_job_is_shown_with_its_end(cluster: JobSetCluster, inner: Inner) -> None:  # noqa: F811  fixtures
     cluster.create(two_node_trainjob())
     set_status(inner, conditions=[entry("Failed", reason="FailedJobs")], terminalState="Failed")
-    views = JobViews()
+    view = JobView(JobsClient.of(cluster), "default", "demo")
 
     async def look() -> dict[str, Any]:
-        updates = views.updates("key", JobsClient.of(cluster), "default", "demo")
+        updates = view.updates()
         found = await anext(updates)
         await updates.aclose()
         return found
 
     shown = asyncio.run(asyncio.wait_for(look(), 20))
-    report = views.of("key", JobsClient.of(cluster), "default", "demo").report()
-    views.close()
+    report = view.report()
+    view.stop()
     assert (shown["row"]["phase"], shown["timeline"]["lanes"][0]["spans"][-1]["kind"]) == ("Failed", "failed")
     assert "FailedJobs" in report["text"]

@@ -1,18 +1,12 @@
-"""The live rows of a namespace, or of all: one list and one watch, however many pages show them.
-
-A feed starts with its first subscriber, and stops a while after the last one has gone, so that a reload finds it running.
-"""
+"""The live rows of a namespace, or of all: one list and one watch, however many pages show them."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
-import time
-from collections.abc import AsyncGenerator, Callable, Hashable
+from collections.abc import AsyncGenerator, Hashable
 from typing import Any
 
-from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.reflector import Reflector
@@ -20,10 +14,8 @@ from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Json
 from trainwright.ui.jobs.row import JobRow, row_of
 from trainwright.ui.jobs.runtime_nodes import RuntimeNodes
-from trainwright.ui.subscription import BEAT_SECONDS, Subscription
+from trainwright.ui.subscription import BEAT_SECONDS, Subscribers, Subscription
 
-_LINGER_SECONDS = 60.0
-_MAX_FEEDS = 100
 _LOOK_SECONDS, _FIRST_LOOK_SECONDS = 1.0, 0.05
 """Between looks at the state of the watch: after and before the first list."""
 
@@ -35,23 +27,17 @@ class JobFeed:
         self._nodes = RuntimeNodes(cluster)
         self._lock = threading.Lock()
         self._rows: dict[tuple[str, str], JobRow] = {}
-        self._subscribers: set[Subscription] = set()
-        self._idle_since = time.monotonic()
+        self._subscribers = Subscribers()
         self._reflector = Reflector(cluster, TRAINJOB, namespace, handler=self._changed, transform=_nothing_but_version)
         self._reflector.start()
 
     @property
     def idle_seconds(self) -> float:
-        """How long it has had no subscribers; 0 with some."""
-        with self._lock:
-            return 0.0 if self._subscribers else time.monotonic() - self._idle_since
+        return self._subscribers.idle_seconds
 
     def stop(self) -> None:
         self._reflector.stop.set()
-        with self._lock:
-            subscribers = tuple(self._subscribers)
-        for subscriber in subscribers:
-            subscriber.close()
+        self._subscribers.close()
 
     def problem(self) -> Json | None:
         """Return why changes do not arrive, if so: the latest error of the watch."""
@@ -62,16 +48,9 @@ class JobFeed:
 
     async def updates(self) -> AsyncGenerator[Json, None]:
         """Yield `rows` with all of them once listed, then `changes`; `problem` whenever the state of the watch has changed."""
-        subscription = Subscription()
-        with self._lock:
-            self._subscribers.add(subscription)
-        try:
+        with self._subscribers.joined() as subscription:
             async for message in self._messages(subscription):
                 yield message
-        finally:
-            with self._lock:
-                self._subscribers.discard(subscription)
-                self._idle_since = time.monotonic()
 
     async def _messages(self, subscription: Subscription) -> AsyncGenerator[Json, None]:
         told: Json | None = None
@@ -109,55 +88,7 @@ class JobFeed:
                 self._rows.pop(key, None)
             else:
                 self._rows[key] = row
-            subscribers = tuple(self._subscribers)
-        for subscriber in subscribers:
-            subscriber.mark(key)
-
-
-class JobFeeds:
-    """The feeds of a server, by the key of the credentials and the namespace. Thread-safe."""
-
-    def __init__(self, *, linger_seconds: float = _LINGER_SECONDS, create: Callable[..., JobFeed] = JobFeed):
-        self._linger_seconds, self._create = linger_seconds, create
-        self._lock = threading.Lock()
-        self._feeds: dict[tuple[str, str], JobFeed] = {}
-        self._is_closed = False
-
-    async def updates(self, key: str, cluster: JobsClient, namespace: str) -> AsyncGenerator[Json, None]:
-        """Yield the updates of the feed of a namespace, "" for all, which starts if it does not run."""
-        feed = self._of(key, cluster, namespace)
-        try:
-            async for update in feed.updates():
-                yield update
-        finally:
-            asyncio.get_running_loop().call_later(self._linger_seconds, self._stop_idle)
-
-    def _of(self, key: str, cluster: JobsClient, namespace: str) -> JobFeed:
-        self._stop_idle()
-        with self._lock:
-            if (key, namespace) not in self._feeds:
-                if len(self._feeds) >= _MAX_FEEDS:
-                    raise ServiceUnavailable(f"{_MAX_FEEDS} lists of TrainJobs are open; close some pages")
-                self._feeds[key, namespace] = self._create(cluster, namespace or None)
-            feed = self._feeds[key, namespace]
-            if self._is_closed:
-                feed.stop()
-            return feed
-
-    def _stop_idle(self) -> None:
-        with self._lock:
-            idle = [key for key, feed in self._feeds.items() if feed.idle_seconds >= self._linger_seconds]
-            for key in idle:
-                self._feeds.pop(key).stop()
-
-    def close(self) -> None:
-        """Stop all feeds, and end their streams."""
-        with self._lock:
-            self._is_closed = True
-            feeds = tuple(self._feeds.values())
-        for feed in feeds:
-            with contextlib.suppress(RuntimeError):  # an event loop that has ended
-                feed.stop()
+        self._subscribers.mark(key)
 
 
 def _nothing_but_version(trainjob: Obj) -> Obj:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import threading
-import time
 from collections.abc import AsyncGenerator
 
 from trainwright.api import names
-from trainwright.api.errors import ApiError, ServiceUnavailable
+from trainwright.api.errors import ApiError
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import Obj, uid_of
 from trainwright.api.phase import Phase, phase_of
@@ -21,10 +19,9 @@ from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Json
 from trainwright.ui.jobs.job_state import JobState
 from trainwright.ui.jobs.runtime_nodes import RuntimeNodes
-from trainwright.ui.subscription import BEAT_SECONDS, Subscription
+from trainwright.ui.subscription import BEAT_SECONDS, Subscribers
 
 _MERGE_SECONDS, _LOOK_SECONDS, _FIRST_LOOK_SECONDS = 0.2, 10.0, 0.05
-_LINGER_SECONDS, _MAX_VIEWS = 60.0, 200
 log = logging.getLogger(__name__)
 
 
@@ -34,10 +31,8 @@ class JobView:
     def __init__(self, cluster: JobsClient, namespace: str, name: str):
         self._cluster, self._namespace, self._name = cluster, namespace, name
         self._nodes = RuntimeNodes(cluster)
-        self._lock = threading.Lock()
         self._dirty, self._stop = threading.Event(), threading.Event()
-        self._subscribers: set[Subscription] = set()
-        self._idle_since = time.monotonic()
+        self._subscribers = Subscribers()
         self._state: Json = {}
         self._seen = JobState("", cluster, self._nodes)
         fields, labels = f"metadata.name={name}", f"{names.JOBSET_NAME_LABEL}={name}"
@@ -63,34 +58,21 @@ class JobView:
 
     @property
     def idle_seconds(self) -> float:
-        with self._lock:
-            return 0.0 if self._subscribers else time.monotonic() - self._idle_since
+        """How long it has had no subscribers; 0 with some."""
+        return self._subscribers.idle_seconds
 
     def stop(self) -> None:
         self._stop.set()
         self._dirty.set()
-        with self._lock:
-            subscribers = tuple(self._subscribers)
-        for subscriber in subscribers:
-            subscriber.close()
+        self._subscribers.close()
 
     async def updates(self) -> AsyncGenerator[Json, None]:
         """Yield the state whenever it has changed: `job`, or `absent` if there is no such job."""
-        subscription = Subscription()
-        with self._lock:
-            self._subscribers.add(subscription)
-            state = self._state
-        try:
-            if state:
-                yield state
+        with self._subscribers.joined() as subscription:
+            if self._state:
+                yield self._state
             async for changed in subscription.changes(beat_seconds=BEAT_SECONDS):
-                with self._lock:
-                    latest = self._state
-                yield latest if changed else {"type": "beat"}
-        finally:
-            with self._lock:
-                self._subscribers.discard(subscription)
-                self._idle_since = time.monotonic()
+                yield self._state if changed else {"type": "beat"}
 
     def _changed(self, _event: str, obj: Obj) -> None:
         if obj.get("kind") == TRAINJOB.kind:
@@ -121,13 +103,9 @@ class JobView:
         return bool(self._state)
 
     def _publish(self, state: Json) -> None:
-        with self._lock:
-            if state == self._state:
-                return
+        if state != self._state:
             self._state = state
-            subscribers = tuple(self._subscribers)
-        for subscriber in subscribers:
-            subscriber.mark("state")
+            self._subscribers.mark("state")
 
     def _compute(self) -> Json | None:
         if (failure := self._jobs.failure) is not None and not self._jobs.synced.is_set():
@@ -149,52 +127,6 @@ class JobView:
         trainjob = self._cluster.get(TRAINJOB, self._name, self._namespace)
         report = report_of(self._cluster, trainjob, history=self._seen.history)
         return {"text": str(report), "report": report.as_dict(), "failed": phase_of(trainjob) is Phase.Failed}
-
-
-class JobViews:
-    """The views of a server, by the key of the credentials, namespace and name. Thread-safe."""
-
-    def __init__(self, *, linger_seconds: float = _LINGER_SECONDS):
-        self._linger_seconds = linger_seconds
-        self._lock = threading.Lock()
-        self._views: dict[tuple[str, str, str], JobView] = {}
-        self._is_closed = False
-
-    def of(self, key: str, cluster: JobsClient, namespace: str, name: str) -> JobView:
-        """Return the view of a job, which starts if it is not open. Raises ServiceUnavailable if too many are."""
-        self.stop_idle()
-        with self._lock:
-            found = self._views.get((key, namespace, name))
-            if found is None:
-                if len(self._views) >= _MAX_VIEWS:
-                    raise ServiceUnavailable(f"{_MAX_VIEWS} TrainJobs are shown; close some pages")
-                found = self._views[key, namespace, name] = JobView(cluster, namespace, name)
-            if self._is_closed:
-                found.stop()
-            return found
-
-    async def updates(self, key: str, cluster: JobsClient, namespace: str, name: str) -> AsyncGenerator[Json, None]:
-        """Yield the updates of the view of a job."""
-        view = self.of(key, cluster, namespace, name)
-        try:
-            async for update in view.updates():
-                yield update
-        finally:
-            asyncio.get_running_loop().call_later(self._linger_seconds, self.stop_idle)
-
-    def stop_idle(self) -> None:
-        """Stop the views that nobody has read for a while."""
-        with self._lock:
-            for key in [key for key, view in self._views.items() if view.idle_seconds >= self._linger_seconds]:
-                self._views.pop(key).stop()
-
-    def close(self) -> None:
-        """Stop all views, and end their streams."""
-        with self._lock:
-            self._is_closed = True
-            views = tuple(self._views.values())
-        for view in views:
-            view.stop()
 
 
 def _whole(obj: Obj) -> Obj:
