@@ -73,8 +73,31 @@ export async function openStream(streamPath, onMessage, { signal, onState = () =
       unfollow();
       signal.removeEventListener("abort", abort);
     }
-    if (isSeen() && !attempt.signal.aborted) await pause(RETRY_MS[Math.min(failures++, RETRY_MS.length - 1)], signal);
+    if (isSeen() && !attempt.signal.aborted) await untilRetry(failures++, signal);
   }
+}
+
+/** Returns what `load(signal)` does, which is called until the server and its cluster answer. `onProblem` is told why they do not. */
+export async function untilAnswered(load, signal, onProblem = () => {}) {
+  for (let failures = 0; ; failures++) {
+    try {
+      return await load(signal);
+    } catch (problem) {
+      if (signal.aborted || !isUnavailable(problem)) throw problem;
+      onProblem(problem);
+    }
+    await untilRetry(failures, signal);
+  }
+}
+
+function isUnavailable(problem) {
+  return problem instanceof ApiProblem && [0, 503, 504].includes(problem.code);
+}
+
+/** Waits before a request is sent again, the longer the more often it has failed, and until somebody sees the page. */
+async function untilRetry(failures, signal) {
+  await pause(RETRY_MS[Math.min(failures, RETRY_MS.length - 1)], signal);
+  await untilSeen(signal);
 }
 
 async function readLines(reader, signal, onMessage) {

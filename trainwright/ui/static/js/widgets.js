@@ -1,4 +1,5 @@
 // Small components that all views share. Texts are always text nodes: nothing here, or above, interprets markup.
+import { untilAnswered } from "./api.js";
 import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from "./dom.js";
 import { duration, localTime, secondsBetween } from "./format.js";
 
@@ -159,17 +160,20 @@ export function OutLink({ href, children }) {
   return html`<a href=${href} target="_blank" rel="noopener noreferrer">${children}<span class="for-readers"> (new tab)</span></a>`;
 }
 
-/** Loads what `load(signal)` returns, again when `keys` change. @returns {{value, problem, loading, reload}} */
+/**
+ * Loads what `load(signal)` returns, again when `keys` change, and until the server and its cluster answer.
+ * @returns {{value, problem, loading, reload}}
+ */
 export function useLoaded(load, keys) {
   const [state, setState] = useState({ value: null, problem: null, loading: true });
   const [turn, setTurn] = useState(0);
   useEffect(() => {
     const control = new AbortController();
+    const { signal } = control;
+    const show = (found) => signal.aborted || setState({ value: null, problem: null, loading: false, ...found });
+    const fail = (problem) => show({ problem });
     setState((before) => ({ ...before, loading: true }));
-    load(control.signal).then(
-      (value) => control.signal.aborted || setState({ value, problem: null, loading: false }),
-      (problem) => control.signal.aborted || setState({ value: null, problem, loading: false }),
-    );
+    untilAnswered(load, signal, fail).then((value) => show({ value }), fail);
     return () => control.abort();
   }, [...keys, turn]);
   return { ...state, reload: () => setTurn((before) => before + 1) };

@@ -1,5 +1,5 @@
 // The curves of a job's metrics: live while it trains, of the files of its run afterwards, other runs laid over them.
-import { getJson, query } from "../api.js";
+import { getJson, query, untilAnswered } from "../api.js";
 import { laidOver, merged, ordered, smoothed } from "../curves.js";
 import { html, useEffect, useMemo, useState } from "../dom.js";
 import { useJobRows } from "../job_rows.js";
@@ -119,9 +119,9 @@ function useHistories(keys) {
     const control = new AbortController();
     for (const key of keys.filter((each) => !known.has(each))) {
       const [namespace, name] = key.split("/");
-      historyOf(namespace, name, control.signal).then(
+      untilAnswered((signal) => historyOf(namespace, name, signal), control.signal).then(
         (value) => setKnown((before) => new Map(before).set(key, value)),
-        () => setKnown((before) => new Map(before).set(key, null)),
+        () => control.signal.aborted || setKnown((before) => new Map(before).set(key, null)),
       );
     }
     return () => control.abort();
