@@ -17,7 +17,7 @@ from trainwright.checkpoints.promotion import Alias
 from trainwright.quickstart.airflow_dag import configure
 from trainwright.storage.uri import StorageUri
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 PROMOTED = ("start-run", "train", "evaluate", "promote", "publish", "keep-exports", "tidy")
@@ -26,7 +26,7 @@ PROMOTED = ("start-run", "train", "evaluate", "promote", "publish", "keep-export
 def test_new_data_are_trained_on_and_old_ones_skipped(runs: Path) -> None:
     """The last run starts from the weights of the champion, is compared with it, and is then rolled back."""
     command = [sys.executable, "-m", "trainwright.quickstart.retrain_demo", "--runs", str(runs), "--preset", "tiny"]
-    status, output = run([*command, "--settings", json.dumps(SETTINGS)], runs / "demo.log")
+    status, output = run([*command, "--settings", json.dumps(SETTINGS)], runs / "demo.log", 450)
     assert status == 0, output
     folder = runs / "retrain-001"
     first, unchanged, new_rows = (

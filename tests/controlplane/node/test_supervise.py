@@ -84,6 +84,19 @@ def test_a_container_that_is_told_to_end_in_its_first_moment_ends(runs: Runs, nu
 
 
 @pytest.mark.parametrize("isolated", [True, False])
+def test_signals_that_the_cluster_was_started_without_reach_the_command(runs: Runs, isolated: bool) -> None:
+    ignored = (signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1)  # the first two, as by a shell that starts it in the background
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in ignored}
+    try:
+        run = runs.start("grep", "-E", "Sig(Blk|Ign)", "/proc/self/status", isolated=isolated)
+        run.ended()
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+    assert run.output().split() == ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16]
+
+
+@pytest.mark.parametrize("isolated", [True, False])
 def test_state_names_the_process_after_its_command_was_executed(runs: Runs, isolated: bool) -> None:
     run = runs.start("sleep", "600", isolated=isolated)
     state = run.state()

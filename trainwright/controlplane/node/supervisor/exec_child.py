@@ -52,6 +52,8 @@ def leave_operators_keyring() -> None:
 
 def run_here(folder: str, argv: list[str], *, has_terminal: bool) -> None:
     """Execute the command in this process; never returns."""
+    from trainwright.controlplane.node.supervisor.start_command import reset_signals
+
     if has_terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     reset_signals()
@@ -67,7 +69,13 @@ def run_here(folder: str, argv: list[str], *, has_terminal: bool) -> None:
 def run_inside(run: str, env_fd: int, folder: str, argv: list[str], *, has_terminal: bool) -> None:
     """Execute the command in the container of `run`, wait for it, and exit as it does; never returns."""
     from trainwright.controlplane.node.isolation.join import JoinError, fork_inside
-    from trainwright.controlplane.node.supervisor.start_command import CommandError, change_folder, execute, find_command
+    from trainwright.controlplane.node.supervisor.start_command import (
+        CommandError,
+        change_folder,
+        execute,
+        find_command,
+        reset_signals,
+    )
 
     with open(env_fd, encoding="utf-8") as file:
         env = json.load(file)
@@ -110,11 +118,6 @@ def forward(child: int, number: int) -> None:
         os.killpg(child, number)
     except ProcessLookupError:  # it has not made its session yet, or has ended
         os.kill(child, number)
-
-
-def reset_signals() -> None:
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):  # Python has changed their dispositions
-        signal.signal(number, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

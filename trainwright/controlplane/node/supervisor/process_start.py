@@ -10,13 +10,17 @@ import signal
 import sys
 
 from trainwright.controlplane.node.isolation.session_keyring import join_new_session_keyring
-from trainwright.controlplane.node.supervisor.start_command import CommandError, change_folder, execute, find_command
+from trainwright.controlplane.node.supervisor.start_command import (
+    CommandError,
+    change_folder,
+    execute,
+    find_command,
+    reset_signals,
+)
 
 DEFAULT_UMASK = 0o077
 _EXECUTES, _FAILED, _HAS_PID, _WANTS_MAPPING = b"X", b"E", b"P", b"M"
 """Kinds of the lines in the pipe; the last two are written by isolation/enter.py."""
-_RESET_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
-"""The supervisor ignores the first three, Python the others."""
 
 
 class RunsHere(BaseException):
@@ -101,8 +105,7 @@ def _run(spec: dict, out: int, err: int, status: int, supervisor: int, *, runs_h
     plan = spec.get("isolation")
     message = ""
     try:
-        for number in _RESET_SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
+        reset_signals()
         join_new_session_keyring()
         cgroups = [os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC) for path in spec.get("cgroup") or []]
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)

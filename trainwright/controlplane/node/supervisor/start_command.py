@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 
 CANNOT_EXECUTE = 255
 """The exit code of runc for a file that is found but that the kernel refuses to execute."""
@@ -42,6 +43,16 @@ def change_folder(cwd: str) -> None:
         raise CommandError(
             f"chdir to cwd ({json.dumps(cwd, ensure_ascii=False)}) set in config.json failed: {_text(error)}"
         ) from error
+
+
+def reset_signals() -> None:
+    """Give every signal its default action, and let all arrive, as in the process that a container runtime starts.
+
+    This process may have inherited others: a shell without job control starts what runs in its background with SIGQUIT ignored.
+    """
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
 def execute(file: str, argv: list[str], env: dict[str, str], failure: int = CANNOT_EXECUTE) -> None:
