@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import subprocess
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -54,3 +57,22 @@ def test_every_option_has_a_text_and_no_type_of_python() -> None:
         if not option.help or ((option.multiple if hasattr(option, "multiple") else False) and not option.metavar)
     ]
     assert missing == []
+
+
+def test_every_command_that_a_module_registers_is_in_the_help() -> None:
+    sections = importlib.import_module("trainwright.cli.app")._SECTIONS  # the package has the application under that name
+    expected: dict[str, set[str]] = {}
+    for named in sections.values():
+        for name, module in named.items():
+            expected.setdefault(module, set()).add(name)
+    for module, names in expected.items():
+        part = typer.Typer(callback=lambda: None)
+        importlib.import_module(module).register(part)
+        assert set(typer.main.get_group(part).commands) == names, module
+
+
+def test_a_command_imports_only_its_own_module() -> None:
+    code = "import sys; from trainwright.cli import app\napp(['status', '--help'], standalone_mode=False)\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert "trainwright.cli.controlplane" in loaded
+    assert not {"trainwright.cli.submit", "trainwright.cli.jobs", "trainwright.pipelines"} & set(loaded)

@@ -211,7 +211,7 @@ def test_the_table_of_rights_is_what_is_asked(
     request = TrainRequest(runtime="deepspeed-distributed", command=["bash", "-c", WAIT], num_nodes=2)
     for how in (CancelPolicy.suspend, CancelPolicy.delete):
         made_of_mpi = submit_or_adopt(cluster, request, step("rights-mpi"), "default").trainjob
-        cancel_owned_job(cluster, made_of_mpi, how, timeout_seconds=30)
+        cancel_owned_job(cluster, made_of_mpi, how, timeout_seconds=5)
     new = "pvc://rights?size=1Gi&class=fast&retain=delete"
     request = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
     with_volume = submit_or_adopt(cluster, request, step("rights-volume"), "default").trainjob

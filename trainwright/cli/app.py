@@ -1,65 +1,49 @@
-"""The Typer application, assembled from the modules with its commands."""
+"""The Typer application, and the modules of its commands."""
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Annotated
 
 import typer
 
 from trainwright import __version__
-from trainwright.cli import (
-    clean,
-    controller,
-    controlplane,
-    crds,
-    diff,
-    doctor,
-    environments,
-    finetune,
-    jobs,
-    logs,
-    materialize,
-    migrate,
-    rbac,
-    runtimes,
-    submit,
-    ui,
-    validate,
-    waiting,
-)
-from trainwright.cli.checkpoint_commands import catalog, register, transfer
-from trainwright.cli.help_pages import CommandsByGroup
+from trainwright.cli.commands_on_demand import group_of
 from trainwright.cli.output import print_lines
-from trainwright.cli.pipeline_commands import pipelines, schedules
 
+_CLI = "trainwright.cli"
+_CHECKPOINTS, _PIPELINES = f"{_CLI}.checkpoint_commands", f"{_CLI}.pipeline_commands"
+_SECTIONS = {
+    "The embedded cluster": {
+        **dict.fromkeys(("up", "down", "status", "backup"), f"{_CLI}.controlplane"),
+        "environments": f"{_CLI}.environments",
+        "ui": f"{_CLI}.ui",
+    },
+    "Jobs": {
+        "finetune": f"{_CLI}.finetune",
+        "submit": f"{_CLI}.submit",
+        **dict.fromkeys(("get", "describe", "cancel", "delete"), f"{_CLI}.jobs"),
+        "wait": f"{_CLI}.waiting",
+        "clean": f"{_CLI}.clean",
+        "diff": f"{_CLI}.diff",
+        "logs": f"{_CLI}.logs",
+    },
+    "Manifests": {name: f"{_CLI}.{name}" for name in ("validate", "materialize", "migrate")},
+    "Checkpoints and exports": {
+        **dict.fromkeys(("export", "verify", "restore"), f"{_CHECKPOINTS}.transfer"),
+        "checkpoints": f"{_CHECKPOINTS}.catalog",
+        "register": f"{_CHECKPOINTS}.register",
+    },
+    "Setting up a cluster": {name: f"{_CLI}.{name}" for name in ("doctor", "controller", "runtimes", "crds", "rbac")},
+    "Pipelines": {"pipeline": f"{_PIPELINES}.pipelines", "schedule": f"{_PIPELINES}.schedules"},
+}
+"""The commands in the order of the help, with the modules that register them."""
 app = typer.Typer(
-    cls=CommandsByGroup,
+    cls=group_of(_SECTIONS),
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # they print local variables, credentials among them
     help="Fine-tuning on Kubeflow Trainer v2.",
 )
-_GROUPS: dict[str, tuple[ModuleType, ...]] = {
-    "The embedded cluster": (controlplane, environments, ui),
-    "Jobs": (finetune, submit, jobs, waiting, clean, diff, logs),
-    "Manifests": (validate, materialize, migrate),
-    "Checkpoints and exports": (transfer, catalog, register),
-    "Setting up a cluster": (doctor, controller, runtimes, crds, rbac),
-    "Pipelines": (pipelines, schedules),
-}
-"""The modules with the commands of each section of the help."""
-
-
-def _register_commands() -> None:
-    for title, modules in _GROUPS.items():
-        known = len(app.registered_commands), len(app.registered_groups)
-        for module in modules:
-            module.register(app)
-        for command in app.registered_commands[known[0] :]:
-            command.rich_help_panel = title
-        for group in app.registered_groups[known[1] :]:
-            group.rich_help_panel = title
 
 
 def _print_version(wanted: bool) -> None:
@@ -75,6 +59,3 @@ def trainwright(
     ] = False,
 ) -> None:
     """Fine-tuning on Kubeflow Trainer v2, on a laptop or on any cluster."""
-
-
-_register_commands()

@@ -7,16 +7,19 @@ Standard library only. It is process 1 of a container: it waits for every proces
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
 import signal
-import socket
 import sys
-import time
 
 if __name__ == "__main__":  # started with -P: the package is not in the path
+    for _number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # at once: process 1 ignores a signal without a handler
+        signal.signal(_number, lambda *_: os._exit(0))
     sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
+
+import contextlib
+import select
+import socket
+import time
 
 from trainwright.controlplane.node.mpi import wire
 from trainwright.controlplane.node.mpi.agent_session import descendants, log, send, serve_client
