@@ -27,7 +27,8 @@ TIERS = {"fast": "not medium and not slow", "medium": "medium and not slow", "sl
 """What each tier selects, as an expression of pytest's -m."""
 ELSEWHERE = "not kind and (quick or not acceptance)"
 """Tests of no tier that `make acceptance` runs, and those on a cluster in docker, are left out."""
-WORKERS_PER_CORE = {"fast": 1, "medium": 2, "slow": 2}
+WORKERS_PER_CORE = {"fast": 1.0, "medium": 2.0, "slow": 1.5}
+"""Slow tests start programs that compute: with two of them per core, limits of time are missed, and nothing ends sooner."""
 MOST_UNSTABLE, ATTEMPTS = 3, 3
 PASSED, FAILED, NONE_SELECTED = 0, 1, 5
 """Exit codes of pytest. All others mean that it did not get to the end: interrupted, misused, broken."""
@@ -68,7 +69,7 @@ def failed_tests() -> list[str]:
 def workers(tiers: Sequence[str]) -> int:
     """How many processes run the tests of these tiers."""
     given = os.environ.get("WORKERS")
-    return int(given) if given else (os.cpu_count() or 1) * max(WORKERS_PER_CORE[name] for name in tiers)
+    return int(given) if given else round((os.cpu_count() or 1) * max(WORKERS_PER_CORE[name] for name in tiers))
 
 
 def names_paths(arguments: Sequence[str]) -> bool:
