@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections import UserDict
 from collections.abc import Mapping
@@ -20,13 +21,13 @@ class CommandsOnDemand(UserDict[str, Any]):
     """The commands by name, in the order of the help. Each is made when it is read."""
 
     def __init__(self, sections: Sections):
-        super().__init__({name: None for commands in sections.values() for name in commands})
-        self._sections = sections
+        self._places = {name: (title, module) for title, commands in sections.items() for name, module in commands.items()}
+        super().__init__(dict.fromkeys(self._places))
 
     def __getitem__(self, name: str) -> Any:
         if self.data[name] is None:
-            title, module = next((title, commands[name]) for title, commands in self._sections.items() if name in commands)
-            self.data[name] = _command(module, name)
+            title, module = self._places[name]
+            self.data[name] = commands_of(module)[name]
             self.data[name].rich_help_panel = title
         return self.data[name]
 
@@ -42,10 +43,12 @@ def group_of(sections: Sections) -> type[CommandsByGroup]:
     return Group
 
 
-def _command(module: str, name: str) -> Any:
+@functools.cache
+def commands_of(module: str) -> dict[str, Any]:
+    """Return the commands that a module registers, by name."""
     part = typer.Typer(rich_markup_mode=None, callback=_nothing)  # with a callback, it is a group even of a single command
     importlib.import_module(module).register(part)
-    return typer.main.get_group(part).commands[name]
+    return dict(typer.main.get_group(part).commands)
 
 
 def _nothing() -> None:
