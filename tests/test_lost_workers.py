@@ -59,3 +59,18 @@ def test_test_that_outlives_its_timeout_is_ended_with_its_stack(tmp_path: Path) 
     assert (code, output.splitlines()[-1].split(" in ")[0]) == (1, "1 failed, 1 passed"), output
     assert re.search(r'File ".*test_it.py", line \d+ in test_that_takes_its_timeout_for_a_failure', output)
     assert run(tmp_path)[0] not in (0, 5), "a run in one process ends, too"
+
+
+def test_timeout_of_the_command_line_counts(tmp_path: Path) -> None:
+    """As in `make chaos`, whose tests may take an hour."""
+    (tmp_path / "test_it.py").write_text("import time\ndef test_that_takes_longer_than_the_configured_timeout(): time.sleep(3)\n")
+    assert run(tmp_path, "--timeout", "60")[0] == 0
+
+
+def test_replacement_that_finds_other_tests_ends_the_run(tmp_path: Path) -> None:
+    crashes = "import os, pathlib, pytest\nmark = pathlib.Path(__file__).with_name('mark')\n"
+    crashes += "@pytest.mark.parametrize('number', range(3) if mark.exists() else range(4))\ndef test_it(number):\n"
+    (tmp_path / "test_it.py").write_text(f"{crashes}    mark.touch()\n    os.kill(os.getpid(), 9)\n", "utf-8")
+    code, output = run(tmp_path, "-n", "1", "--dist", "loadfile")
+    assert code not in (0, 1, 5), output
+    assert "has found other tests" in output

@@ -6,6 +6,7 @@ waits for a test that is not among them, and the run never ends.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -27,6 +28,12 @@ class CrashProofScheduling(LoadFileScheduling):
         for other in self.assigned_work:
             self._reschedule(other)
         return crashed
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Take the tests that a worker has found. Raises RuntimeError if they are others than those of the run: none would run."""
+        super().add_node_collection(node, collection)
+        if node not in self.registered_collections:
+            raise RuntimeError(f"{node.gateway.id}, in place of a crashed worker, has found other tests than it had")
 
     def _reschedule(self, node: WorkerController) -> None:
         if node not in self.registered_collections:

@@ -12,6 +12,7 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
+from pytest_timeout import get_env_settings
 
 _STDERR: pytest.StashKey[int] = pytest.StashKey()
 
@@ -32,7 +33,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """With several workers, the test then counts as failed, and another worker runs the others; alone, the run ends."""
     mark = item.get_closest_marker("timeout")
-    timeout = float(mark.args[0] if mark is not None else item.config.getini("timeout") or 0)
+    timeout = float((mark.args[0] if mark is not None else get_env_settings(item.config).timeout) or 0)
     if timeout > 0:
         patience = float(item.config.getini("hung_seconds"))
         faulthandler.dump_traceback_later(timeout + patience, exit=True, file=item.config.stash[_STDERR])
