@@ -105,7 +105,7 @@ def test_thread_of_a_view_ends_with_it(view: JobView, cluster: EmbeddedCluster) 
     eventually(lambda: not any(thread.name == "page-job-view" for thread in threading.enumerate()), 10, "the thread to end")
 
 
-def test_report_is_read_without_an_open_view(view: JobView, cluster: EmbeddedCluster) -> None:
+def test_report_is_read_without_a_subscriber(view: JobView, cluster: EmbeddedCluster) -> None:
     cluster.create(trainjob("demo"))
     shown = view.report()
     assert not shown["failed"]

@@ -16,7 +16,7 @@ from trainwright.ui.subscription import Subscribers
 
 
 class Watch:
-    """Yields what it is told, and a beat at the beginning."""
+    """Yields a first message, then the keys that change."""
 
     def __init__(self) -> None:
         self.subscribers = Subscribers()

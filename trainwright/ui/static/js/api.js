@@ -77,7 +77,7 @@ export async function openStream(streamPath, onMessage, { signal, onState = () =
   }
 }
 
-/** Returns what `load(signal)` does, which is called until the server and its cluster answer. `onProblem` is told why they do not. */
+/** Calls `load(signal)` until the server and its cluster answer, and returns its result. `onProblem` gets each error before that. */
 export async function untilAnswered(load, signal, onProblem = () => {}) {
   for (let failures = 0; ; failures++) {
     try {
