@@ -244,3 +244,25 @@ def _received(connection: socket.socket) -> bytes:
         return connection.recv(4096)
     except ConnectionError:
         return b""
+
+
+def test_agent_that_is_told_to_end_before_it_listens_ends(tmp_path: Path) -> None:
+    """As process 1 of a container, it would ignore a signal that it has no handler for."""
+    key = tmp_path / "id_rsa"
+    os.mkfifo(key)
+    environment = {**os.environ, wire.KEY: str(key), wire.ADDRESS: HOST}
+    process = subprocess.Popen([*PYTHON, AGENT, "-p", str(free_port())], env=environment, stdin=subprocess.DEVNULL)
+
+    def reads_its_key() -> int:
+        try:
+            return os.open(key, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:  # nobody reads yet
+            return 0
+
+    try:
+        writing = eventually(reads_its_key)
+        process.terminate()
+        assert process.wait(10) == 0
+        os.close(writing)
+    finally:
+        process.kill()
