@@ -16,6 +16,7 @@ import tiers
 import typer.testing
 from hypothesis import HealthCheck, settings
 from servers.s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
+from support.tiny_model import tiny_model  # noqa: F401  fixture
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell; the processes of tests inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -22,7 +22,6 @@ from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.verify import verify_export
-from trainwright.quickstart.base_model import ensure_base_model
 from trainwright.steps.old_exports import delete_old_exports
 from trainwright.steps.requests import ExportCheckpoint, StepRun
 from trainwright.steps.workspace_steps import do_step
@@ -37,8 +36,8 @@ MakeAdapter = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ensure_base_model(tmp_path_factory.mktemp("models"), preset="tiny")
+def base(tiny_model: Path) -> Path:
+    return tiny_model
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from trainwright.evaluation import program
 from trainwright.jobs.trainers.dpo import DpoTrainer
 from trainwright.jobs.trainers.kto import KtoTrainer
 from trainwright.jobs.trainers.trl import TrlTrainer
-from trainwright.quickstart.base_model import ensure_base_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 WORDS = ("one", "two", "three", "four")
@@ -29,8 +28,8 @@ EVALUATED = {"steps": 6, "save_steps": 2, "eval_strategy": "steps", "eval_steps"
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ensure_base_model(tmp_path_factory.mktemp("models"), preset="tiny")
+def base(tiny_model: Path) -> Path:
+    return tiny_model
 
 
 @pytest.mark.parametrize(

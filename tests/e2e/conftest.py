@@ -1,12 +1,16 @@
-"""The main job with a small model: one folder of runs for each module, so that the base model is built once."""
+"""The main job with the tiny model: one folder of runs for each module."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
+def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of runs in which the base model is built already."""
+    folder = tmp_path_factory.mktemp("runs")
+    shutil.copytree(tiny_model, folder / ".models" / tiny_model.name)
+    return folder

@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from quickstart_command import command, manifest_digest, processes_of, run, start
 from servers.s3_server import BUCKET, S3Server, name_server
+from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
 
 from trainwright.checkpoints import verify_export
@@ -76,7 +78,18 @@ def test_loss_curve_of_the_training_has_every_logged_step(runs: Path) -> None:
 def test_training_that_diverges_is_not_exported(runs: Path) -> None:
     exports = runs / "exports"
     status, output = run(
-        command(runs, "--name", "diverged", "--export", exports.as_uri(), learning_rate=1e30, method="full", logging_steps=1),
+        command(
+            runs,
+            "--name",
+            "diverged",
+            "--nodes",
+            "1",
+            "--export",
+            exports.as_uri(),
+            learning_rate=1e30,
+            method="full",
+            logging_steps=1,
+        ),
         runs / "diverged.log",
     )
     assert status != 0
@@ -132,11 +145,14 @@ def test_a_run_that_another_command_works_on_is_left_alone(runs: Path) -> None:
     assert "is in use by another command" in " ".join(output.split())
 
 
-def test_two_at_once_share_a_cluster_that_the_last_one_stops(runs: Path) -> None:
+def test_two_at_once_share_a_cluster_that_the_last_one_stops(tiny_model: Path, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    shutil.copytree(tiny_model, runs / ".models" / tiny_model.name)
+    use_scripted_programs(runs / ".home", tmp_path / "programs", step_seconds=0.2)
     logs = [open(runs / f"pair-{number}.log", "w", encoding="utf-8") for number in range(2)]  # noqa: SIM115
-    # The second has twice the steps, so that the first is done while it trains.
+    # The second has four times the steps, so that the first is done while it trains.
     processes = [
-        start(command(runs, "--name", f"pair-{number}", steps=20 * (number + 1)), log) for number, log in enumerate(logs)
+        start(command(runs, "--name", f"pair-{number}", steps=20 * (3 * number + 1)), log) for number, log in enumerate(logs)
     ]
     statuses = [process.wait(300) for process in processes]
     assert statuses == [0, 0], "\n".join((runs / f"pair-{number}.log").read_text("utf-8") for number in range(2))

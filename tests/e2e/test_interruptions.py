@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 from quickstart_command import command, processes_of, run, start
 from support.rounds import IS_LONG
+from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
-STEPS = 150
+STEPS = 100
 """Of which the first checkpoint, after five, is interrupted: it takes seconds to the last."""
 
 
@@ -29,6 +30,7 @@ def node_logs(runs: Path) -> str:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM] if IS_LONG else [signal.SIGINT])
 def test_an_interrupted_run_stops_within_ten_seconds_and_goes_on_from_its_checkpoint(runs: Path, number: signal.Signals) -> None:
     name = f"interrupted-{number.name.lower()}"
+    use_scripted_programs(runs / ".home", runs / "programs", step_seconds=0.1)
     arguments = command(runs, "--name", name, steps=STEPS)
     with open(runs / "log", "w", encoding="utf-8") as output:
         process = start(arguments, output)

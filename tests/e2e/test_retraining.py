@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from quickstart_command import SETTINGS, processes_of, run
+from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
 
 from trainwright.checkpoints import verify_export
@@ -25,6 +26,7 @@ PROMOTED = ("start-run", "train", "evaluate", "promote", "publish", "keep-export
 
 def test_new_data_are_trained_on_and_old_ones_skipped(runs: Path) -> None:
     """The last run starts from the weights of the champion, is compared with it, and is then rolled back."""
+    use_scripted_programs(runs / ".home", runs / "programs")
     command = [sys.executable, "-m", "trainwright.quickstart.retrain_demo", "--runs", str(runs), "--preset", "tiny"]
     status, output = run([*command, "--settings", json.dumps(SETTINGS)], runs / "demo.log", 450)
     assert status == 0, output

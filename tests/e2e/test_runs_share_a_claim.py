@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from support.cluster_under_test import embedded
 from support.rounds import IS_LONG
+from support.scripted_image import use_scripted_programs
 
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.checkpoints import verify_export
@@ -39,14 +40,14 @@ finetune(**json.loads(sys.argv[2]))
 class Claim:
     """One embedded cluster and a claim that does not exist yet, with two datasets and two models beside it."""
 
-    def __init__(self, folder: Path, kubeconfig: Path, orchestrator: str):
+    def __init__(self, folder: Path, kubeconfig: Path, orchestrator: str, model: Path):
         self.folder, self.kubeconfig, self.orchestrator = folder, kubeconfig, orchestrator
         self.workspace = folder / "home/node/claims/default/shared"
         questions = [{"prompt": f"How many are {n} and {n}?", "completion": f" {2 * n}."} for n in range(40)]
         self.questions = self._rows("questions", questions)
         self.texts = self._rows("texts", [{"text": f"The pier has number {n}."} for n in range(3)])
-        self.model = self._model("model")
-        self.other_model = self._model("other-model")
+        self.model = model
+        self.other_model = Path(shutil.copytree(model, folder / "other-model"))
         (self.other_model / "generation_config.json").write_text('{"max_new_tokens": 5}', "utf-8")
 
     def start(self, run: str, number: int, settings: dict[str, Any] = SETTINGS, **parameters: Any) -> subprocess.Popen[str]:
@@ -99,18 +100,12 @@ class Claim:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
         return path
 
-    def _model(self, name: str) -> Path:
-        from trainwright.quickstart.base_model import ensure_base_model
-
-        built = ensure_base_model(self.folder / "built", preset="tiny")
-        shutil.copytree(built, self.folder / name)
-        return self.folder / name
-
 
 @pytest.fixture(params=["kfp", "airflow"] if IS_LONG else ["kfp"])
-def claim(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Claim]:
+def claim(request: pytest.FixtureRequest, tmp_path: Path, tiny_model: Path) -> Iterator[Claim]:
+    use_scripted_programs(tmp_path / "home", tmp_path / "programs")
     with embedded(tmp_path, node=True) as kubeconfig:
-        yield Claim(tmp_path, kubeconfig, request.param)
+        yield Claim(tmp_path, kubeconfig, request.param, tiny_model)
 
 
 def test_runs_on_one_claim_never_mix(claim: Claim) -> None:

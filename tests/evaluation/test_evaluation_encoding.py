@@ -1,6 +1,7 @@
 """Token numbers and loss mask of each layout, against what TRL's SFTTrainer makes of the same prepared dataset folder."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,6 @@ from support.optional_packages import require_packages
 from trainwright.evaluation.encoding import encode_rows
 from trainwright.evaluation.rows import read_rows
 from trainwright.initializers import DatasetOptions, initialize_dataset
-from trainwright.quickstart.base_model import ensure_base_model
 
 require_packages("torch", "trl")
 
@@ -53,13 +53,14 @@ LONGEST = 100
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_the_tokens_and_the_loss_mask_are_those_of_trl(layout: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_tokens_and_the_loss_mask_are_those_of_trl(
+    layout: str, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     from datasets import load_dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
     from trl import SFTConfig, SFTTrainer
 
-    base = ensure_base_model(tmp_path_factory.getbasetemp() / "models", preset="tiny")
-    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     tokenizer.chat_template = TEMPLATE
     source, folder = tmp_path_factory.mktemp("source") / "rows.jsonl", tmp_path_factory.mktemp("dataset")
     source.write_text("".join(json.dumps(row) + "\n" for row in LAYOUTS[layout]), "utf-8")
@@ -67,7 +68,7 @@ def test_the_tokens_and_the_loss_mask_are_those_of_trl(layout: str, tmp_path_fac
 
     loaded = load_dataset(str(folder), cache_dir=str(folder / "cache"))
     config = SFTConfig(output_dir=str(folder / "out"), use_cpu=True, bf16=False, report_to="none", max_length=LONGEST)
-    model = AutoModelForCausalLM.from_pretrained(base)
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
     trainer = SFTTrainer(model, args=config, train_dataset=loaded["train"], processing_class=tokenizer)
     theirs = [(row["input_ids"], row["labels"]) for row in trainer.train_dataset]
 
@@ -79,10 +80,10 @@ def test_the_tokens_and_the_loss_mask_are_those_of_trl(layout: str, tmp_path_fac
     assert len(theirs) >= 3
 
 
-def test_a_completion_that_is_closed_already_is_not_closed_twice(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_completion_that_is_closed_already_is_not_closed_twice(tiny_model: Path) -> None:
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(ensure_base_model(tmp_path_factory.getbasetemp() / "models", preset="tiny"))
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     plain, closed = ({"prompt": "a\n", "completion": text} for text in ("b", "b</s>"))
     first, second = encode_rows(tokenizer, [plain, closed])
     assert first == second

@@ -12,7 +12,6 @@ from support.optional_packages import require_packages
 from trainwright.evaluation import program
 from trainwright.evaluation.harness import REQUIREMENTS, write_held_out_task
 from trainwright.evaluation.rows import InvalidInput, read_rows
-from trainwright.quickstart.base_model import ensure_base_model
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolUnavailable
 
@@ -23,12 +22,12 @@ ROWS = [{"prompt": f"What is ship {number}?\n", "completion": f"Ship {number}."}
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def base(tiny_model: Path) -> Path:
     try:
         tool_environment(REQUIREMENTS, name="lm-eval", system_packages=True)
     except ToolUnavailable as error:
         pytest.skip(f"no environment of lm-eval: {error}")
-    return ensure_base_model(tmp_path_factory.mktemp("models"), preset="tiny")
+    return tiny_model
 
 
 def data(folder: Path, rows: list[dict[str, Any]]) -> Path:

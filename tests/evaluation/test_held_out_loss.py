@@ -8,7 +8,6 @@ import pytest
 from support.optional_packages import require_packages
 
 from trainwright.evaluation import program
-from trainwright.quickstart.base_model import ensure_base_model
 
 require_packages("torch", "transformers", "peft")
 
@@ -46,15 +45,14 @@ LAYOUTS: dict[str, list[dict[str, Any]]] = {
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def models(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The folders of a model with a chat template, and of an adapter for it whose weights are not zero."""
     import torch
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    source = ensure_base_model(tmp_path_factory.mktemp("models"), preset="tiny")
     base, adapter = tmp_path_factory.mktemp("base"), tmp_path_factory.mktemp("adapter")
-    tokenizer, model = AutoTokenizer.from_pretrained(source), AutoModelForCausalLM.from_pretrained(source)
+    tokenizer, model = AutoTokenizer.from_pretrained(tiny_model), AutoModelForCausalLM.from_pretrained(tiny_model)
     tokenizer.chat_template = TEMPLATE
     tokenizer.save_pretrained(base)
     model.save_pretrained(base)

@@ -16,7 +16,6 @@ from support.optional_packages import require_packages
 
 from trainwright.evaluation import program
 from trainwright.evaluation.encoding import encode_rows
-from trainwright.quickstart.base_model import ensure_base_model
 
 require_packages("torch", "transformers", "peft")
 
@@ -36,8 +35,8 @@ CHAT_TEMPLATE = (
 
 
 @pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ensure_base_model(tmp_path_factory.mktemp("models"), preset="tiny")
+def base(tiny_model: Path) -> Path:
+    return tiny_model
 
 
 @pytest.fixture(scope="module")

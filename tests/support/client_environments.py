@@ -38,7 +38,7 @@ def client_environment(name: str, requirements: list[str], *, cache: Path | None
     """
     folder = (cache or Path(os.environ.get("TRAINWRIGHT_CLIENTS", DEFAULT_CACHE))).absolute() / name
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(folder.with_suffix(".lock")):
+    with locked(folder.with_suffix(".lock")):
         if not _is_whole(folder, requirements):
             shutil.rmtree(folder, ignore_errors=True)
             _build(folder, requirements, uv or _uv())
@@ -106,7 +106,7 @@ def _last_line(text: str) -> str:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Alone among the processes that build here; ends with the process."""
     with open(path, "w", encoding="ascii") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Fixture: one embedded cluster whose runtime `fast` is trl-sft with a small program in the place of TRL.
+"""Fixture: one embedded cluster whose runtime `fast` is trl-sft with the scripted trainer in the place of torchrun and TRL.
 
 The initializers and the init container `resume-point` are the real ones, as processes of the embedded node.
 """
@@ -6,15 +6,15 @@ The initializers and the init container `resume-point` are the real ones, as pro
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support import scripted_trainer
+from support.scripted_image import scripted_programs
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -29,41 +29,7 @@ from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.storage.uri import StorageUri
 
 DEADLINES = Deadlines(queue=60, start=60, run=60)
-# Five steps further than the checkpoint that it is told of. What it read stands in the checkpoint. BARRIER is a folder in which
-# two jobs wait for each other, FAIL a file that makes it fail as long as it is there.
-TRAINING = """
-import json, os, pathlib, shutil, sys, time
-config, output, dataset, model = map(pathlib.Path, sys.argv[1:5])
-resumed = json.loads(config.read_text()).get("resume_from_checkpoint", "")
-start = int(resumed.rpartition("-")[2] or 0)
-if os.environ.get("BARRIER"):
-    barrier = pathlib.Path(os.environ["BARRIER"])
-    (barrier / os.environ["TRAINJOB_NAME"]).touch()
-    deadline = time.monotonic() + 40
-    while len(list(barrier.iterdir())) < 2:
-        assert time.monotonic() < deadline, "the other job does not train at the same time"
-        time.sleep(0.02)
-read = {"rows": (dataset / "train.jsonl").read_text(), "model": (model / "config.json").read_text()}
-checkpoint = output / f"checkpoint-{start + 5}"
-shutil.copytree(pathlib.Path(__file__).with_name("template"), checkpoint)
-(checkpoint / "adapter_config.json").write_text(json.dumps({**read, "start": start, "arguments": sys.argv[5:]}))
-history = [{"step": step, "loss": 1 / (step + 1)} for step in range(1, start + 6)]
-(checkpoint / "trainer_state.json").write_text(json.dumps({"global_step": start + 5, "log_history": history}))
-sys.exit(os.path.exists(os.environ.get("FAIL", "")))
-"""
-EVALUATION = """
-import argparse, json, pathlib
-parser = argparse.ArgumentParser()
-for name in ("base", "data", "checkpoint", "out", "sample-row"):
-    parser.add_argument("--" + name, type=pathlib.Path, required=True)
-told = parser.parse_args()
-assert (told.base / "config.json").is_file() and (told.data / "train.jsonl").is_file()
-trained_on = json.loads((told.checkpoint / "adapter_config.json").read_text())
-assert trained_on["rows"] == (told.data / "train.jsonl").read_text(), "the evaluation has other data than the training"
-losses = {"before": {"loss": 4.0, "perplexity": 54.6}, "after": {"loss": 1.0, "perplexity": 2.7}}
-sample = {"prompt": "p", "expected": "e", "before": "b", "after": "a"}
-told.out.write_text(json.dumps({**losses, "rows": 2, "held_out": True, "sample": sample}))
-"""
+EVALUATION = ["python", "-m", "trainwright.evaluation.program"]
 EMPTY_WEIGHTS = (2).to_bytes(8, "little") + b"{}"
 
 
@@ -122,9 +88,14 @@ def prepared(workspace: Path, run: str, inputs: Inputs) -> dict[str, str]:
     return {"dataset_digest": dataset.digest, "model_digest": model.digest}
 
 
+def script(**fields: Any) -> dict[str, str]:
+    """The variable of the scripted trainer with the fields of a `Script`."""
+    return {scripted_trainer.SCRIPT: json.dumps(fields)}
+
+
 def learned(checkpoint: Path) -> dict[str, Any]:
-    """What a checkpoint of the program says that it read: `rows`, `model`, `start`, `arguments`."""
-    told: dict[str, Any] = json.loads((checkpoint / "adapter_config.json").read_bytes())
+    """What the scripted trainer has read for a checkpoint: `rows`, `model`, `start`, `arguments`."""
+    told: dict[str, Any] = json.loads((checkpoint / "trainer_state.json").read_bytes())[scripted_trainer.KNOWN]
     return told
 
 
@@ -148,17 +119,17 @@ def times(folder: Path) -> dict[str, int]:
 
 @contextmanager
 def running(folder: Path) -> Iterator[Runs]:
-    """The cluster with its runtimes `fast`, `fast-node` (without initializers) and `fast-evaluation`."""
-    (folder / "training.py").write_text(TRAINING)
-    (folder / "evaluation.py").write_text(EVALUATION)
-    _write_template(folder / "template")
+    """The cluster with its runtimes `fast`, `fast-node` (without initializers), `fast-evaluation` and `fast-comparison`.
+
+    `fast-comparison` also evaluates checkpoints on other data than those that they were trained on.
+    """
+    trainer, evaluation = (str(program) for program in scripted_programs(folder / "programs"))
     plane = ControlPlane(Home(folder / "home"), gates=FeatureGates())
     plane.start()
-    paths = ["/resume/trl.yaml", "/workspace/output", "/workspace/dataset", "/workspace/model"]
-    fast = variant_of(plane, "trl-sft", "fast", ["python", str(folder / "training.py"), *paths])
-    alone = _node_alone({**fast, "metadata": {**fast["metadata"], "name": "fast-node"}})
-    evaluation = ["python", str(folder / "evaluation.py"), "--base", "/workspace/model", "--data", "/workspace/dataset"]
-    for runtime in (fast, alone, variant_of(plane, "causal-lm-evaluation", "fast-evaluation", evaluation)):
+    fast = _variant_of(plane, "trl-sft", "fast", ["torchrun"], ["python", trainer])
+    comparison = _variant_of(plane, "causal-lm-evaluation", "fast-comparison", EVALUATION, ["python", evaluation])
+    same = _variant_of(plane, "causal-lm-evaluation", "fast-evaluation", EVALUATION, ["python", evaluation, "--same-data"])
+    for runtime in (fast, _node_alone({**fast, "metadata": {**fast["metadata"], "name": "fast-node"}}), comparison, same):
         plane.cluster.create(runtime)
     try:
         yield Runs(plane, folder)
@@ -166,15 +137,14 @@ def running(folder: Path) -> Iterator[Runs]:
         plane.stop(2)
 
 
-def variant_of(plane: ControlPlane, of: str, name: str, command: list[str]) -> Obj:
-    """The bundled runtime `of`, whose nodes run another program, which stands for TRL's script if `of` runs that."""
+def _variant_of(plane: ControlPlane, of: str, name: str, words: list[str], instead: list[str]) -> Obj:
+    """The bundled runtime `of` without its arguments, the command of whose nodes begins with other words."""
     runtime = plane.cluster.get(CLUSTER_TRAINING_RUNTIME, of)
     (job,) = (job for job in runtime["spec"]["template"]["spec"]["replicatedJobs"] if name_of({"metadata": job}) == "node")
     node = named(job["template"]["spec"]["template"]["spec"]["containers"], "node")
     assert node is not None
-    scripts = [word for word in node.get("command") or [] if word.startswith("trl.scripts.")]
-    # Python ignores such an option: it only tells the builtin trainer whose settings the program takes.
-    node["command"] = [command[0], *(word for script in scripts for word in ("-X", script)), *command[1:]]
+    assert node["command"][: len(words)] == words
+    node["command"] = [*instead, *node["command"][len(words) :]]
     node.pop("args", None)
     return {**runtime, "metadata": {"name": name, "labels": runtime["metadata"]["labels"]}}
 
@@ -183,14 +153,3 @@ def _node_alone(runtime: Obj) -> Obj:
     (node,) = (job for job in runtime["spec"]["template"]["spec"]["replicatedJobs"] if job["name"] == "node")
     node = {key: value for key, value in node.items() if key != "dependsOn"}
     return {**runtime, "spec": {**runtime["spec"], "template": {"spec": {"replicatedJobs": [node]}}}}
-
-
-def _write_template(folder: Path) -> None:
-    """The files of a checkpoint that are the same in each."""
-    folder.mkdir()
-    (folder / "adapter_model.safetensors").write_bytes(EMPTY_WEIGHTS)
-    state = io.BytesIO()
-    with zipfile.ZipFile(state, "w") as archive:
-        archive.writestr("archive/data.pkl", b"state")
-    for name in ("optimizer.pt", "scheduler.pt", "rng_state.pth"):
-        (folder / name).write_bytes(state.getvalue())

@@ -48,8 +48,10 @@ class Run:
         monkeypatch: pytest.MonkeyPatch,
         rows: Sequence[dict[str, Any]] = ROWS,
         trainer: TrlTrainer = SFT,
+        program: Sequence[str | Path] = (),
     ) -> None:
-        self.workspace, self.base, self.patch, self.trainer = workspace, base, monkeypatch, trainer
+        """`program`: words that take TRL's command line in its place, such as the path of the scripted trainer."""
+        self.workspace, self.base, self.patch, self.trainer, self.program = workspace, base, monkeypatch, trainer, program
         (workspace / "dataset").mkdir(parents=True)
         for split in ("train", "test"):
             (workspace / "dataset" / f"{split}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
@@ -67,7 +69,8 @@ class Run:
             with pytest.raises(SystemExit) as ended:
                 runpy.run_module(module, run_name="__main__")
         assert ended.value.code == 0
-        command = [sys.executable, str(folder / "orderly_exit.py"), self.trainer.script, "--config", str(folder / "trl.yaml")]
+        launched = [sys.executable, *self.program, str(folder / "orderly_exit.py")]
+        command = [*launched, self.trainer.script, "--config", str(folder / "trl.yaml")]
         paths = {"model_name_or_path": self.base, "dataset_name": self.workspace / "dataset", "output_dir": self.output}
         words = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
         given = self.trainer.settings.model_validate({**SETTINGS, **settings})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fast_training_cluster import Inputs, Runs, is_of, learned, running
+from support.fast_training_cluster import Inputs, Runs, is_of, learned, running, script
 from typer.testing import CliRunner, Result
 
 from trainwright.api.kinds import TRAINJOB
@@ -92,7 +92,7 @@ def test_a_run_ends_with_an_evaluated_export_and_is_not_done_twice(runs: Runs, f
 def test_a_failed_training_is_resumed_by_the_same_command(runs: Runs, finetune: Finetune, tmp_path: Path) -> None:
     inputs, fail = runs.inputs("failing"), tmp_path / "fail"
     fail.touch()
-    options = ("--run-id", "failing", "--training", json.dumps({"env": {"FAIL": str(fail)}}))
+    options = ("--run-id", "failing", "--training", json.dumps({"env": script(fails_while=str(fail))}))
     failed = finetune(inputs, *options)
     assert failed.exit_code == ExitCode.failed, failed.output
     assert "train: " in failed.stderr

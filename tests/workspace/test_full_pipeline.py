@@ -23,7 +23,6 @@ from support.rounds import IS_LONG
 from trainwright.checkpoints.promotion import Alias
 from trainwright.evaluation.harness import REQUIREMENTS as LM_EVAL
 from trainwright.quickstart.airflow_dag import configure
-from trainwright.quickstart.base_model import ensure_base_model
 from trainwright.storage.uri import StorageUri
 from trainwright.tools.dvc_data import dvc_requirements
 from trainwright.tools.environment import tool_environment
@@ -50,7 +49,9 @@ def run_dag(runs: Runs, name: str, root: str, parameters: dict[str, Any]) -> tup
 
 
 @pytest.mark.parametrize("run", [run_pipeline, run_dag] if IS_LONG else [run_pipeline])
-def test_the_whole_chain_from_versioned_data_to_a_registered_model(tmp_path: Path, run: Callable[..., tuple[int, str]]) -> None:
+def test_the_whole_chain_from_versioned_data_to_a_registered_model(
+    tmp_path: Path, tiny_model: Path, run: Callable[..., tuple[int, str]]
+) -> None:
     try:
         for name, requirements in {**TRACKING, "dvc": dvc_requirements(), "ray": ray_requirements()}.items():
             tool_environment(requirements, name=name)
@@ -67,7 +68,7 @@ def test_the_whole_chain_from_versioned_data_to_a_registered_model(tmp_path: Pat
         workspace = runs.claim("w")
         given = {
             "source": str(StorageUri.from_path(source)),
-            "model_uri": str(StorageUri.from_path(ensure_base_model(tmp_path / "models", preset="tiny"))),
+            "model_uri": str(StorageUri.from_path(tiny_model)),
             "export_uri": export_uri,
             "workspace": "pvc://w",
             "method": "full",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 from servers.airflow_server import AirflowServer, running_airflow
-from support.fast_training_cluster import TRAINING, running, variant_of
+from support.fast_training_cluster import learned, running, script
 from support.waiting import eventually
 
 pytest.importorskip("airflow.sdk")
@@ -22,23 +21,6 @@ from trainwright.storage.uri import StorageUri
 from trainwright.submission.suspension import early_stop_reason
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-# The loss is the distance of the learning rate from 3; a rank of 13 is bad luck; one that is far off never ends by itself.
-REPORTING = TRAINING.replace(
-    'sys.exit(os.path.exists(os.environ.get("FAIL", "")))',
-    """
-import ssl, urllib.request
-given = dict(zip(sys.argv[5:], sys.argv[6:]))
-loss = abs(float(given["--learning_rate"]) - 3.0)
-told = lambda name: os.environ["KUBEFLOW_TRAINER_SERVER_" + name]
-report = {"progressPercentage": 100, "metrics": [{"name": "eval_loss", "value": str(loss)}]}
-headers = {"Authorization": "Bearer " + pathlib.Path(told("TOKEN")).read_text(), "Content-Type": "application/json"}
-request = urllib.request.Request(told("URL"), json.dumps({"trainerStatus": report}).encode(), headers, method="POST")
-urllib.request.urlopen(request, context=ssl.create_default_context(cafile=told("CA_CERT"))).read()
-if loss > 5:
-    time.sleep(300)
-sys.exit(given["--lora_r"] == "13")
-""",
-)
 TRIALS = [{"learning_rate": 1.0}, {"learning_rate": 2.5}, {"learning_rate": 3.0, "lora_rank": 13}, {"learning_rate": 9.0}]
 
 
@@ -56,15 +38,12 @@ def most_at_once(tasks: list[dict[str, Any]]) -> int:
 def test_the_best_trial_is_exported_and_a_hopeless_one_is_stopped_and_skipped(tmp_path: Path) -> None:
     with running(tmp_path) as runs:
         runs.claim("w")
-        (tmp_path / "reporting.py").write_text(REPORTING)
-        paths = ["/resume/trl.yaml", "/workspace/output", "/workspace/dataset", "/workspace/model"]
-        runs.cluster.create(variant_of(runs.plane, "trl-sft", "reporting", ["python", str(tmp_path / "reporting.py"), *paths]))
         conf = {
             **runs.inputs("base").uris,
             "export_uri": str(StorageUri.from_path(tmp_path / "exports")),
             "workspace": "pvc://w",
             "evaluation": {"runtime": "fast-evaluation"},
-            "training": {"run_id": "first", "runtime": "reporting"},
+            "training": {"run_id": "first", "runtime": "fast", "env": script(fails_with={"lora_r": "13"}, hangs_above=5)},
             "trials": TRIALS,
             "early_stop": {"min_trials": 2, "start_step": 1},
         }
@@ -92,5 +71,4 @@ def test_the_best_trial_is_exported_and_a_hopeless_one_is_stopped_and_skipped(tm
     assert "was stopped early" in best["summary"]
     assert "failed\\: FailedJobs" in best["summary"]
     restore_checkpoint(exported["uri"], tmp_path / "restored", digest=exported["digest"])
-    adapter = json.loads((tmp_path / "restored/adapter_config.json").read_bytes())
-    assert dict(pairwise(adapter["arguments"]))["--learning_rate"] == "2.5"
+    assert dict(pairwise(learned(tmp_path / "restored")["arguments"]))["--learning_rate"] == "2.5"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
 import pytest
 from local_pipeline import run_pipeline
-from support.fast_training_cluster import TRAINING, Runs, running, variant_of
+from support.fast_training_cluster import Runs, learned, running, script
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -21,15 +20,6 @@ from trainwright.checkpoints.promotion import Alias
 from trainwright.storage.uri import StorageUri
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
-# The loss is the distance of the learning rate from 3; a rank of 13 is bad luck.
-REPORTING = TRAINING.replace(
-    'sys.exit(os.path.exists(os.environ.get("FAIL", "")))',
-    """
-given = dict(zip(sys.argv[5:], sys.argv[6:]))
-print({"eval_loss": str(abs(float(given["--learning_rate"]) - 3.0)), "epoch": "1.0"}, flush=True)
-sys.exit(given["--lora_r"] == "13")
-""",
-)
 
 
 class Sweeping:
@@ -37,10 +27,6 @@ class Sweeping:
         self.runs = runs
         runs.claim("w")
         self.export_uri = str(StorageUri.from_path(runs.folder / "exports"))
-        (runs.folder / "reporting.py").write_text(REPORTING)
-        paths = ["/resume/trl.yaml", "/workspace/output", "/workspace/dataset", "/workspace/model"]
-        arguments = ["python", str(runs.folder / "reporting.py"), *paths]
-        runs.cluster.create(variant_of(runs.plane, "trl-sft", "reporting", arguments))
         self.inputs = runs.inputs("base")
 
     def run(self, run_id: str, root: str = "root", **parameters: Any) -> tuple[int, str]:
@@ -48,7 +34,7 @@ class Sweeping:
             **self.inputs.uris,
             "export_uri": self.export_uri,
             "workspace": "pvc://w",
-            "training": {"run_id": run_id, "runtime": "reporting"},
+            "training": {"run_id": run_id, "runtime": "fast", "env": script(fails_with={"lora_r": "13"})},
             "evaluation": {"runtime": "fast-evaluation"},
             **parameters,
         }
@@ -75,8 +61,7 @@ def test_the_best_trial_is_exported_and_a_failed_one_only_listed(sweeping: Sweep
     record = Alias(sweeping.export_uri).read()
     assert record is not None
     restore_checkpoint(record.current.uri, sweeping.runs.folder / "restored", digest=record.current.manifest)
-    adapter = json.loads((sweeping.runs.folder / "restored/adapter_config.json").read_bytes())
-    given = dict(pairwise(adapter["arguments"]))
+    given = dict(pairwise(learned(sweeping.runs.folder / "restored")["arguments"]))
     assert given["--learning_rate"] == "2.5"
     assert given["--eval_strategy"] == "epoch"
 
@@ -90,7 +75,7 @@ def test_a_sweep_fails_when_no_trial_can_be_picked(sweeping: Sweeping) -> None:
     space = {"learning_rate": [1.0, 2.0], "lora_rank": [8]}
     code, printed = sweeping.run("second", "other", space=space, metric="accuracy")
     assert code != 0
-    assert "none reported 'accuracy'; reported was: epoch, eval_loss" in printed
+    assert "none reported 'accuracy'; reported was: current_step, entropy, epoch, grad_norm" in printed
     jobs = sweeping.trainings()
     assert len(jobs) == before + 2
     assert all(is_finished(job) for job in jobs)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from support.browser import Browser, browser
-from support.fast_training_cluster import Inputs, Runs, running
+from support.fast_training_cluster import Inputs, Runs, running, script
 from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
@@ -103,7 +103,7 @@ def test_failed_run_is_resumed_and_promotes(window: Browser, runs: Runs, tmp_pat
     fail, exports = tmp_path / "fail", tmp_path / "exports"
     fail.touch()
     show_form(window)
-    training = json.dumps({"env": {"FAIL": str(fail)}, "num_proc_per_node": 1, "settings": {"cpu": True}})
+    training = json.dumps({"env": script(fails_while=str(fail)), "num_proc_per_node": 1, "settings": {"cpu": True}})
     fill(window, runs.inputs("whole"), training=training, export_uri=str(exports), promote="better", run="from-the-page")
     eventually(lambda: window.element(".actions .primary").get_attribute("aria-disabled") is None, 10, "no problem")
     window.click("Start")

@@ -12,7 +12,6 @@ import pytest
 from support.warm_containers import CODE, Containers, ended, free_port, printed
 
 from trainwright.jobs.trainers.sft import SftSettings
-from trainwright.quickstart.base_model import ensure_base_model
 from trainwright.runtimes.launcher_text import launcher_text
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")]
@@ -70,9 +69,9 @@ def test_ddp_on_two_nodes_has_the_same_weights(containers: Containers) -> None:
     assert len({line[1] for way in lines.values() for line in way}) == 1
 
 
-def test_lora_by_trl_has_the_same_weights(containers: Containers, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_lora_by_trl_has_the_same_weights(containers: Containers, tiny_model: Path) -> None:
     pytest.importorskip("trl")
-    shutil.copytree(ensure_base_model(tmp_path_factory.mktemp("models"), preset="tiny"), containers.code / "model")
+    shutil.copytree(tiny_model, containers.code / "model")
     shutil.copy(ROOT / "trainwright/runtimes/orderly_exit.py", containers.code)
     rows = [{"prompt": f"Question {number}?", "completion": f" Answer {number % 3}."} for number in range(40)]
     (containers.code / "dataset").mkdir()
