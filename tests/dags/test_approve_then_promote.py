@@ -11,7 +11,6 @@ from support.on_first_use import OnFirstUse
 
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 pytestmark = pytest.mark.medium
 EXTRA = {
     "run": "scheduled__1",

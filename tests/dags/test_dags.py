@@ -19,7 +19,6 @@ from trainwright.steps.requests.forms import MOST_FIELDS
 
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
 
-
 pytestmark = pytest.mark.medium
 RETRAINING = ("retrain_on_new_data", "scheduled_retraining")
 PLACES = ("dataset_uri", "model_uri", "export_uri", "workspace")

@@ -15,7 +15,6 @@ sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
 retraining = OnFirstUse("trainwright.example_dags.retraining")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 pytestmark = pytest.mark.medium
 DIGEST = "sha256:" + "a" * 64
 BASE = "sha256:" + "b" * 64

@@ -13,7 +13,6 @@ retrain_on_new_data = OnFirstUse("trainwright.example_dags.retrain_on_new_data")
 scheduled_retraining = OnFirstUse("trainwright.example_dags.scheduled_retraining")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 pytestmark = pytest.mark.medium
 MODULES = {"trainwright_retraining": scheduled_retraining, "trainwright_retrain_on_new_data": retrain_on_new_data}
 

@@ -17,7 +17,6 @@ from trainwright.operators.values.task_state import StateUnknown, TaskId
 
 hook = OnFirstUse("trainwright.operators.hook")
 
-
 TASK = TaskId("d", "train", "r")
 
 

@@ -14,7 +14,6 @@ from trainwright import operators
 
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 
-
 pytestmark = pytest.mark.medium
 ALLOWED = "s3://bucket/team, hf://org, pvc://claim, git+https://example.com/org, file://{}"
 MANIFEST = trainjob(

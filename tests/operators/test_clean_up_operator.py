@@ -21,7 +21,6 @@ from trainwright.operators.values.task_identity import task_identity
 
 errors = OnFirstUse("trainwright.operators.errors")
 
-
 Job = dict[str, Any]
 DAY_SECONDS = 86_400
 

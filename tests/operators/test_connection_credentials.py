@@ -12,7 +12,6 @@ from support.on_first_use import OnFirstUse
 
 credentials = OnFirstUse("trainwright.operators.values.credentials")
 
-
 pytestmark = pytest.mark.medium
 KEY = {"type": "service_account", "private_key": "not to be seen"}
 AZURE = {"AZURE_STORAGE_ACCOUNT_NAME": "ours", "AZURE_STORAGE_ACCOUNT_KEY": "k=="}

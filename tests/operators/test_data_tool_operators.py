@@ -19,7 +19,6 @@ from trainwright.workspace import read_run, run_folder
 errors = OnFirstUse("trainwright.operators.errors")
 require_packages("airflow")
 
-
 RUN = StepRun("airflow/d", "d/r")
 
 

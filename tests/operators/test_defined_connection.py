@@ -21,7 +21,6 @@ hook = OnFirstUse("trainwright.operators.hook")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 defined_connection = OnFirstUse("trainwright.operators.values.defined_connection")
 
-
 pytestmark = pytest.mark.medium
 EXPORT = {
     "export_uri": "s3://b/e",

@@ -26,7 +26,6 @@ triggerer = OnFirstUse("airflow.jobs.triggerer_job_runner")
 triggers_base = OnFirstUse("airflow.triggers.base")
 hook = OnFirstUse("trainwright.operators.hook")
 
-
 pytestmark = pytest.mark.medium
 REQUEST_SECONDS = 0.05
 

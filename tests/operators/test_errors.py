@@ -20,7 +20,6 @@ sdk = OnFirstUse("airflow.sdk")
 errors = OnFirstUse("trainwright.operators.errors")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 pytestmark = pytest.mark.medium
 TRAINJOB = {"metadata": {"name": "job", "namespace": "default"}}
 

@@ -21,7 +21,6 @@ from trainwright.quickstart.airflow_dag import configure
 
 require_packages("airflow")
 
-
 FOLDER = Path(example_dags.__path__[0])
 NAMES = sorted(path.stem for path in FOLDER.glob("example_*.py"))
 NOT_SHOWN = {"TrainJobTrigger", "TrainwrightHook"}

@@ -13,7 +13,6 @@ from trainwright import operators
 sdk = OnFirstUse("airflow.sdk")
 require_packages("airflow")
 
-
 pytestmark = pytest.mark.medium
 FOUR = {"dataset_uri": "hf://org/data", "model_uri": "hf://org/model", "export_uri": "s3://b/e", "workspace": "pvc://training"}
 

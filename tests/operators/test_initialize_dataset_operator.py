@@ -16,7 +16,6 @@ from trainwright import operators
 errors = OnFirstUse("trainwright.operators.errors")
 require_packages("airflow")
 
-
 COLUMNS = {"text": "words"}
 
 

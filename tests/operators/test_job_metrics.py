@@ -27,7 +27,6 @@ task_context = OnFirstUse("airflow.sdk.execution_time.context")
 errors = OnFirstUse("trainwright.operators.errors")
 job_report = OnFirstUse("trainwright.operators.reporting.job_report")
 
-
 SetStatus = Callable[..., Any]
 
 

@@ -27,7 +27,6 @@ errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 Job = dict[str, Any]
 ALL = ("SuspendTrainJobOperator", "ResumeTrainJobOperator", "DeleteTrainJobOperator")
 REQUEST = TrainRequest(runtime="torch-distributed", command=["true"])

@@ -21,7 +21,6 @@ sdk = OnFirstUse("airflow.sdk")
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
 links = OnFirstUse("trainwright.operators.reporting.links")
 
-
 SetStatus = Callable[..., Any]
 TEMPLATES = {"trainjob_url": "https://k.example.com/{namespace}/{name}?uid={uid}", "logs_url": "http://logs/{name}"}
 

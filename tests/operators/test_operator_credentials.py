@@ -21,7 +21,6 @@ from trainwright.storage.open import open_store
 
 credentials = OnFirstUse("trainwright.operators.values.credentials")
 
-
 pytestmark = pytest.mark.medium
 STORE = SimpleNamespace(
     login="key-id",

@@ -20,7 +20,6 @@ from trainwright.operators.values.task_identity import run_of_group, task_identi
 
 sdk = OnFirstUse("airflow.sdk")
 
-
 OPERATORS = [name for name in trainwright.operators.__all__ if name.endswith("Operator")]
 
 

@@ -17,7 +17,6 @@ job_outcome = OnFirstUse("trainwright.operators.jobs.job_outcome")
 named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 pytestmark = pytest.mark.medium
 SAID = "an event within 10 s can arrive before the executor's report, and Airflow 3.3 then fails the task"
 

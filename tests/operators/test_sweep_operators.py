@@ -25,7 +25,6 @@ from trainwright.workspace import read_run, run_folder
 errors = OnFirstUse("trainwright.operators.errors")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
 TRIAL = {"index": 2, "settings": {"learning_rate": 0.1}}

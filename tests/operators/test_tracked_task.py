@@ -22,7 +22,6 @@ from trainwright.jobs.wait.job_events import JobEvents, Logged, Metrics, OnJobEv
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
 errors = OnFirstUse("trainwright.operators.errors")
 
-
 pytestmark = pytest.mark.medium
 STATUS = {"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.5"}]}
 

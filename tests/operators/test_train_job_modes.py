@@ -30,7 +30,6 @@ hook = OnFirstUse("trainwright.operators.hook")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 
-
 SetStatus = Callable[..., Any]
 
 

@@ -41,7 +41,6 @@ hook = OnFirstUse("trainwright.operators.hook")
 named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 pytestmark = pytest.mark.medium
 Job = dict[str, Any]
 

@@ -25,7 +25,6 @@ triggers = OnFirstUse("airflow.triggers.base")
 hook = OnFirstUse("trainwright.operators.hook")
 train_job_watcher = OnFirstUse("trainwright.operators.train_job_watcher")
 
-
 pytestmark = pytest.mark.medium
 Job = dict[str, Any]
 

@@ -43,7 +43,6 @@ errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
-
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
 

@@ -25,7 +25,6 @@ errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 require_packages("airflow")
 
-
 pytestmark = pytest.mark.slow
 
 

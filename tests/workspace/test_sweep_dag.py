@@ -23,7 +23,6 @@ from trainwright.submission.suspension import early_stop_reason
 sweep = OnFirstUse("trainwright.example_dags.sweep")
 require_packages("airflow")
 
-
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 # The loss is the distance of the learning rate from 3; a rank of 13 is bad luck; one that is far off never ends by itself.
 REPORTING = TRAINING.replace(

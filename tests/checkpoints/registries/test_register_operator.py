@@ -20,7 +20,6 @@ errors = OnFirstUse("trainwright.operators.errors")
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 require_packages("huggingface_hub", "airflow")
 
-
 pytestmark = pytest.mark.medium
 
 
