@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,24 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+HEAVY = frozenset({"airflow", "kfp", "mlflow", "ray", "torch", "transformers"})
+"""Packages that no module of tests may import when it is collected: that takes seconds, in every test process."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Fail modules of tests that import a heavy package before one of their tests needs it."""
+    before = HEAVY & sys.modules.keys()
+    report = yield
+    if imported := (HEAVY & sys.modules.keys()) - before:
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{collector.nodeid} imports {', '.join(sorted(imported))} when it is collected, by itself or by what it imports: "
+            "import it in tests and fixtures, or see tests/support/on_first_use.py"
+        )
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

@@ -8,14 +8,15 @@ from types import SimpleNamespace
 
 import pytest
 from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
-pytest.importorskip("kfp")
 from trainwright.tools import ToolUnavailable, tool_environment
 from trainwright.tools.dvc_data import dvc_requirements
 from trainwright.tools.ray_preprocess import ray_requirements
 from trainwright.workspace import read_run
 
 shipped = OnFirstUse("trainwright.components")
+require_packages("kfp")
 
 
 def artifact(path: Path) -> SimpleNamespace:

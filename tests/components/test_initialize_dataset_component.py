@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
 shipped = OnFirstUse("trainwright.components")
-
-pytest.importorskip("kfp")
+require_packages("kfp")
 
 
 def pages_in(folder: Path) -> dict[str, SimpleNamespace]:

@@ -26,6 +26,8 @@ class OnFirstUse:
         return vars(self._module())
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith("__") or attribute == "_mock_name":  # pytest asks that of every name in a module of tests
+            raise AttributeError(f"{attribute} is not read from {self._name}")
         return getattr(self._module(), attribute)
 
     def __setattr__(self, attribute: str, value: Any) -> None:

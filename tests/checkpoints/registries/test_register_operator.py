@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from hub_upload_server import TOKEN, HubUploadServer
-from huggingface_hub import constants
 from support.on_first_use import OnFirstUse
 from support.optional_packages import require_packages
 
 from trainwright import operators
 from trainwright.checkpoints.exported import open_export
 
+constants = OnFirstUse("huggingface_hub.constants")
 errors = OnFirstUse("trainwright.operators.errors")
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 require_packages("huggingface_hub", "airflow")
