@@ -26,7 +26,8 @@ class OnFirstUse:
         return vars(self._module())
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith("__") or attribute == "_mock_name":  # pytest asks that of every name in a module of tests
+        # pytest asks every name in a module of tests whether it is a mock, a class or wrapped.
+        if attribute == "_mock_name" or (attribute.startswith("__") and attribute != "__file__"):
             raise AttributeError(f"{attribute} is not read from {self._name}")
         return getattr(self._module(), attribute)
 
