@@ -62,12 +62,12 @@ def descriptions(compilable: Any) -> dict[str, str]:
 def readmes() -> Iterator[tuple[Path, str]]:
     """Yield the path of each README and its contents as it should be."""
     sys.path.insert(0, str(ROOT / "tests/components"))
-    from interfaces import COMPILED, interface_of
+    from interfaces import compilables, interface_of
 
-    for name, each in COMPILED.items():
+    for name, each in compilables().items():
         is_pipeline = name.endswith("_pipeline")
         path = ROOT / ("pipelines" if is_pipeline else "components") / name.removesuffix("_pipeline") / "README.md"
-        base = descriptions(COMPILED["train"]) if is_pipeline else None
+        base = descriptions(compilables()["train"]) if is_pipeline else None
         yield path, readme_of(each, interface_of(each), path.read_text("utf-8") if path.exists() else "", base)
 
 

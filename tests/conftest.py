@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,9 @@ os.environ.setdefault("TRAINWRIGHT_TOOLS", str(Path(__file__).parents[1] / ".cli
 # Typer builds the whole tree of commands at each invocation, which takes longer than most commands do.
 typer.testing._get_command = functools.cache(typer.testing._get_command)
 
+# Rewriting the asserts of all tests takes twice as long as collecting them. The Makefile does not pass on this setting either.
+sys.dont_write_bytecode = False
+
 _numbers = itertools.count()
 
 # The same examples every time, so that a run says something about the change at hand; `make fuzz` looks for new ones,
@@ -45,6 +50,35 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+HEAVY = frozenset({"airflow", "kfp", "mlflow", "ray", "torch", "transformers"})
+"""Packages that no module of tests may import when it is collected: that takes seconds, in every test process."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector, which would go through all tests again and again: they live until the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Fail modules of tests that import a heavy package before one of their tests needs it."""
+    before = HEAVY & sys.modules.keys()
+    report = yield
+    if imported := (HEAVY & sys.modules.keys()) - before:
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{collector.nodeid} imports {', '.join(sorted(imported))} when it is collected, by itself or by what it imports: "
+            "import it in tests and fixtures, or see tests/support/on_first_use.py"
+        )
+    return report
 
 
 @pytest.hookimpl(wrapper=True)

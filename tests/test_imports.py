@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 EDGES = sorted(path.name for path in (ROOT / "trainwright").iterdir() if path.is_symlink())
 PACKAGES = sorted({path.parent.name for path in (ROOT / "trainwright").glob("*/__init__.py")} - {*EDGES})
@@ -63,3 +65,19 @@ def test_a_checkout_in_the_current_folder_does_not_hide_the_package(tmp_path: Pa
     command = [sys.executable, "-c", "import trainwright; print(trainwright.__file__)"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(ROOT / "trainwright" / "__init__.py")
+
+
+@pytest.mark.medium
+def test_module_of_tests_that_imports_a_heavy_package_when_collected_fails(tmp_path: Path) -> None:
+    (tmp_path / "ray.py").touch()
+    (tmp_path / "test_early.py").write_text("import ray\ndef test_it(): pass\n", "utf-8")
+    (tmp_path / "test_late.py").write_text("def test_it():\n    import ray\n", "utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "conftest", "-p", "no:cacheprovider", "--rootdir", tmp_path]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
+    for module, code, said in (
+        ("test_late.py", 0, "1 passed"),
+        ("test_early.py", 2, "test_early.py imports ray when it is collected"),
+    ):
+        done = subprocess.run([*command, module], cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        assert said in done.stdout

@@ -14,9 +14,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes import config
-from kubernetes.client import Configuration
-from kubernetes.config import incluster_config
+from support.on_first_use import OnFirstUse
 
 from trainwright.api.errors import ApiError, Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
@@ -25,6 +23,10 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import stop
+
+client = OnFirstUse("kubernetes.client")
+config = OnFirstUse("kubernetes.config")
+incluster_config = OnFirstUse("kubernetes.config.incluster_config")
 
 Write = Callable[..., Path]
 module = importlib.import_module("trainwright.cluster.connect")  # the package has a function of this name
@@ -345,11 +347,11 @@ def test_the_token_of_a_pod_is_read_again_when_the_old_one_is_refused(
     """A projected token: the kubelet replaces the file before it expires."""
     load = config.load_incluster_config
 
-    def load_for_stub(client_configuration: Configuration) -> None:
+    def load_for_stub(client_configuration: client.Configuration) -> None:
         load(client_configuration=client_configuration)
         renew = client_configuration.refresh_api_key_hook
 
-        def renew_for_stub(renewed: Configuration) -> None:
+        def renew_for_stub(renewed: client.Configuration) -> None:
             renew(renewed)
             renewed.host = stub.url
 
@@ -368,10 +370,10 @@ def test_the_token_of_a_pod_is_read_again_when_the_old_one_is_refused(
 
 @pytest.mark.parametrize("is_new_file", [True, False], ids=["another-file", "replaced-in-place"])
 def test_a_client_certificate_that_was_renewed_gets_new_connections(stub: Any, tmp_path: Path, is_new_file: bool) -> None:
-    def certificate(name: str) -> Configuration:
+    def certificate(name: str) -> client.Configuration:
         path = tmp_path / f"{name}.crt"
         path.write_text("any")
-        configuration = Configuration(host=stub.url)
+        configuration = client.Configuration(host=stub.url)
         configuration.cert_file = str(path)
         return configuration
 

@@ -15,13 +15,15 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes.dynamic import DynamicClient
+from support.on_first_use import OnFirstUse
 
 from trainwright.api.errors import ApiError, ServiceUnavailable
 from trainwright.api.kinds import POD
 from trainwright.cluster import NoCluster, connect
 from trainwright.cluster.connection_failure import CannotConnect, connection_failure
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of, is_permanent
+
+dynamic = OnFirstUse("kubernetes.dynamic")
 
 CANARY = "c4n4ry-of-the-test"
 NOWHERE = "https://127.0.0.1:1"
@@ -200,7 +202,7 @@ def test_another_authority_is_not_waited_for(monkeypatch: pytest.MonkeyPatch, wr
         tries.append("")
         raise _verification()
 
-    monkeypatch.setattr(DynamicClient, "request", fail)
+    monkeypatch.setattr(dynamic.DynamicClient, "request", fail)
     with pytest.raises(CannotConnect):
         RetryingCluster(connect(write({}, {"token": "a"}))).get(POD, "a", "team")
     assert len(tries) == 1

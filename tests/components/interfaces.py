@@ -5,21 +5,30 @@ A user's pipeline is compiled against them, so a change of one is a change that 
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import yaml
-from kfp import compiler
-
-from trainwright.pipelines.build import compiled_names
 
 FOLDER = Path(__file__).parent / "interfaces"
-COMPILED = dict(compiled_names())
+NAMES = sorted(path.stem for path in FOLDER.glob("*.yaml"))
+"""Of components and pipelines. A test compares them with `compilables`, which takes seconds."""
+
+
+@functools.cache
+def compilables() -> dict[str, Any]:
+    """All components and pipelines by name."""
+    from trainwright.pipelines.build import compiled_names
+
+    return dict(compiled_names())
 
 
 def interface_of(compilable: Any) -> dict[str, Any]:
     """Inputs and outputs by name, from the compiled form: a parameter's type, and its default where it has one."""
+    from kfp import compiler
+
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "compiled.yaml"
         compiler.Compiler().compile(compilable, str(target))
@@ -45,5 +54,5 @@ def checked_in(name: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    for name, compilable in COMPILED.items():
+    for name, compilable in compilables().items():
         (FOLDER / f"{name}.yaml").write_text(yaml.safe_dump(interface_of(compilable), sort_keys=True), "utf-8")

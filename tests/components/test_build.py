@@ -10,22 +10,25 @@ from pathlib import Path
 
 import pytest
 import yaml
-from interfaces import COMPILED
-from kfp import components, dsl
+from interfaces import NAMES, compilables
+from support.on_first_use import OnFirstUse
 
 import trainwright
-from trainwright.pipelines.build import build
+
+components = OnFirstUse("kfp.components")
+dsl = OnFirstUse("kfp.dsl")
+build = OnFirstUse("trainwright.pipelines.build")
 
 pytestmark = pytest.mark.medium
 
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return {path.stem: path for path in build(tmp_path_factory.mktemp("compiled"))}
+    return {path.stem: path for path in build.build(tmp_path_factory.mktemp("compiled"))}
 
 
 def test_everything_is_compiled(compiled: dict[str, Path]) -> None:
-    assert set(compiled) == set(COMPILED)
+    assert set(compiled) == set(compilables())
 
 
 @pytest.mark.parametrize("edge", ["components", "pipelines"])
@@ -37,11 +40,11 @@ def test_every_folder_of_an_edge_has_a_component_or_pipeline_of_its_name(edge: s
     assert {path.parent.name for path in folder.glob("*/metadata.yaml")} <= {*module.__all__}
 
 
-@pytest.mark.parametrize("name", sorted(COMPILED))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_file_loads_with_the_inputs_and_outputs_of_its_source(compiled: dict[str, Path], name: str) -> None:
     loaded = components.load_component_from_file(str(compiled[name]))
     for part in ("inputs", "outputs"):
-        expected = getattr(COMPILED[name].component_spec, part) or {}
+        expected = getattr(compilables()[name].component_spec, part) or {}
         assert set(getattr(loaded.component_spec, part) or {}) == set(expected)
 
 
@@ -62,7 +65,7 @@ def test_the_image_is_that_of_the_variable(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "trainwright.pipelines.build", str(tmp_path)]
     environ = {**os.environ, "TRAINWRIGHT_IMAGE": "registry.example.com/steps:1"}
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environ)
-    assert len(done.stdout.splitlines()) == len(COMPILED)
+    assert len(done.stdout.splitlines()) == len(compilables())
     pipeline = next(yaml.safe_load_all((tmp_path / "finetune_pipeline.yaml").read_text()))
     images = {one["container"]["image"] for one in pipeline["deploymentSpec"]["executors"].values()}
     assert images == {"registry.example.com/steps:1"}

@@ -4,25 +4,38 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kfp import compiler, components, dsl
+from support.on_first_use import OnFirstUse
 
-import trainwright.components as shipped
-from trainwright.components.uncached import UncachedComponent
 from trainwright.pipeline_runs.cache_check import cacheable_steps
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 
+compiler = OnFirstUse("kfp.compiler")
+shipped = OnFirstUse("trainwright.components")
+components = OnFirstUse("kfp.components")
+dsl = OnFirstUse("kfp.dsl")
+uncached = OnFirstUse("trainwright.components.uncached")
+
 pytestmark = pytest.mark.medium
 DATA = {"dataset_uri": "s3://bucket/data", "model_uri": "s3://bucket/model", "workspace": "pvc://w"}
+COMPONENTS = sorted(file.parent.name for file in (Path(__file__).parents[2] / "components").glob("*/metadata.yaml"))
 
 
-@shipped.train_function()
-def fit(steps: int) -> float:  # type: ignore[empty-body]
-    ...
+@pytest.fixture(scope="module")
+def fit() -> Any:
+    @shipped.train_function()
+    def fit(steps: int) -> float:  # type: ignore[empty-body]
+        ...
+
+    return fit
 
 
-@dsl.component(base_image="python:3.11", install_kfp_package=False)
-def foreign(run_id: str) -> str:
-    return run_id
+@pytest.fixture(scope="module")
+def foreign() -> Any:
+    @dsl.component(base_image="python:3.11", install_kfp_package=False)
+    def foreign(run_id: str) -> str:
+        return run_id
+
+    return foreign
 
 
 def compiled(pipeline: Any, folder: Path) -> CompiledPipeline:
@@ -31,12 +44,12 @@ def compiled(pipeline: Any, folder: Path) -> CompiledPipeline:
     return CompiledPipeline.parse(file.read_text("utf-8"), "test")
 
 
-@pytest.mark.parametrize("name", [name for name in shipped.__all__ if hasattr(getattr(shipped, name), "component_spec")])
+@pytest.mark.parametrize("name", COMPONENTS)
 def test_every_component_is_uncached(name: str) -> None:
-    assert isinstance(getattr(shipped, name), UncachedComponent)
+    assert isinstance(getattr(shipped, name), uncached.UncachedComponent)
 
 
-def test_tasks_called_in_python_are_cached_only_if_asked(tmp_path: Path) -> None:
+def test_tasks_called_in_python_are_cached_only_if_asked(tmp_path: Path, fit: Any) -> None:
     @dsl.pipeline
     def one() -> None:
         shipped.train(run_id="fixed", **DATA)
@@ -50,7 +63,7 @@ def test_tasks_called_in_python_are_cached_only_if_asked(tmp_path: Path) -> None
     assert (len(tasks), cached) == (4, {"train-2"})
 
 
-def test_a_step_that_would_return_the_results_of_another_run_is_warned_of(tmp_path: Path) -> None:
+def test_a_step_that_would_return_the_results_of_another_run_is_warned_of(tmp_path: Path, fit: Any, foreign: Any) -> None:
     loaded = {}
     for component in (shipped.train, shipped.evaluate, fit):
         compiler.Compiler().compile(component, str(tmp_path / "component.yaml"))

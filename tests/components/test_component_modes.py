@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 
 import trainwright.cluster
 import trainwright.submission
-from trainwright.components import evaluate, train
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
+
+shipped = OnFirstUse("trainwright.components")
 
 RUN = {"run_id": "r", "workspace": "pvc://w", "metrics": None}
 REPORTS = {"summary": None, "loss_curve": None}
@@ -18,13 +20,13 @@ REPORTS = {"summary": None, "loss_curve": None}
 @pytest.mark.parametrize(
     ("step", "arguments"),
     [
-        (train, {**RUN, "loss_curve": None, "dataset_uri": "hf://a/b", "model_uri": "hf://a/c"}),
-        (evaluate, {**RUN, **REPORTS, "checkpoint_uri": "file:///x", "checkpoint_digest": "sha256:0"}),
+        ("train", {**RUN, "loss_curve": None, "dataset_uri": "hf://a/b", "model_uri": "hf://a/c"}),
+        ("evaluate", {**RUN, **REPORTS, "checkpoint_uri": "file:///x", "checkpoint_digest": "sha256:0"}),
     ],
     ids=["train", "evaluate"],
 )
 def test_the_mode_reaches_the_connection(
-    step: Any, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    step: str, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[str] = []
 
@@ -35,7 +37,7 @@ def test_the_mode_reaches_the_connection(
     monkeypatch.setattr(trainwright.submission, "connect_for_jobs", connect)
     for more in ({}, {"submission_mode": "jobset"}):
         with pytest.raises(SystemExit) as ended:
-            step.python_func(**arguments, **more)
+            getattr(shipped, step).python_func(**arguments, **more)
         assert ended.value.code == ExitCode.unreachable
         assert "nothing here" in "".join(capsys.readouterr())
     assert asked == ["", "jobset"]

@@ -7,13 +7,16 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
-pytest.importorskip("kfp")
-from trainwright.components import initialize_dataset, preprocess_dataset, pull_dvc_data
 from trainwright.tools import ToolUnavailable, tool_environment
 from trainwright.tools.dvc_data import dvc_requirements
 from trainwright.tools.ray_preprocess import ray_requirements
 from trainwright.workspace import read_run
+
+shipped = OnFirstUse("trainwright.components")
+require_packages("kfp")
 
 
 def artifact(path: Path) -> SimpleNamespace:
@@ -22,10 +25,12 @@ def artifact(path: Path) -> SimpleNamespace:
 
 def test_a_missing_source_ends_the_step_with_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        pull_dvc_data.python_func(data=artifact(tmp_path / "data"), workspace_path=str(tmp_path))
+        shipped.pull_dvc_data.python_func(data=artifact(tmp_path / "data"), workspace_path=str(tmp_path))
     assert caught.value.code == 2
     with pytest.raises(SystemExit) as caught:
-        preprocess_dataset.python_func(data_uri="nothing", dataset=artifact(tmp_path / "data"), workspace_path=str(tmp_path))
+        shipped.preprocess_dataset.python_func(
+            data_uri="nothing", dataset=artifact(tmp_path / "data"), workspace_path=str(tmp_path)
+        )
     assert caught.value.code == 2
     assert capsys.readouterr().err.splitlines() == ["source: required without repo", "'nothing': no such file or folder"]
 
@@ -37,7 +42,7 @@ def test_a_tool_that_cannot_be_installed_ends_the_step_with_what_to_do(
     monkeypatch.setenv("TRAINWRIGHT_TOOLS", str(tmp_path / "file" / "tools"))
     monkeypatch.setattr("trainwright.tools.environment.is_installed", lambda _: False)
     with pytest.raises(SystemExit):
-        pull_dvc_data.python_func(data=artifact(tmp_path / "data"), source="/data", workspace_path=str(tmp_path / "w"))
+        shipped.pull_dvc_data.python_func(data=artifact(tmp_path / "data"), source="/data", workspace_path=str(tmp_path / "w"))
     assert "set TRAINWRIGHT_TOOLS to a folder on a larger disk" in capsys.readouterr().err
 
 
@@ -53,18 +58,18 @@ def test_data_goes_from_a_source_through_dvc_and_ray_to_a_prepared_dataset(tmp_p
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
     common = {"workspace_path": workspace, "run_id": "first"}
     pulled = artifact(tmp_path / "pulled")
-    data_uri, digest, revision, md5, size = pull_dvc_data.python_func(data=pulled, source=str(source), **common)
+    data_uri, digest, revision, md5, size = shipped.pull_dvc_data.python_func(data=pulled, source=str(source), **common)
     assert (revision, len(md5), size) == ("", 32, source.stat().st_size)
     assert json.loads(Path(pulled.path).read_text())["files"][0]["path"] == "source.jsonl"
     clean = artifact(tmp_path / "clean")
     columns = {"prompt": "question", "completion": "answer"}
-    clean_uri, clean_digest, rows_in, rows_out, dropped = preprocess_dataset.python_func(
+    clean_uri, clean_digest, rows_in, rows_out, dropped = shipped.preprocess_dataset.python_func(
         data_uri=data_uri, dataset=clean, columns=columns, **common
     )
     assert (rows_in, rows_out, dropped) == (25, 20, {"duplicate": 5})
     made = artifact(tmp_path / "dataset")
     pages = {name: artifact(tmp_path / name) for name in ("report", "report_page")}
-    _, train_rows, test_rows = initialize_dataset.python_func(dataset_uri=clean_uri, dataset=made, **pages, **common)
+    _, train_rows, test_rows = shipped.initialize_dataset.python_func(dataset_uri=clean_uri, dataset=made, **pages, **common)
     assert train_rows + test_rows == 20
     record = read_run(Path(workspace) / "runs" / "first")
     assert record is not None

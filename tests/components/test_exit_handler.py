@@ -1,24 +1,30 @@
 """One line gives a user's pipeline the exit handler of the shipped ones."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
-from kfp import compiler, dsl
+from support.on_first_use import OnFirstUse
 
-from trainwright.components import train, trainwright_exit_handler
+compiler = OnFirstUse("kfp.compiler")
+dsl = OnFirstUse("kfp.dsl")
+shipped = OnFirstUse("trainwright.components")
 
 pytestmark = pytest.mark.medium
 
 
-@dsl.pipeline(name="own")
-def own(on_cancel: str = "suspend") -> None:
-    with trainwright_exit_handler(on_failure=on_cancel):
-        train(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, command=["true"])
+def own_pipeline() -> Any:
+    @dsl.pipeline(name="own")
+    def own(on_cancel: str = "suspend") -> None:
+        with shipped.trainwright_exit_handler(on_failure=on_cancel):
+            shipped.train(run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, command=["true"])
+
+    return own
 
 
 def test_a_pipeline_gets_its_exit_handler_by_one_line(tmp_path: Path) -> None:
-    compiler.Compiler().compile(own, str(tmp_path / "p.yaml"))
+    compiler.Compiler().compile(own_pipeline(), str(tmp_path / "p.yaml"))
     spec = next(iter(yaml.safe_load_all((tmp_path / "p.yaml").read_text("utf-8"))))
     root = spec["root"]["dag"]["tasks"]
     assert root["clean-up"]["triggerPolicy"]["strategy"] == "ALL_UPSTREAM_TASKS_COMPLETED"

@@ -8,9 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
-pytest.importorskip("kfp")
-from trainwright.components import initialize_dataset
+shipped = OnFirstUse("trainwright.components")
+require_packages("kfp")
 
 
 def pages_in(folder: Path) -> dict[str, SimpleNamespace]:
@@ -26,13 +28,13 @@ def test_columns_subset_and_split_choose_the_rows(tmp_path: Path, capsys: pytest
     options = {"columns": {"text": "words"}, "subset": "de", "split": "test", "test_fraction": 0.0}
     arguments = {"dataset_uri": f"file://{tmp_path}/source", "workspace_path": str(tmp_path / "workspace")}
     pages = pages_in(tmp_path)
-    digest, train_rows, test_rows = initialize_dataset.python_func(dataset=artifact, **pages, **arguments, **options)
+    digest, train_rows, test_rows = shipped.initialize_dataset.python_func(dataset=artifact, **pages, **arguments, **options)
     assert (train_rows, test_rows) == (1, 0)
     [prepared] = (tmp_path / "workspace").glob("datasets/*/train.jsonl")
     assert prepared.read_text() == '{"text": "de/test.jsonl"}\n'
     assert artifact.metadata["digest"] == digest
     with pytest.raises(SystemExit):
-        initialize_dataset.python_func(dataset=artifact, **pages, **arguments, columns={"text": "words"})
+        shipped.initialize_dataset.python_func(dataset=artifact, **pages, **arguments, columns={"text": "words"})
     assert "has several subsets; choose subset= one of de, en" in capsys.readouterr().err
 
 
@@ -45,12 +47,12 @@ def test_the_artifact_is_the_receipt_or_by_value_the_files(tmp_path: Path) -> No
     }
     by_reference, by_value = (SimpleNamespace(path=str(tmp_path / name), metadata={}) for name in ("receipt", "files"))
     arguments |= pages_in(tmp_path)
-    digest, *_ = initialize_dataset.python_func(dataset=by_reference, **arguments)
+    digest, *_ = shipped.initialize_dataset.python_func(dataset=by_reference, **arguments)
     assert json.loads(Path(by_reference.path).read_text())["details"]["report"]["splits"]["train"]["rows"] == 2
     assert "## Dataset" in (tmp_path / "report").read_text()
     assert (tmp_path / "report_page").read_text().startswith("<!doctype html>")
     assert [file["path"] for file in json.loads(Path(by_reference.path).read_text())["files"]] == ["README.md", "train.jsonl"]
     assert by_reference.metadata["digest"] == digest
     for _ in range(2):  # the second time as a retry
-        initialize_dataset.python_func(dataset=by_value, **arguments, by_value=True)
+        shipped.initialize_dataset.python_func(dataset=by_value, **arguments, by_value=True)
     assert (Path(by_value.path) / "train.jsonl").read_text() == '{"text": "a"}\n{"text": "b"}\n'

@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kfp import compiler, dsl
+from support.on_first_use import OnFirstUse
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "docs"))
 from readmes import EXAMPLE, readmes
+
+compiler = OnFirstUse("kfp.compiler")
+dsl = OnFirstUse("kfp.dsl")
 
 pytestmark = pytest.mark.medium
 

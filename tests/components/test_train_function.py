@@ -11,12 +11,15 @@ from typing import Any, NamedTuple, TypedDict
 import pytest
 import yaml
 from interfaces import interface_of
-from kfp import compiler, dsl
+from support.on_first_use import OnFirstUse
 
-from trainwright.components import train, train_function
 from trainwright.jobs import TrainRequest
 from trainwright.jobs.request.typed_parameters import typed_parameters
 from trainwright.steps.finite_outputs import install
+
+compiler = OnFirstUse("kfp.compiler")
+dsl = OnFirstUse("kfp.dsl")
+shipped = OnFirstUse("trainwright.components")
 
 pytestmark = pytest.mark.medium
 
@@ -30,25 +33,37 @@ class Named(TypedDict):
     accuracy: float
 
 
-@train_function(num_nodes=2, image="example.com/torch:1", packages_to_install=["einops"])
-def fit(
-    steps: int,
-    rate: float = 1,
-    flag: bool = False,
-    name: str = "x",
-    layers: list = [1, 2],  # noqa: B006
-    most: int | None = None,
-) -> Figures:  # type: ignore[empty-body]
-    """Fit a model."""
+@pytest.fixture(scope="module")
+def fit() -> Any:
+    @shipped.train_function(num_nodes=2, image="example.com/torch:1", packages_to_install=["einops"])
+    def fit(
+        steps: int,
+        rate: float = 1,
+        flag: bool = False,
+        name: str = "x",
+        layers: list = [1, 2],  # noqa: B006
+        most: int | None = None,
+    ) -> Figures:  # type: ignore[empty-body]
+        """Fit a model."""
+
+    return fit
 
 
-@train_function()
-def measure(kind, n=3) -> float:  # type: ignore[no-untyped-def, empty-body]
-    ...
+@pytest.fixture(scope="module")
+def measure() -> Any:
+    @shipped.train_function()
+    def measure(kind, n=3) -> float:  # type: ignore[no-untyped-def, empty-body]
+        ...
+
+    return measure
 
 
-@dsl.component(base_image="python:3.11", install_kfp_package=False)
-def say(text: str) -> None: ...
+@pytest.fixture(scope="module")
+def say() -> Any:
+    @dsl.component(base_image="python:3.11", install_kfp_package=False)
+    def say(text: str) -> None: ...
+
+    return say
 
 
 def compiled(pipeline: Any, tmp_path: Path) -> dict[str, Any]:
@@ -76,7 +91,9 @@ def step_parameters(document: dict[str, Any], executor: str, given: dict[str, An
     return called, returned
 
 
-def test_component_has_inputs_of_the_functions_types_and_outputs_of_its_annotation(tmp_path: Path) -> None:
+def test_component_has_inputs_of_the_functions_types_and_outputs_of_its_annotation(
+    tmp_path: Path, fit: Any, measure: Any
+) -> None:
     interface = interface_of(fit)
     types = {name: (about["type"], about.get("default")) for name, about in interface["input"].items()}
     assert types["steps"] == ("NUMBER_INTEGER", None)
@@ -95,7 +112,7 @@ def test_component_has_inputs_of_the_functions_types_and_outputs_of_its_annotati
     assert interface_of(measure)["output"]["Output"] == {"type": "NUMBER_DOUBLE"}
 
 
-def test_arguments_of_a_call_keep_their_types(tmp_path: Path) -> None:
+def test_arguments_of_a_call_keep_their_types(tmp_path: Path, fit: Any) -> None:
     @dsl.pipeline
     def pipeline(steps: int, rate: int, flag: bool, text: str, layers: list) -> None:
         task = fit(steps=steps, rate=rate, flag=flag, name=text, layers=layers, env={"N": steps}, num_nodes=3)
@@ -136,7 +153,7 @@ def test_arguments_of_a_call_keep_their_types(tmp_path: Path) -> None:
         ({"steps": 1, "func_args": {"steps": 2}}, "steps is given twice"),
     ],
 )
-def test_unfit_call_is_refused_when_compiled(arguments: dict[str, Any], words: str) -> None:
+def test_unfit_call_is_refused_when_compiled(arguments: dict[str, Any], words: str, fit: Any) -> None:
     with pytest.raises(TypeError, match=words):
 
         @dsl.pipeline
@@ -144,7 +161,7 @@ def test_unfit_call_is_refused_when_compiled(arguments: dict[str, Any], words: s
             fit(**arguments)
 
 
-def test_value_of_another_type_is_refused_when_compiled() -> None:
+def test_value_of_another_type_is_refused_when_compiled(fit: Any) -> None:
     with pytest.raises(TypeError, match="name: expected text, got a value of type bool"):
 
         @dsl.pipeline
@@ -158,7 +175,7 @@ def test_value_of_another_type_is_refused_when_compiled() -> None:
             fit(steps=fit(steps=1).outputs["metrics"])
 
 
-def test_item_of_a_loop_is_not_cut_to_an_integer(tmp_path: Path) -> None:
+def test_item_of_a_loop_is_not_cut_to_an_integer(tmp_path: Path, fit: Any) -> None:
     @dsl.pipeline
     def pipeline(items: list) -> None:
         with dsl.ParallelFor([1, 0.5]) as rate:
@@ -178,7 +195,7 @@ def test_item_of_a_loop_is_not_cut_to_an_integer(tmp_path: Path) -> None:
     assert types[2]["steps"] == "NUMBER_DOUBLE", "items may be any numbers; the step refuses 0.5 for an integer"
 
 
-def test_function_without_annotations_gets_values_of_their_types(tmp_path: Path) -> None:
+def test_function_without_annotations_gets_values_of_their_types(tmp_path: Path, measure: Any) -> None:
     @dsl.pipeline
     def pipeline(flag: bool, text: str, options: dict) -> None:
         measure(kind=flag)
@@ -201,7 +218,7 @@ def test_function_without_annotations_gets_values_of_their_types(tmp_path: Path)
     [({}, "returned nothing"), ({"value": "x"}, "expected a number, got 'x'"), ({"a": 1}, "returned an object with a")],
 )
 def test_result_without_the_declared_output_fails_the_step(
-    results: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    results: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], measure: Any
 ) -> None:
     with pytest.raises(SystemExit):
         step_parameters(compiled(measure, tmp_path), "exec-measure", {"func_args": {"kind": 1}, "results": results})
@@ -214,16 +231,16 @@ def test_argument_with_the_name_of_a_parameter_of_train_is_refused_at_decoration
     def returns_results() -> Named: ...  # type: ignore[empty-body]
 
     with pytest.raises(TypeError, match="the argument 'workspace' has the name of a parameter of train; rename"):
-        train_function()(takes_workspace)
+        shipped.train_function()(takes_workspace)
     with pytest.raises(TypeError, match=r"train_function: 'num_node' is no setting of a function \(did you mean num_nodes\?\)"):
-        train_function(num_node=2)(returns_results)
-    assert interface_of(train_function()(returns_results))["output"]["accuracy"] == {"type": "NUMBER_DOUBLE"}
+        shipped.train_function(num_node=2)(returns_results)
+    assert interface_of(shipped.train_function()(returns_results))["output"]["accuracy"] == {"type": "NUMBER_DOUBLE"}
 
 
-def test_values_inside_an_object_of_train_keep_their_types(tmp_path: Path) -> None:
+def test_values_inside_an_object_of_train_keep_their_types(tmp_path: Path, say: Any) -> None:
     @dsl.pipeline
     def pipeline(steps: int, flag: bool, text: str) -> None:
-        train(run_id="r", func="def f(a, b, c): ...", func_args={"a": steps, "b": flag, "c": text}, env={"N": steps})
+        shipped.train(run_id="r", func="def f(a, b, c): ...", func_args={"a": steps, "b": flag, "c": text}, env={"N": steps})
         say(text=text)
 
     inputs = compiled(pipeline, tmp_path)["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]
@@ -237,7 +254,7 @@ def test_output_that_is_not_finite_is_written_as_null(tmp_path: Path, caplog: py
 
     assert (
         "finite_outputs import install"
-        in compiled(train, tmp_path)["deploymentSpec"]["executors"]["exec-train"]["container"]["command"][-1]
+        in compiled(shipped.train, tmp_path)["deploymentSpec"]["executors"]["exec-train"]["container"]["command"][-1]
     )
     install()
     file = tmp_path / "program.py"
@@ -269,6 +286,6 @@ def test_output_that_is_not_finite_is_written_as_null(tmp_path: Path, caplog: py
     assert "event=output_changed output=all a[0]: nan is written as null" in messages
 
 
-def test_component_is_a_python_component() -> None:
-    assert isinstance(fit, type(train))
+def test_component_is_a_python_component(fit: Any) -> None:
+    assert isinstance(fit, type(shipped.train))
     assert inspect.getdoc(fit) == "Fit a model."

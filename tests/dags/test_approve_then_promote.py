@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from jinja2 import Environment
+from support.on_first_use import OnFirstUse
 
-from trainwright.operators.values.airflow_api import AirflowSkipException
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
 EXTRA = {
@@ -92,5 +93,5 @@ def test_export_uri_and_alias_are_those_of_the_form_else_of_the_run_else_of_the_
 
 
 def test_nobody_is_asked_about_what_the_run_has_decided(module: Any) -> None:
-    with pytest.raises(AirflowSkipException, match=r"checkpoint-500 was decided about by the run that trained it"):
+    with pytest.raises(airflow_api.AirflowSkipException, match=r"checkpoint-500 was decided about by the run that trained it"):
         candidate(module, {}, {**EXTRA, "promoted": False})

@@ -10,12 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import ParamValidationError
 from jinja2 import StrictUndefined
 from support.example_dags import DAG_IDS
+from support.on_first_use import OnFirstUse
 
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.steps.requests.forms import MOST_FIELDS
+
+sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
 
 pytestmark = pytest.mark.medium
 RETRAINING = ("retrain_on_new_data", "scheduled_retraining")
@@ -235,5 +237,5 @@ def test_lists_may_be_json_text(module: str, name: str) -> None:
     for value in ([{"a": 1}], '[{"a": 1}]', "", None, []):
         assert copy.copy(param).resolve(value) == value
     for value in ("a", '{"a": 1}', "[1"):
-        with pytest.raises(ParamValidationError):
+        with pytest.raises(sdk_exceptions.ParamValidationError):
             copy.copy(param).resolve(value)

@@ -7,13 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Variable
-from airflow.sdk.exceptions import ParamValidationError
 from jinja2.nativetypes import NativeEnvironment
+from support.on_first_use import OnFirstUse
 
-from trainwright.example_dags import retraining
-from trainwright.example_dags.retraining import MODEL, RETRAINING, SETTINGS, setting
-from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSkipException
+sdk = OnFirstUse("airflow.sdk")
+sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
+retraining = OnFirstUse("trainwright.example_dags.retraining")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
 DIGEST = "sha256:" + "a" * 64
@@ -30,8 +30,8 @@ OUTDATED = {
 
 def rendered(name: str, params: dict[str, Any], variable: dict[str, Any] | None) -> Any:
     values = {"trainwright_retraining": variable} if variable is not None else {}
-    context = {"params": {**{key: param.value for key, param in RETRAINING.items()}, **params}}
-    return NativeEnvironment().from_string(setting(name)).render(**context, var=SimpleNamespace(json=values))
+    context = {"params": {**{key: param.value for key, param in retraining.RETRAINING.items()}, **params}}
+    return NativeEnvironment().from_string(retraining.setting(name)).render(**context, var=SimpleNamespace(json=values))
 
 
 @pytest.mark.parametrize(
@@ -64,23 +64,25 @@ def test_setting_is_that_of_the_form_else_of_the_variable_else_the_default(
 
 def test_form_sends_no_setting_that_nobody_has_chosen() -> None:
     """Airflow's form sends all fields: those of settings are empty, and say what that means."""
-    for name, default in SETTINGS.items():
-        field = RETRAINING[name]
+    for name, default in retraining.SETTINGS.items():
+        field = retraining.RETRAINING[name]
         assert field.resolve() is None
         assert "as the Variable trainwright_retraining says" in str(field.description)
         if default.value not in ("", [], {}):
             assert "says, else " in str(field.description)
-    assert str(RETRAINING["promote"].description).endswith(". Empty: as the Variable trainwright_retraining says, else better.")
-    assert RETRAINING["promote"].schema["enum"] == [None, "better", "always", "never"]
+    assert str(retraining.RETRAINING["promote"].description).endswith(
+        ". Empty: as the Variable trainwright_retraining says, else better."
+    )
+    assert retraining.RETRAINING["promote"].schema["enum"] == [None, "better", "always", "never"]
 
 
 @pytest.mark.parametrize("given", ["true", "false", True, False, None])
 def test_flag_in_the_form_is_true_false_or_empty(given: Any) -> None:
     """A boolean would be a switch, which shows `false` for an empty value."""
-    field = copy.copy(RETRAINING["always_train"])  # resolving stores the value
+    field = copy.copy(retraining.RETRAINING["always_train"])  # resolving stores the value
     assert field.resolve(given) is given
     assert field.schema["type"][0] == "string"
-    with pytest.raises(ParamValidationError):
+    with pytest.raises(sdk_exceptions.ParamValidationError):
         field.resolve("yes")
 
 
@@ -102,13 +104,13 @@ def test_first_task_logs_which_settings_apply(monkeypatch: pytest.MonkeyPatch, c
 )
 def test_variable_that_would_be_ignored_fails_without_retries(monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
     variable(monkeypatch, text)
-    with pytest.raises(AirflowFailException, match="the Variable trainwright_retraining") as raised:
+    with pytest.raises(airflow_api.AirflowFailException, match="the Variable trainwright_retraining") as raised:
         retraining.roll_back_or_train.function("start-run", params={"roll_back": False})
     assert said in str(raised.value)
 
 
 def variable(monkeypatch: pytest.MonkeyPatch, text: str | None) -> None:
-    monkeypatch.setattr(Variable, "get", lambda _name, **_options: text)
+    monkeypatch.setattr(sdk.Variable, "get", lambda _name, **_options: text)
 
 
 class Instance:
@@ -129,10 +131,10 @@ def gate(
 ) -> tuple[Any, Instance]:
     prepared = {"initialize_dataset": {"digest": DIGEST}, "initialize_model": {"digest": BASE}}
     instance = Instance(**prepared, read_champion=champion)
-    events = {MODEL: [SimpleNamespace(extra=extra) for extra in earlier]}
+    events = {retraining.MODEL: [SimpleNamespace(extra=extra) for extra in earlier]}
     try:
         return retraining.new_data.function(always_train, ti=instance, inlet_events=events), instance
-    except AirflowSkipException as skipped:
+    except airflow_api.AirflowSkipException as skipped:
         return skipped, instance
 
 
@@ -155,7 +157,7 @@ def test_new_data_are_trained_on(earlier: list[dict[str, Any]], always_train: An
 
 def test_the_dataset_of_the_last_good_run_is_skipped_with_the_reason() -> None:
     skipped, instance = gate([{"dataset_digest": DIGEST, "run": "of-monday"}, {"note": "somebody else's"}], champion=OUTDATED)
-    assert isinstance(skipped, AirflowSkipException)
+    assert isinstance(skipped, airflow_api.AirflowSkipException)
     assert str(skipped) == instance.said["reason"] == f"the run of-monday was trained on the same dataset, {DIGEST}"
 
 
@@ -195,9 +197,9 @@ def test_a_good_run_announces_its_checkpoint_its_dataset_and_what_was_decided(de
         start_run={"run_id": "weekly", "path": "/workspace"},
         promote=decided,
     )
-    events = {MODEL: SimpleNamespace(extra={})}
+    events = {retraining.MODEL: SimpleNamespace(extra={})}
     retraining.publish.function("s3://b/e", "champion", ti=instance, outlet_events=events)
-    assert events[MODEL].extra == {
+    assert events[retraining.MODEL].extra == {
         "run": "weekly",
         "checkpoint": "s3://b/e/checkpoint-9",
         "manifest": "sha256:m",
@@ -219,6 +221,6 @@ def test_the_exports_that_were_announced_are_kept_or_deleted(monkeypatch: pytest
     )
     monkeypatch.setattr("trainwright.operators.values.allowed_places.check_places", lambda *_, **places: asked.append(places))
     extras = [{"checkpoint": "s3://b/e/r/checkpoint-9", "manifest": "sha256:m"}, {"note": "somebody else's"}]
-    events = {MODEL: [SimpleNamespace(extra=extra) for extra in extras]}
+    events = {retraining.MODEL: [SimpleNamespace(extra=extra) for extra in extras]}
     assert retraining.keep_exports.function("s3://b/e", "3", "", inlet_events=events) == ["gone"]
     assert asked == [{"export_uri": "s3://b/e"}, (("s3://b/e", [("s3://b/e/r/checkpoint-9", "sha256:m")]), {"keep": 3})]

@@ -6,13 +6,22 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 
-from trainwright.example_dags import retrain_on_new_data, scheduled_retraining
-from trainwright.example_dags.retraining import MODEL
-from trainwright.operators.values.airflow_api import AirflowFailException
+retraining = OnFirstUse("trainwright.example_dags.retraining")
+retrain_on_new_data = OnFirstUse("trainwright.example_dags.retrain_on_new_data")
+scheduled_retraining = OnFirstUse("trainwright.example_dags.scheduled_retraining")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
-DAGS = [scheduled_retraining.dag, retrain_on_new_data.dag]
+MODULES = {"trainwright_retraining": scheduled_retraining, "trainwright_retrain_on_new_data": retrain_on_new_data}
+
+
+@pytest.fixture(params=MODULES)
+def dag(request: pytest.FixtureRequest) -> Any:
+    found = MODULES[request.param].dag
+    assert found.dag_id == request.param
+    return found
 
 
 def before(dag: Any, task: str) -> set[str]:
@@ -20,7 +29,6 @@ def before(dag: Any, task: str) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("dag", DAGS, ids=lambda dag: dag.dag_id)
 def test_one_run_at_a_time_trains_compares_and_promotes(dag: Any) -> None:
     assert dag.max_active_runs == 1
     assert not dag.catchup
@@ -33,11 +41,10 @@ def test_one_run_at_a_time_trains_compares_and_promotes(dag: Any) -> None:
     assert before(dag, "publish") == {"decide", "promote"}
     assert before(dag, "keep-exports") == {"publish"}
     assert before(dag, "tidy") == {"start-run", "publish"}
-    assert dag.get_task("publish").outlets == [MODEL]
-    assert dag.get_task("new-data").inlets == dag.get_task("keep-exports").inlets == [MODEL]
+    assert dag.get_task("publish").outlets == [retraining.MODEL]
+    assert dag.get_task("new-data").inlets == dag.get_task("keep-exports").inlets == [retraining.MODEL]
 
 
-@pytest.mark.parametrize("dag", DAGS, ids=lambda dag: dag.dag_id)
 def test_a_roll_back_skips_all_else(dag: Any) -> None:
     """No task runs that needs one that is skipped: the rule of these needs one success before them."""
     assert before(dag, "roll-back") == {"roll-back-or-train"}
@@ -49,7 +56,6 @@ def test_a_roll_back_skips_all_else(dag: Any) -> None:
     assert all(before(dag, name) <= others | {"roll-back-or-train"} for name in others)
 
 
-@pytest.mark.parametrize("dag", DAGS, ids=lambda dag: dag.dag_id)
 def test_the_champion_is_measured_as_the_candidate_is_on_the_same_rows(dag: Any) -> None:
     candidate, champion = dag.get_task("evaluate"), dag.get_task("evaluate-champion")
     different = {name for name in candidate.template_fields if getattr(candidate, name) != getattr(champion, name)}
@@ -59,7 +65,7 @@ def test_the_champion_is_measured_as_the_candidate_is_on_the_same_rows(dag: Any)
 
 
 def test_the_schedules() -> None:
-    weekly, on_data = DAGS
+    weekly, on_data = (module.dag for module in MODULES.values())
     assert weekly.schedule == "@weekly"
     assert retrain_on_new_data.DATASET.name == "trainwright_dataset"
     assert before(weekly, "start-run") == {"roll-back-or-train"}
@@ -83,5 +89,5 @@ def test_the_dataset_is_that_of_the_last_event_that_names_one_else_the_one_that_
 
 @pytest.mark.parametrize("uri", ["/etc/passwd", "ftp://x/y", "s3://", 7, ["s3://b/x"]])
 def test_an_event_that_names_no_dataset_fails_without_retries(uri: Any) -> None:
-    with pytest.raises(AirflowFailException, match="dataset_uri of the event of the asset trainwright_dataset: "):
+    with pytest.raises(airflow_api.AirflowFailException, match="dataset_uri of the event of the asset trainwright_dataset: "):
         found({"dataset_uri": uri})

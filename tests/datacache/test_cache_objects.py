@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from support.on_first_use import OnFirstUse
 
 from trainwright.api import admit
-from trainwright.datacache import flight, objects
+from trainwright.datacache import objects
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.objects import cache_objects
 from trainwright.datacache.settings import read_settings
+
+flight = OnFirstUse("trainwright.datacache.flight")
 
 VARIABLES = {
     "STORAGE_URI": "cache://shop/orders",

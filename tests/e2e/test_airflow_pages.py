@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 from support.airflow_with_cluster import Scene, running_scene
 from support.browser import CHROMIUM, DRIVER, QUIET
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 from support.waiting import eventually
 
 from trainwright.api.objects import name_of
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium, which the extra `dev` installs")
+webdriver = OnFirstUse("selenium.webdriver")
+require_packages("selenium", extra="dev")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 DAGS = """
 from airflow.sdk import DAG

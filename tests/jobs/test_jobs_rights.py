@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from kubernetes.dynamic import DynamicClient
+from support.on_first_use import OnFirstUse
 from support.rbac_evaluator import Rbac
 from support.sigterm_scripts import WAIT
 from support.waiting import eventually
@@ -35,6 +35,8 @@ from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, 
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.served_schema import forget_served
+
+dynamic = OnFirstUse("kubernetes.dynamic")
 
 SPACE = "default"
 NOT_EMBEDDED = (EVENT, JOB, WORKLOAD, LOCAL_QUEUE, LEASE)
@@ -65,13 +67,13 @@ class Recorder:
 
 @pytest.fixture
 def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
-    recorder, ask = Recorder(), DynamicClient.request
+    recorder, ask = Recorder(), dynamic.DynamicClient.request
 
-    def recorded(client: DynamicClient, method: str, path: str, **more: Any) -> Any:
+    def recorded(client: dynamic.DynamicClient, method: str, path: str, **more: Any) -> Any:
         recorder.observe_status(method, path, more.get("query_params"))
         return ask(client, method, path, **more)
 
-    monkeypatch.setattr(DynamicClient, "request", recorded)
+    monkeypatch.setattr(dynamic.DynamicClient, "request", recorded)
     return recorder
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 from factories import trainjob
-from kubernetes.dynamic import DynamicClient
 from support.jobset_only_cluster import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
+from support.on_first_use import OnFirstUse
 from support.sigterm_scripts import WAIT, wait_until
 from support.waiting import eventually
 from typer.testing import CliRunner
@@ -50,6 +50,8 @@ from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import VARIABLE, Mode, NoTrainingApi
+
+dynamic = OnFirstUse("kubernetes.dynamic")
 
 pytestmark = pytest.mark.medium
 NO_LONGER = Deadlines(queue=60, start=60, run=60)
@@ -190,14 +192,14 @@ def test_the_table_of_rights_is_what_is_asked(
     tmp_path: Path,
 ) -> None:
     made: set[str] = set()
-    exchange = DynamicClient.request
+    exchange = dynamic.DynamicClient.request
 
-    def recorded(client: DynamicClient, method: str, path: str, **more: Any) -> Any:
+    def recorded(client: dynamic.DynamicClient, method: str, path: str, **more: Any) -> Any:
         if (right := permission_for(method, path, more.get("query_params") or [])) is not None:
             made.add(str(right))
         return exchange(client, method, path, **more)
 
-    monkeypatch.setattr(DynamicClient, "request", recorded)
+    monkeypatch.setattr(dynamic.DynamicClient, "request", recorded)
     cluster = connect_for_jobs(jobset_only.way)
     with pytest.raises(StepFailed):
         run_to_end(cluster, training(3), step("rights-failure"), "default", deadlines=NO_LONGER)
@@ -345,14 +347,14 @@ def test_a_submission_costs_three_requests_also_where_there_could_be_another_mod
 ) -> None:
     both.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "without"}})
     made: list[str] = []
-    exchange = DynamicClient.request
+    exchange = dynamic.DynamicClient.request
 
-    def counted(client: DynamicClient, method: str, path: str, **more: Any) -> Any:
+    def counted(client: dynamic.DynamicClient, method: str, path: str, **more: Any) -> Any:
         made.append(f"{method} {path}")
         return exchange(client, method, path, **more)
 
     auto = connect_for_jobs(both._home.kubeconfig)
-    monkeypatch.setattr(DynamicClient, "request", counted)
+    monkeypatch.setattr(dynamic.DynamicClient, "request", counted)
     counts = []
     for number in range(2):
         made.clear()

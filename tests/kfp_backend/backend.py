@@ -16,9 +16,11 @@ from typing import Any
 
 from step_pod import GRACE_SECONDS, StepPod, Workflow
 from step_program import EXECUTOR_OUTPUT, StepProgram, step_program
+from support.on_first_use import OnFirstUse
 
 from trainwright.cluster.protocol import Cluster
-from trainwright.components import clean_up
+
+shipped = OnFirstUse("trainwright.components")
 
 RETRIES = 2
 """Of `templateDefaults` in the ConfigMap of Argo as it is installed."""
@@ -122,7 +124,7 @@ class PipelineRun:
         self.is_terminated = False  # exit handlers run after a termination, too
         error = {"error": {"message": "a step has failed", "code": 9}} if state == "FAILED" else {"error": {}}
         status = {"state": state, "pipelineJobResourceName": self.id, "pipelineTaskName": "exit-handler-1", **error}
-        return self.start(clean_up, {"status": status, **arguments}).wait()
+        return self.start(shipped.clean_up, {"status": status, **arguments}).wait()
 
     def processes(self) -> list[int]:
         """What is left of the processes of all its steps."""

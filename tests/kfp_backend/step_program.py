@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from kfp import compiler
+from support.on_first_use import OnFirstUse
+
+compiler = OnFirstUse("kfp.compiler")
 
 EXECUTOR_OUTPUT = "executor_output.json"
 _INPUT = "{{$}}"

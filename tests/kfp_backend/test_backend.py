@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 from backend import RETRIES, Backend, PipelineRun
-from repeating_component import repeat
 from servers.api_outage import FAULTS, FORBIDDEN_SECONDS, OUTAGE_SECONDS, Outage
 from step_cluster import StepCluster
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
 from trainwright.api.kinds import CONFIG_MAP, POD
 from trainwright.api.objects import labels_of, name_of, owners_of, uid_of
 
+repeating_component = OnFirstUse("repeating_component")
 pytestmark = pytest.mark.slow
 # Says in a file that it runs, and after a signal for how long it goes on; what it prints then, nobody reads.
 STUBBORN = """
@@ -162,7 +163,7 @@ def test_the_pod_of_a_step_stays_as_it_is_in_a_cluster_with_controllers(run: Pip
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_component_gets_its_arguments_and_its_outputs_are_kept_after_a_success(run: PipelineRun, fails: bool) -> None:
-    end = run.start(repeat, {"word": "wörd", "fails": fails}).wait()
+    end = run.start(repeating_component.repeat, {"word": "wörd", "fails": fails}).wait()
     assert end.message == "said wörd"
     assert end.exit_code == int(fails), end.log
     assert end.outputs == ({} if fails else {"words": ["wörd"] * 2})

@@ -18,6 +18,7 @@ import pytest
 from backend import RETRIES, Backend, PipelineRun, RunningStep
 from servers.faulty_api import FaultyApi
 from step_cluster import FULL_QUEUE, INITIALIZING, TRAINING, StepCluster
+from support.on_first_use import OnFirstUse
 from support.rounds import IS_LONG
 from support.waiting import eventually
 
@@ -27,10 +28,11 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, own
 from trainwright.checkpoints import verify_export
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.export_run import exports_of_run
-from trainwright.components import export_checkpoint, train
 from trainwright.steps.own_step import OwnStep
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri
+
+shipped = OnFirstUse("trainwright.components")
 
 REPETITIONS = 20 if IS_LONG else 1
 MAX_DELAY_SECONDS = 1.0
@@ -119,7 +121,7 @@ class Scene:
         own = {"run_id": self.run_id, "runtime": TRAINING, "command": self.steps.command(), "submission_mode": self.mode}
         told = {**own, **arguments}
         self.run.has_template_defaults = not retries_failures
-        self.step = self.run.start(train, told, set_retry=RETRIES if retries_failures else 0)
+        self.step = self.run.start(shipped.train, told, set_retry=RETRIES if retries_failures else 0)
 
     def file(self, step: str = "node", what: str = "", trainjob: str = "") -> Path:
         return self.steps.file(trainjob or self.trainjob, step, what)
@@ -382,14 +384,14 @@ def test_an_export_killed_at_any_moment(scene: Scene, steps: StepCluster, backen
         "workspace_path": str(steps.workspace),
         "resumable": False,
     }
-    scene.step = scene.run.start(export_checkpoint, told)
+    scene.step = scene.run.start(shipped.export_checkpoint, told)
     eventually(lambda: any(exports.rglob("*.*")), what="the first file of the export")
     time.sleep(scene.random.uniform(0, EXPORT_SECONDS))
     scene.end_early(scene.run.terminate)
     scene.step.wait()
     scene.finish("RUNNING", jobs=(0,))
     run = backend.run()
-    end = run.start(export_checkpoint, told).wait()
+    end = run.start(shipped.export_checkpoint, told).wait()
     assert end.succeeded, end.log
     verify_export(end.outputs["uri"], digest=end.outputs["digest"])
     assert len(read_catalog(open_store(exports_of_run(told["export_uri"], steps.exported_run))).exports) == 1

@@ -16,11 +16,13 @@ import pytest
 from backend import Backend, RunningStep
 from servers.api_outage import FAULTS, OUTAGE_SECONDS, Outage
 from step_cluster import StepCluster
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
 from trainwright.api.conditions import is_true
 from trainwright.api.objects import name_of
-from trainwright.components import submit_train_job, train, wait_train_job
+
+shipped = OnFirstUse("trainwright.components")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -72,12 +74,12 @@ class Scenes:
         run = self._backend.run(kubeconfig=api.kubeconfig)
         logs = {"logs": "none"} if api.kind == "log" else {}  # its reading would begin earlier
         if component == "train":
-            return Scene(api, run.start(train, self._training(run.id) | logs), run.id, self.folder)
+            return Scene(api, run.start(shipped.train, self._training(run.id) | logs), run.id, self.folder)
         submitting = self._backend.run()
-        submitted = submitting.start(submit_train_job, self._training(submitting.id)).wait()
+        submitted = submitting.start(shipped.submit_train_job, self._training(submitting.id)).wait()
         assert submitted.succeeded, submitted.log
         told = {"trainjob": submitted.outputs["Output"], **logs}
-        return Scene(api, run.start(wait_train_job, told), submitting.id, self.folder)
+        return Scene(api, run.start(shipped.wait_train_job, told), submitting.id, self.folder)
 
     def _training(self, run: str) -> dict[str, Any]:
         told = {"folder": str(self.folder), "name": run}

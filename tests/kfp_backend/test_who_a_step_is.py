@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from backend import Backend, RunningStep
 from step_cluster import StepCluster
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
 from trainwright.api.objects import labels_of, name_of
-from trainwright.components import train
+
+shipped = OnFirstUse("trainwright.components")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 LOOP = "for-loop-1.iteration-iterations({0}:{0}).iteration-item.train"
@@ -34,7 +36,7 @@ def started(steps: StepCluster, tmp_path: Path) -> Iterator[list[RunningStep]]:
     with closing(Backend(steps.cluster, steps.kubeconfig, tmp_path)) as backend:
         run = backend.run()
         told = {"run_id": run.id, "runtime": "jax-distributed", "func": TRAINING, "func_args": {"folder": str(tmp_path)}}
-        yield [run.start(train, told, place=place) for place in PLACES]
+        yield [run.start(shipped.train, told, place=place) for place in PLACES]
 
 
 def test_every_task_and_iteration_has_a_job_and_a_lost_pod_finds_its_own(

@@ -14,14 +14,16 @@ from kfp_environment import MINORS, VERSIONS, WITHOUT_WHOLE_PIPELINES, Compiled,
 from packaging.requirements import Requirement
 from support.client_environments import ROOT
 from support.fast_training_cluster import Runs
+from support.on_first_use import OnFirstUse
 
 from trainwright.api.conditions import is_true
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.checkpoints.promotion import Alias
-from trainwright.pipelines.build import build
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace.receipt import Receipt
+
+build = OnFirstUse("trainwright.pipelines.build")
 
 pytestmark = pytest.mark.timeout(300)
 slow = pytest.mark.slow
@@ -50,7 +52,7 @@ def test_an_environment_has_its_minor_and_imports_the_wheel(kfp: KfpEnvironment)
 def test_every_component_and_pipeline_compiles_to_the_same_as_with_the_kfp_of_these_tests(
     compiled: Compiled, tmp_path: Path
 ) -> None:
-    build(tmp_path)
+    build.build(tmp_path)
     assert {"train.yaml", "finetune_pipeline.yaml", "retrain_pipeline.yaml"} <= compiled.keys()
     assert compiled == read_compiled(tmp_path)
 

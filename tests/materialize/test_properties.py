@@ -8,12 +8,14 @@ import pytest
 from factories import replicated_job, runtime, trainjob
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kubeflow_trainer_api.models import JobsetV1alpha2JobSet
+from support.on_first_use import OnFirstUse
 
 from trainwright.api import admit
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
 from trainwright.materialize import ProgressReports, Settings, materialize, objects_to_apply
+
+models = OnFirstUse("kubeflow_trainer_api.models")
 
 Obj = dict[str, Any]
 GENERATED = 2000 if settings.default.max_examples < 1000 else 100_000
@@ -145,4 +147,4 @@ def test_property_what_is_accepted_is_a_jobset_to_the_official_models_and_to_adm
     if built is None:
         return
     jobset = admit(copy_of(built[-1])).object
-    assert JobsetV1alpha2JobSet.from_dict(jobset) is not None
+    assert models.JobsetV1alpha2JobSet.from_dict(jobset) is not None

@@ -8,12 +8,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 
 from trainwright.backoff import Backoff
-from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values import airflow_calls
 from trainwright.operators.values.airflow_calls import state_of, undisturbed
 from trainwright.operators.values.task_state import StateUnknown, TaskId
+
+hook = OnFirstUse("trainwright.operators.hook")
 
 TASK = TaskId("d", "train", "r")
 
@@ -75,20 +77,20 @@ def test_a_connection_is_read_once_for_all_triggers_and_on_the_event_loop(monkey
     threads: list[int] = []
     errors: list[Exception] = [LookupError("away")]
 
-    async def connection(_hook: TrainwrightHook, _conn_id: str) -> Any:
+    async def connection(_hook: hook.TrainwrightHook, _conn_id: str) -> Any:
         threads.append(threading.get_ident())
         await asyncio.sleep(0)
         if errors:
             raise errors.pop()
         return SimpleNamespace(conn_type="trainwright", extra_dejson={"namespace": "team"})
 
-    monkeypatch.setattr(TrainwrightHook, "aget_connection", connection)
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, settings: (settings.namespace, threading.get_ident()))
+    monkeypatch.setattr(hook.TrainwrightHook, "aget_connection", connection)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, settings: (settings.namespace, threading.get_ident()))
 
     async def read() -> None:
         with pytest.raises(LookupError):
-            await TrainwrightHook("c").recent_settings()
-        found = await asyncio.gather(*(TrainwrightHook("c").aget_conn() for _ in range(100)))
+            await hook.TrainwrightHook("c").recent_settings()
+        found = await asyncio.gather(*(hook.TrainwrightHook("c").aget_conn() for _ in range(100)))
         assert {namespace for namespace, _ in found} == {"team"}
         assert threading.get_ident() not in {thread for _, thread in found}, "connecting blocks"
         assert threads == [threading.get_ident()] * 2

@@ -8,16 +8,11 @@ from typing import Any
 
 import pytest
 from factories import trainjob
+from support.on_first_use import OnFirstUse
 
-from trainwright.operators import (
-    EvaluateOperator,
-    ExportCheckpointOperator,
-    InitializeDatasetOperator,
-    InitializeModelOperator,
-    StartRunOperator,
-    TrainJobOperator,
-)
-from trainwright.operators.values.allowed_places import PlaceNotAllowed, check_places
+from trainwright import operators
+
+allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 
 pytestmark = pytest.mark.medium
 ALLOWED = "s3://bucket/team, hf://org, pvc://claim, git+https://example.com/org, file://{}"
@@ -61,7 +56,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: str) -> None:
-    check_places((), **{parameter: place.format(data=data)})
+    allowed_places.check_places((), **{parameter: place.format(data=data)})
 
 
 @pytest.mark.parametrize(
@@ -94,15 +89,15 @@ def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: st
 def test_everything_else_is_refused_with_the_parameter_and_the_list(data: Path, parameter: str, place: Any) -> None:
     given = place.format(data=data) if isinstance(place, str) else place
     words = rf"^{parameter}( file)?: .* is not allowed by the Variable trainwright_allowed_places; allowed: s3"
-    with pytest.raises(PlaceNotAllowed, match=words) as refused:
-        check_places((), **{parameter: given})
+    with pytest.raises(allowed_places.PlaceNotAllowed, match=words) as refused:
+        allowed_places.check_places((), **{parameter: given})
     assert "user:pw" not in str(refused.value)
 
 
 def test_the_claims_of_a_manifest_are_checked() -> None:
     pod = {"volumes": [{"persistentVolumeClaim": {"claimName": "other"}}]}
-    with pytest.raises(PlaceNotAllowed, match="pvc://other is not allowed"):
-        check_places((), manifest={"spec": {"runtimePatches": [{"trainingRuntimeSpec": pod}]}})
+    with pytest.raises(allowed_places.PlaceNotAllowed, match="pvc://other is not allowed"):
+        allowed_places.check_places((), manifest={"spec": {"runtimePatches": [{"trainingRuntimeSpec": pod}]}})
 
 
 def test_the_list_of_a_connection_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,40 +107,41 @@ def test_the_list_of_a_connection_counts_too(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         BaseHook, "get_connection", classmethod(lambda _cls, conn_id: SimpleNamespace(extra_dejson=extras[conn_id]))
     )
-    check_places(("open", None, ""), dataset_uri="s3://bucket/team/other")
-    check_places(("narrow",), dataset_uri="s3://bucket/team/own/x")
-    with pytest.raises(PlaceNotAllowed, match="by the connection 'narrow'; allowed: s3://bucket/team/own"):
-        check_places(("narrow",), dataset_uri="s3://bucket/team/other")
-    with pytest.raises(PlaceNotAllowed, match="allowed: nothing"):
-        check_places(("none",), dataset_uri="s3://bucket/team/other")
+    allowed_places.check_places(("open", None, ""), dataset_uri="s3://bucket/team/other")
+    allowed_places.check_places(("narrow",), dataset_uri="s3://bucket/team/own/x")
+    with pytest.raises(allowed_places.PlaceNotAllowed, match="by the connection 'narrow'; allowed: s3://bucket/team/own"):
+        allowed_places.check_places(("narrow",), dataset_uri="s3://bucket/team/other")
+    with pytest.raises(allowed_places.PlaceNotAllowed, match="allowed: nothing"):
+        allowed_places.check_places(("none",), dataset_uri="s3://bucket/team/other")
 
 
 @pytest.mark.parametrize("given", ["[", "[1]", '["/data"]', "bucket", '{"a": 1}'])
 def test_a_list_that_cannot_be_read_allows_nothing(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_TRAINWRIGHT_ALLOWED_PLACES", given)
-    with pytest.raises(PlaceNotAllowed, match="so no place is allowed; correct it"):
-        check_places((), dataset_uri="s3://bucket/team")
+    with pytest.raises(allowed_places.PlaceNotAllowed, match="so no place is allowed; correct it"):
+        allowed_places.check_places((), dataset_uri="s3://bucket/team")
 
 
 def test_without_a_list_everything_is_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AIRFLOW_VAR_TRAINWRIGHT_ALLOWED_PLACES")
-    check_places((), dataset_uri="file:///etc", manifest=MANIFEST)
+    allowed_places.check_places((), dataset_uri="file:///etc", manifest=MANIFEST)
 
 
 @pytest.mark.parametrize(
     "operator",
     [
-        StartRunOperator(task_id="t", workspace="other"),
-        StartRunOperator(task_id="t", workspace="claim", workspace_path="/etc"),
-        InitializeDatasetOperator(task_id="t", dataset_uri="s3://other/x"),
-        InitializeModelOperator(task_id="t", model_uri="hf://other/x"),
-        TrainJobOperator(task_id="t", dataset_uri="s3://other/x", workspace="pvc://claim"),
-        TrainJobOperator(task_id="t", manifest=MANIFEST),
-        ExportCheckpointOperator(task_id="t", export_uri="s3://other/x"),
-        EvaluateOperator(task_id="t", checkpoint_uri="s3://other/x", checkpoint_digest="sha256:0", workspace="pvc://claim"),
+        ("StartRunOperator", {"workspace": "other"}),
+        ("StartRunOperator", {"workspace": "claim", "workspace_path": "/etc"}),
+        ("InitializeDatasetOperator", {"dataset_uri": "s3://other/x"}),
+        ("InitializeModelOperator", {"model_uri": "hf://other/x"}),
+        ("TrainJobOperator", {"dataset_uri": "s3://other/x", "workspace": "pvc://claim"}),
+        ("TrainJobOperator", {"manifest": MANIFEST}),
+        ("ExportCheckpointOperator", {"export_uri": "s3://other/x"}),
+        ("EvaluateOperator", {"checkpoint_uri": "s3://other/x", "checkpoint_digest": "sha256:0", "workspace": "pvc://claim"}),
     ],
-    ids=lambda operator: type(operator).__name__,
+    ids=lambda operator: operator[0],
 )
-def test_every_operator_checks_before_it_does_anything(operator: Any) -> None:
-    with pytest.raises(PlaceNotAllowed):
-        operator.execute({})
+def test_every_operator_checks_before_it_does_anything(operator: tuple[str, dict[str, Any]]) -> None:
+    name, arguments = operator
+    with pytest.raises(allowed_places.PlaceNotAllowed):
+        getattr(operators, name)(task_id="t", **arguments).execute({})

@@ -8,16 +8,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 
+from trainwright import operators
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobError, TrainRequest, submit_or_adopt
 from trainwright.jobs.state.waiter_lease import renewal_patch
-from trainwright.operators import CleanUpOperator
-from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.values.task_identity import task_identity
+
+errors = OnFirstUse("trainwright.operators.errors")
 
 Job = dict[str, Any]
 DAY_SECONDS = 86_400
@@ -54,24 +56,24 @@ def test_by_default_the_unfinished_jobs_of_this_dag_run_are_suspended(
     mine, done = submitted(), submitted("done")
     others = [submitted(run="r2"), submitted(owner="airflow/d2"), submitted(owner="kfp")]
     set_status(done, "Complete")
-    [cleaned] = CleanUpOperator(task_id="t").execute(context())
+    [cleaned] = operators.CleanUpOperator(task_id="t").execute(context())
     assert left(connected) == names_of(done, *others)
     assert (cleaned["name"], cleaned["namespace"], cleaned["submitter"]) == (name_of(mine), "default", "airflow/d/d/r/train")
     assert type(cleaned["phase"]) is str
     assert cleaned["outcome"].startswith("it is suspended")
-    assert CleanUpOperator(task_id="t", run_id="d/r2").execute(context())
+    assert operators.CleanUpOperator(task_id="t", run_id="d/r2").execute(context())
     assert left(connected) == names_of(done, *others[1:])
-    assert CleanUpOperator(task_id="t").execute(context("none")) == []
+    assert operators.CleanUpOperator(task_id="t").execute(context("none")) == []
 
 
 def test_jobs_are_deleted_or_kept_as_asked(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
     job = submitted()
-    assert CleanUpOperator(task_id="t", on_failure="keep").execute(context()) == []
+    assert operators.CleanUpOperator(task_id="t", on_failure="keep").execute(context()) == []
     assert left(connected) == names_of(job)
-    CleanUpOperator(task_id="t", on_failure="delete").execute(context())
+    operators.CleanUpOperator(task_id="t", on_failure="delete").execute(context())
     assert not [job for job in connected.list(TRAINJOB, "default").items if "deletionTimestamp" not in job["metadata"]]
     with pytest.raises(ValueError, match="expected suspend, delete or keep"):
-        CleanUpOperator(task_id="t", on_failure="stop")
+        operators.CleanUpOperator(task_id="t", on_failure="stop")
 
 
 def test_old_jobs_of_any_run_are_stopped(
@@ -80,7 +82,7 @@ def test_old_jobs_of_any_run_are_stopped(
     import trainwright.steps.clean as steps
 
     jobs = [submitted(), submitted(run="r2"), submitted(owner="kfp")]
-    assert CleanUpOperator(task_id="t", older_than_days=1).execute(context()) == []
+    assert operators.CleanUpOperator(task_id="t", older_than_days=1).execute(context()) == []
 
     class Later:
         @staticmethod
@@ -88,9 +90,9 @@ def test_old_jobs_of_any_run_are_stopped(
             return datetime.fromtimestamp(datetime.now(UTC).timestamp() + 2 * DAY_SECONDS, zone)
 
     monkeypatch.setattr(steps, "datetime", Later)
-    cleaned = CleanUpOperator(task_id="t", older_than_days="1.5", run_id="d/r2").execute(context())
+    cleaned = operators.CleanUpOperator(task_id="t", older_than_days="1.5", run_id="d/r2").execute(context())
     assert [job["name"] for job in cleaned] == [name_of(jobs[1])]
-    CleanUpOperator(task_id="t", older_than_days="1.5", all_namespaces="true").execute(context())
+    operators.CleanUpOperator(task_id="t", older_than_days="1.5", all_namespaces="true").execute(context())
     assert left(connected) == set()
 
 
@@ -98,7 +100,7 @@ def test_jobs_whose_waiting_client_is_gone_are_stopped(connected: EmbeddedCluste
     abandoned, waited_for = submitted(owner="kfp"), submitted()
     for job, renewed in ((abandoned, datetime(2026, 1, 1, tzinfo=UTC)), (waited_for, datetime.now(UTC))):
         connected.patch(TRAINJOB, name_of(job), renewal_patch(job, 1800, renewed), "default")
-    CleanUpOperator(task_id="t", abandoned=True).execute(context())
+    operators.CleanUpOperator(task_id="t", abandoned=True).execute(context())
     assert left(connected) == names_of(waited_for)
 
 
@@ -117,8 +119,8 @@ def test_what_cannot_be_meant_is_refused_without_retries(
     connected: EmbeddedCluster, submitted: Callable[..., Job], arguments: dict[str, Any], message: str
 ) -> None:
     job = submitted()
-    with pytest.raises(NonRetryableError, match=message):
-        CleanUpOperator(task_id="t", **arguments).execute(context())
+    with pytest.raises(errors.NonRetryableError, match=message):
+        operators.CleanUpOperator(task_id="t", **arguments).execute(context())
     assert left(connected) == names_of(job)
 
 
@@ -135,5 +137,5 @@ def test_a_job_that_cannot_be_stopped_fails_the_task_after_the_others(
 
     monkeypatch.setattr(connected, "patch", patched)
     with pytest.raises(TrainJobError, match=rf"may still be running: default/{name_of(refused)}; see the log"):
-        CleanUpOperator(task_id="t").execute(context())
+        operators.CleanUpOperator(task_id="t").execute(context())
     assert name_of(other) not in left(connected)

@@ -8,14 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Connection
 from support.cluster_under_test import embedded
+from support.on_first_use import OnFirstUse
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
-from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.provider_info import get_provider_info
 from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
 from trainwright.submission.mode import Mode
+
+sdk = OnFirstUse("airflow.sdk")
+hook = OnFirstUse("trainwright.operators.hook")
 
 
 class Answers:
@@ -37,8 +39,8 @@ class Answers:
 
 def checked(monkeypatch: pytest.MonkeyPatch, base: Answers, mode: Mode = Mode.trainjob) -> tuple[bool, str]:
     client = SimpleNamespace(base=base, default_namespace="team", mode=mode)
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: client)
-    return TrainwrightHook("c").test_connection()
+    monkeypatch.setattr(hook.TrainwrightHook, "get_conn", lambda _hook: client)
+    return hook.TrainwrightHook("c").test_connection()
 
 
 @pytest.mark.parametrize(("mode", "resource"), [(Mode.trainjob, "trainjobs"), (Mode.jobset, "jobsets")])
@@ -68,8 +70,8 @@ def test_what_is_wrong_is_said(monkeypatch: pytest.MonkeyPatch, base: Answers, o
 def test_settings_that_cannot_be_meant_are_said_too(monkeypatch: pytest.MonkeyPatch) -> None:
     extra = {"submision_mode": "jobset"}
     connection = SimpleNamespace(conn_type="trainwright", extra_dejson=extra)
-    monkeypatch.setattr(TrainwrightHook, "get_connection", lambda *_: connection)
-    assert TrainwrightHook("c").test_connection() == (
+    monkeypatch.setattr(hook.TrainwrightHook, "get_connection", lambda *_: connection)
+    assert hook.TrainwrightHook("c").test_connection() == (
         False,
         "connection 'c': the extra 'submision_mode' is unknown; did you mean submission_mode?",
     )
@@ -79,9 +81,9 @@ def test_settings_that_cannot_be_meant_are_said_too(monkeypatch: pytest.MonkeyPa
 def test_against_an_api_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with embedded(tmp_path, node=False) as kubeconfig:
         extra = json.dumps({"kubeconfig": str(kubeconfig), "namespace": "default"})
-        connection = Connection(conn_id="c", conn_type="trainwright", extra=extra)
-        monkeypatch.setattr(TrainwrightHook, "get_connection", lambda *_: connection)
-        ok, message = TrainwrightHook(**{TrainwrightHook.conn_name_attr: "c"}).test_connection()
+        connection = sdk.Connection(conn_id="c", conn_type="trainwright", extra=extra)
+        monkeypatch.setattr(hook.TrainwrightHook, "get_connection", lambda *_: connection)
+        ok, message = hook.TrainwrightHook(**{hook.TrainwrightHook.conn_name_attr: "c"}).test_connection()
     assert ok, message
     assert message.endswith("; TrainJobs may be created in the namespace default")
 

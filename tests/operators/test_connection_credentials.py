@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 
-from trainwright.operators.values.credentials import connection_variables
+credentials = OnFirstUse("trainwright.operators.values.credentials")
 
 pytestmark = pytest.mark.medium
 KEY = {"type": "service_account", "private_key": "not to be seen"}
@@ -23,7 +24,7 @@ def variables(monkeypatch: pytest.MonkeyPatch, kind: str | None, *, hub: bool = 
     told = {"login": "", "password": "", "host": "", **fields}
     connection = SimpleNamespace(conn_type=kind, extra_dejson=extra, **told)
     monkeypatch.setattr(BaseHook, "get_connection", classmethod(lambda _cls, _conn_id: connection))
-    return connection_variables(None if hub else "c", "c" if hub else None)
+    return credentials.connection_variables(None if hub else "c", "c" if hub else None)
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
-pytest.importorskip("airflow.sdk")
-
-from trainwright.operators import PreprocessDatasetOperator, PullDvcDataOperator
-from trainwright.operators.errors import NonRetryableError
+from trainwright import operators
 from trainwright.steps.on_cluster import ClusterSteps
 from trainwright.steps.requests import PreprocessDataset, PullDvcData, StepRun
 from trainwright.workspace import read_run, run_folder
+
+errors = OnFirstUse("trainwright.operators.errors")
+require_packages("airflow")
 
 RUN = StepRun("airflow/d", "d/r")
 
@@ -34,24 +36,24 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def test_on_the_cluster_a_pod_is_asked(connected: Any, context: dict[str, Any], asked: list[Any]) -> None:
-    pull = PullDvcDataOperator(task_id="t", repo="https://host/data", path="rows", rev="v1", workspace="pvc://w")
+    pull = operators.PullDvcDataOperator(task_id="t", repo="https://host/data", path="rows", rev="v1", workspace="pvc://w")
     assert pull.execute(context) == {"digest": "d"}
     assert asked == [(PullDvcData(repo="https://host/data", path="rows", rev="v1"), RUN)]
     given = {"columns": '{"prompt": "q"}', "drop_empty": "false", "min_chars": "3", "deduplicate_by": '["prompt"]'}
-    PreprocessDatasetOperator(task_id="t", data_uri="file:///w/rows", workspace="pvc://w", **given).execute(context)
+    operators.PreprocessDatasetOperator(task_id="t", data_uri="file:///w/rows", workspace="pvc://w", **given).execute(context)
     parsed: dict[str, Any] = {"columns": {"prompt": "q"}, "drop_empty": False, "min_chars": 3, "deduplicate_by": ["prompt"]}
     assert asked[1] == (PreprocessDataset(data_uri="file:///w/rows", **parsed), RUN)
 
 
 def test_what_is_wrong_with_the_input_fails_without_retries(tmp_path: Path, context: dict[str, Any]) -> None:
-    with pytest.raises(NonRetryableError, match="source: required without repo"):
-        PullDvcDataOperator(task_id="t", workspace_path=str(tmp_path)).execute(context)
-    with pytest.raises(NonRetryableError, match="'nothing': no such file or folder"):
-        PreprocessDatasetOperator(task_id="t", data_uri="nothing", workspace_path=str(tmp_path)).execute(context)
+    with pytest.raises(errors.NonRetryableError, match="source: required without repo"):
+        operators.PullDvcDataOperator(task_id="t", workspace_path=str(tmp_path)).execute(context)
+    with pytest.raises(errors.NonRetryableError, match="'nothing': no such file or folder"):
+        operators.PreprocessDatasetOperator(task_id="t", data_uri="nothing", workspace_path=str(tmp_path)).execute(context)
     for wrong in ({"columns": "[1]"}, {"min_chars": "x"}, {"deduplicate": "maybe"}, {"deduplicate_by": "{}x"}):
         (name,) = wrong
-        with pytest.raises(NonRetryableError, match=name):
-            PreprocessDatasetOperator(task_id="t", data_uri="x", workspace_path=str(tmp_path), **wrong).execute(context)  # type: ignore[arg-type]
+        with pytest.raises(errors.NonRetryableError, match=name):
+            operators.PreprocessDatasetOperator(task_id="t", data_uri="x", workspace_path=str(tmp_path), **wrong).execute(context)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -68,9 +70,9 @@ def test_data_goes_from_a_source_through_dvc_and_ray(tmp_path: Path, context: di
     source, workspace = tmp_path / "source.jsonl", tmp_path / "workspace"
     source.write_text("".join(json.dumps({"text": f" row {number % 4} "}) + "\n" for number in range(8)))
     common: dict[str, Any] = {"task_id": "t", "workspace_path": str(workspace)}
-    pulled = PullDvcDataOperator(source=str(source), **common).execute(context)
+    pulled = operators.PullDvcDataOperator(source=str(source), **common).execute(context)
     assert pulled["size"] == source.stat().st_size
-    done = PreprocessDatasetOperator(data_uri=pulled["data_uri"], **common).execute(context)
+    done = operators.PreprocessDatasetOperator(data_uri=pulled["data_uri"], **common).execute(context)
     assert (done["rows_in"], done["rows_out"]) == (8, 4)
     record = read_run(workspace / run_folder("d/r"))
     assert record is not None

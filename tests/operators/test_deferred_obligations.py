@@ -13,6 +13,7 @@ import pytest
 from support.waiting import eventually
 from test_trigger import context, deferred, event_of, operator, the_job
 
+from trainwright import operators
 from trainwright.api import names
 from trainwright.api.errors import ServiceUnavailable, Unauthorized
 from trainwright.api.kinds import SECRET, TRAINJOB
@@ -20,7 +21,6 @@ from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobDeadline, TrainJobFailed
 from trainwright.jobs.state.waiter_lease import abandoned_patch, waiter_lease_of
-from trainwright.operators import TrainJobTrigger
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 
 pytestmark = pytest.mark.medium
@@ -29,7 +29,7 @@ SetStatus = Callable[..., Any]
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TrainJobTrigger, "lease_retry_seconds", 0.0)
+    monkeypatch.setattr(operators.TrainJobTrigger, "lease_retry_seconds", 0.0)
 
 
 def followed_until(cluster: EmbeddedCluster, set_status: SetStatus, trigger: Any, look: Callable[[], Any]) -> None:

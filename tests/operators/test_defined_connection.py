@@ -6,24 +6,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseHook
 from support.cluster_under_test import embedded
+from support.on_first_use import OnFirstUse
 from test_trigger import context
 
+from trainwright import operators
 from trainwright.cluster import connect
 from trainwright.jobs import InvalidSettings
-from trainwright.operators import (
-    ExportCheckpointOperator,
-    PromoteModelOperator,
-    StartRunOperator,
-    TrainJobOperator,
-    TrainJobSensor,
-)
-from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.airflow_api import AirflowFailException, AirflowNotFoundException
-from trainwright.operators.values.defined_connection import ConnectionNotDefined
 from trainwright.submission.jobs_client import JobsClient
+
+sdk = OnFirstUse("airflow.sdk")
+errors = OnFirstUse("trainwright.operators.errors")
+hook = OnFirstUse("trainwright.operators.hook")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
+defined_connection = OnFirstUse("trainwright.operators.values.defined_connection")
 
 pytestmark = pytest.mark.medium
 EXPORT = {
@@ -37,50 +33,51 @@ EXPORT = {
 @pytest.fixture
 def _no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     def get_connection(_cls: Any, conn_id: str) -> Any:
-        raise AirflowNotFoundException(f"The conn_id `{conn_id}` isn't defined")
+        raise airflow_api.AirflowNotFoundException(f"The conn_id `{conn_id}` isn't defined")
 
-    monkeypatch.setattr(BaseHook, "get_connection", classmethod(get_connection))
+    monkeypatch.setattr(sdk.BaseHook, "get_connection", classmethod(get_connection))
 
 
 @pytest.mark.usefixtures("_no_connections")
 @pytest.mark.parametrize(
     "task",
     [
-        TrainJobOperator(task_id="t", workspace="pvc://w", conn_id="nobody"),
-        TrainJobOperator(task_id="t", workspace="pvc://w", conn_id="nobody", deferrable=True),
-        TrainJobOperator(task_id="t", workspace="pvc://w", store_conn_id="nobody"),
-        TrainJobSensor(task_id="t", trainjob="job", conn_id="nobody"),
-        StartRunOperator(task_id="t", workspace="pvc://w", conn_id="nobody"),
-        ExportCheckpointOperator(task_id="t", export_uri="s3://b/e", workspace="pvc://w", hub_conn_id="nobody"),
-        PromoteModelOperator(task_id="t", **EXPORT, store_conn_id="nobody"),
+        ("TrainJobOperator", {"workspace": "pvc://w", "conn_id": "nobody"}),
+        ("TrainJobOperator", {"workspace": "pvc://w", "conn_id": "nobody", "deferrable": True}),
+        ("TrainJobOperator", {"workspace": "pvc://w", "store_conn_id": "nobody"}),
+        ("TrainJobSensor", {"trainjob": "job", "conn_id": "nobody"}),
+        ("StartRunOperator", {"workspace": "pvc://w", "conn_id": "nobody"}),
+        ("ExportCheckpointOperator", {"export_uri": "s3://b/e", "workspace": "pvc://w", "hub_conn_id": "nobody"}),
+        ("PromoteModelOperator", dict(**EXPORT, store_conn_id="nobody")),
     ],
-    ids=lambda task: type(task).__name__,
+    ids=lambda task: task[0],
 )
-def test_undefined_connection_fails_without_retries_and_is_named(task: Any) -> None:
-    with pytest.raises(AirflowFailException, match="the connection 'nobody' is not defined: create it") as raised:
-        task.execute(context())
-    assert isinstance(raised.value, ConnectionNotDefined)
+def test_undefined_connection_fails_without_retries_and_is_named(task: tuple[str, dict[str, Any]]) -> None:
+    name, arguments = task
+    with pytest.raises(airflow_api.AirflowFailException, match="the connection 'nobody' is not defined: create it") as raised:
+        getattr(operators, name)(task_id="t", **arguments).execute(context())
+    assert isinstance(raised.value, defined_connection.ConnectionNotDefined)
     assert raised.value.__cause__ is None
 
 
 @pytest.mark.usefixtures("_no_connections")
 def test_undefined_connection_without_a_list_of_places_is_found_by_the_hook() -> None:
-    with pytest.raises(ConnectionNotDefined, match="airflow connections add nobody"):
-        TrainwrightHook("nobody").get_conn()
+    with pytest.raises(defined_connection.ConnectionNotDefined, match="airflow connections add nobody"):
+        hook.TrainwrightHook("nobody").get_conn()
 
 
 @pytest.mark.parametrize("deferrable", [True, False])
 def test_missing_namespace_fails_without_retries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deferrable: bool) -> None:
     with embedded(tmp_path, node=False) as kubeconfig:
-        monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: JobsClient.of(connect(kubeconfig)))
+        monkeypatch.setattr(hook.TrainwrightHook, "get_conn", lambda _hook: JobsClient.of(connect(kubeconfig)))
         common = {"task_id": "t", "namespace": "nowhere"}
         tasks = [
-            TrainJobOperator(**common, runtime="torch-distributed", command=["a"], deferrable=deferrable),
-            TrainJobOperator(**common, workspace="pvc://w?size=1Gi", deferrable=deferrable),
-            StartRunOperator(**common, workspace="pvc://w?size=1Gi"),
+            operators.TrainJobOperator(**common, runtime="torch-distributed", command=["a"], deferrable=deferrable),
+            operators.TrainJobOperator(**common, workspace="pvc://w?size=1Gi", deferrable=deferrable),
+            operators.StartRunOperator(**common, workspace="pvc://w?size=1Gi"),
         ]
         for task in tasks:
-            with pytest.raises(NonRetryableError) as raised:
+            with pytest.raises(errors.NonRetryableError) as raised:
                 task.execute(context())
             assert str(raised.value) == (
                 'NamespaceNotFound: namespaces "nowhere" not found: create it (`kubectl create namespace nowhere`), or correct the '
@@ -90,7 +87,7 @@ def test_missing_namespace_fails_without_retries(tmp_path: Path, monkeypatch: py
 
 def test_wrong_setting_has_an_error_class_of_its_own(connected: Any) -> None:
     with pytest.raises(
-        NonRetryableError, match=r"^InvalidSettings: .*settings\.max_steps: unknown setting; did you mean steps\?"
+        errors.NonRetryableError, match=r"^InvalidSettings: .*settings\.max_steps: unknown setting; did you mean steps\?"
     ) as raised:
-        TrainJobOperator(task_id="t", workspace="pvc://w", settings={"max_steps": 5}).execute(context())
+        operators.TrainJobOperator(task_id="t", workspace="pvc://w", settings={"max_steps": 5}).execute(context())
     assert isinstance(raised.value.error, InvalidSettings)

@@ -10,18 +10,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.jobs.triggerer_job_runner import _USER_ACTION_CANCEL_MSG, TriggerRunner
-from airflow.triggers.base import BaseTrigger
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
+from trainwright import operators
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.operators import TrainJobTrigger
-from trainwright.operators.deferral import job_endings, left_jobs
-from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.task_state import TaskId
+
+job_endings = OnFirstUse("trainwright.operators.deferral.job_endings")
+left_jobs = OnFirstUse("trainwright.operators.deferral.left_jobs")
+triggerer = OnFirstUse("airflow.jobs.triggerer_job_runner")
+triggers_base = OnFirstUse("airflow.triggers.base")
+hook = OnFirstUse("trainwright.operators.hook")
 
 pytestmark = pytest.mark.medium
 REQUEST_SECONDS = 0.05
@@ -95,23 +98,23 @@ def scene(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Scene:
     def say(form: str, *words: Any, **_more: Any) -> None:
         made.lines.append(form % words if words else form)
 
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: made.slow)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: made.slow)
     monkeypatch.setattr(TaskId, "state", lambda task: made.states.get(task.task_id, "deferred"))
-    monkeypatch.setattr(TrainJobTrigger, "log", SimpleNamespace(info=say, error=say, warning=say))
+    monkeypatch.setattr(operators.TrainJobTrigger, "log", SimpleNamespace(info=say, error=say, warning=say))
     return made
 
 
-def trigger_of(job: dict[str, Any]) -> TrainJobTrigger:
+def trigger_of(job: dict[str, Any]) -> operators.TrainJobTrigger:
     task = {"dag_id": "d", "task_id": job["metadata"]["name"], "run_id": "r", "map_index": -1}
     name, uid = job["metadata"]["name"], job["metadata"]["uid"]
-    return TrainJobTrigger(conn_id=None, namespace="default", name=name, uid=uid, task=task, log_poll_interval=0)
+    return operators.TrainJobTrigger(conn_id=None, namespace="default", name=name, uid=uid, task=task, log_poll_interval=0)
 
 
 class Runner:
     """Airflow's trigger runner with these triggers, and its cancellations once a second until all have ended."""
 
-    def __init__(self, triggers: list[TrainJobTrigger]):
-        self.runner, self.triggers = TriggerRunner(), triggers
+    def __init__(self, triggers: list[operators.TrainJobTrigger]):
+        self.runner, self.triggers = triggerer.TriggerRunner(), triggers
 
     async def start(self) -> None:
         for number, trigger in enumerate(self.triggers):
@@ -147,15 +150,16 @@ def test_cancellations_that_come_faster_than_airflows_own_change_nothing(scene: 
     eventually(lambda: not scene.running(), 10, "all jobs to be suspended")
 
 
-@pytest.mark.parametrize(("message", "suspended"), [((), False), ((_USER_ACTION_CANCEL_MSG,), True)])
-def test_a_triggerer_that_shuts_down_asks_nobody(scene: Scene, message: tuple[str, ...], suspended: bool) -> None:
+@pytest.mark.parametrize(("by_user", "suspended"), [(False, False), (True, True)], ids=["message0-False", "message1-True"])
+def test_a_triggerer_that_shuts_down_asks_nobody(scene: Scene, by_user: bool, suspended: bool) -> None:
+    message = (triggerer._USER_ACTION_CANCEL_MSG,) if by_user else ()
     scene.play(scene.ended_jobs(1), lambda runner: runner.cancel_one(*message))
     assert scene.running() == ([] if suspended else ["t0"])
 
 
 def test_versions_without_on_kill_stop_the_job_too(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow 3.1 and 3.2: a trigger is only cancelled, without a message."""
-    monkeypatch.delattr(BaseTrigger, "on_kill")
+    monkeypatch.delattr(triggers_base.BaseTrigger, "on_kill")
     triggers = [trigger_of(job) for job in (*scene.ended_jobs(1), scene.job_of("goes-on"))]
 
     async def cancel() -> None:

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("airflow.sdk")
-
 from support.cluster_under_test import embedded
+from support.optional_packages import require_packages
 
 import trainwright.operators
 from trainwright.operators import example_dags
 from trainwright.quickstart.airflow_dag import configure
+
+require_packages("airflow")
 
 FOLDER = Path(example_dags.__path__[0])
 NAMES = sorted(path.stem for path in FOLDER.glob("example_*.py"))

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
-pytest.importorskip("airflow.sdk")
+from trainwright import operators
 
-from airflow.sdk import DAG
-
-from trainwright.operators import finetune
+sdk = OnFirstUse("airflow.sdk")
+require_packages("airflow")
 
 pytestmark = pytest.mark.medium
 FOUR = {"dataset_uri": "hf://org/data", "model_uri": "hf://org/model", "export_uri": "s3://b/e", "workspace": "pvc://training"}
 
 
 def dag_with(**settings: Any) -> Any:
-    with DAG("mine", schedule=None) as dag:
-        finetune(**{**FOUR, **settings})
-        finetune("second", **FOUR)
+    with sdk.DAG("mine", schedule=None) as dag:
+        operators.finetune(**{**FOUR, **settings})
+        operators.finetune("second", **FOUR)
     return dag
 
 

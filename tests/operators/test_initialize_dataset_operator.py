@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
-pytest.importorskip("airflow.sdk")
+from trainwright import operators
 
-
-from trainwright.operators import InitializeDatasetOperator
-from trainwright.operators.errors import NonRetryableError
+errors = OnFirstUse("trainwright.operators.errors")
+require_packages("airflow")
 
 COLUMNS = {"text": "words"}
 
@@ -40,7 +41,7 @@ def context() -> dict[str, Any]:
 def test_columns_subset_and_split_choose_the_rows(
     tmp_path: Path, arguments: dict[str, Any], context: dict[str, Any], columns: Any
 ) -> None:
-    operator = InitializeDatasetOperator(**arguments, columns=columns, subset="de", split="test")
+    operator = operators.InitializeDatasetOperator(**arguments, columns=columns, subset="de", split="test")
     result = operator.execute(context)
     assert (result["train_rows"], result["test_rows"]) == (1, 0)
     [prepared] = (tmp_path / "workspace").glob("datasets/*/train.jsonl")
@@ -50,5 +51,5 @@ def test_columns_subset_and_split_choose_the_rows(
 
 def test_columns_that_are_no_object_are_refused(arguments: dict[str, Any], context: dict[str, Any]) -> None:
     for columns in ("[1]", "{", {"frage": "prompt"}):
-        with pytest.raises(NonRetryableError, match="columns: "):
-            InitializeDatasetOperator(**arguments, columns=columns).execute(context)
+        with pytest.raises(errors.NonRetryableError, match="columns: "):
+            operators.InitializeDatasetOperator(**arguments, columns=columns).execute(context)

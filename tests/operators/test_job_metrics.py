@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset
-from airflow.sdk.execution_time.context import OutletEventAccessors
+from support.on_first_use import OnFirstUse
 from test_trigger import context, deferred, event_of, operator, the_job
 
+from trainwright import operators
 from trainwright.api.phase import Phase
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
@@ -19,11 +19,13 @@ from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import LogOutput, Metrics, PhaseChanged, PodFailed, Progressed, StatusMessage
-from trainwright.operators import ExportCheckpointOperator
-from trainwright.operators.errors import NonRetryableError
 from trainwright.operators.reporting import stats
-from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.task_event_printer import PROGRESS_SECONDS, TaskEventPrinter
+
+sdk = OnFirstUse("airflow.sdk")
+task_context = OnFirstUse("airflow.sdk.execution_time.context")
+errors = OnFirstUse("trainwright.operators.errors")
+job_report = OnFirstUse("trainwright.operators.reporting.job_report")
 
 SetStatus = Callable[..., Any]
 
@@ -55,7 +57,7 @@ def test_a_failed_job_is_counted_once(connected: EmbeddedCluster, set_status: Se
     trigger = deferred(operator()).trigger
     set_status(the_job(connected), "Failed")
     recorded.clear()
-    with pytest.raises((TrainJobFailed, NonRetryableError)):
+    with pytest.raises((TrainJobFailed, errors.NonRetryableError)):
         operator().execute_complete(context(), event_of(trigger))
     assert recorded == ["trainwright.jobs.failed"]
 
@@ -74,7 +76,7 @@ def test_a_job_that_the_worker_waits_for_is_counted(
 
 def test_what_is_no_end_of_a_job_is_not_counted(recorded: list[Any]) -> None:
     for error in (ValueError, KeyboardInterrupt):
-        with pytest.raises(error), report_end(operator()):
+        with pytest.raises(error), job_report.report_end(operator()):
             raise error
     assert not recorded
 
@@ -153,15 +155,15 @@ def test_phases_are_timed_as_far_as_they_were_seen(phases: str, seconds: dict[st
 
 
 def outlet_events(context_: dict[str, Any]) -> dict[str, Any]:
-    return {**context_, "outlet_events": OutletEventAccessors()}
+    return {**context_, "outlet_events": task_context.OutletEventAccessors()}
 
 
 def test_an_export_describes_itself_in_the_events_of_its_assets(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Asset("model", uri="s3://b/e")
+    model = sdk.Asset("model", uri="s3://b/e")
     exported = {"uri": "s3://b/e/r/checkpoint-5", "digest": "sha256:d", "step": 5, "bytes": 9}
     metrics = {"eval_loss": 0.5, "grad_norm": float("nan")}
     asked = outlet_events(context())
-    task = ExportCheckpointOperator(task_id="export", export_uri="s3://b/e", outlets=[model])
+    task = operators.ExportCheckpointOperator(task_id="export", export_uri="s3://b/e", outlets=[model])
     monkeypatch.setattr(task, "check_places", lambda **_: None)
     from contextlib import contextmanager
 
@@ -174,7 +176,7 @@ def test_an_export_describes_itself_in_the_events_of_its_assets(monkeypatch: pyt
 
 
 def test_a_training_describes_itself_in_the_events_of_its_assets(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    trained = Asset("trained", uri="x://trained")
+    trained = sdk.Asset("trained", uri="x://trained")
     trigger = deferred(operator()).trigger
     set_status(
         the_job(connected),

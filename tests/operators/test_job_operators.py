@@ -7,7 +7,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 
+from trainwright import operators
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
@@ -16,17 +18,17 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.waiter_lease import renewal_patch
-from trainwright.operators import DeleteTrainJobOperator, ResumeTrainJobOperator, SuspendTrainJobOperator
-from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.airflow_api import AirflowFailException
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.steps.change_jobs import JobSuperseded, PodsRemain
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Choice, Mode
 
+errors = OnFirstUse("trainwright.operators.errors")
+hook = OnFirstUse("trainwright.operators.hook")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
+
 Job = dict[str, Any]
-ALL = (SuspendTrainJobOperator, ResumeTrainJobOperator, DeleteTrainJobOperator)
+ALL = ("SuspendTrainJobOperator", "ResumeTrainJobOperator", "DeleteTrainJobOperator")
 REQUEST = TrainRequest(runtime="torch-distributed", command=["true"])
 
 
@@ -36,6 +38,11 @@ def context(run: str = "r", dag: str = "d") -> dict[str, Any]:
 
 def identity_of(step: str = "train", run: str = "r", dag: str = "d") -> Identity:
     return task_identity({"ti": SimpleNamespace(dag_id=dag, task_id=step, run_id=run, map_index=-1, max_tries=0)})
+
+
+@pytest.fixture(params=ALL)
+def operator(request: pytest.FixtureRequest) -> Any:
+    return getattr(operators, request.param)
 
 
 @pytest.fixture
@@ -72,7 +79,7 @@ def test_a_job_is_suspended_resumed_and_deleted_by_its_name_and_a_second_time_is
 ) -> None:
     job, other = submitted(), submitted("other")
     by_name = {"task_id": "t", "trainjob": name_of(job), "namespace": "default"}
-    suspend, resume, delete = (operator(**by_name) for operator in ALL)
+    suspend, resume, delete = (getattr(operators, name)(**by_name) for name in ALL)
     for _ in range(2):
         assert "it is suspended" in outcomes(suspend.execute(context("another run")))[name_of(job)]
         assert is_suspended(connected, job)
@@ -86,7 +93,6 @@ def test_a_job_is_suspended_resumed_and_deleted_by_its_name_and_a_second_time_is
     assert not is_gone(connected, other)
 
 
-@pytest.mark.parametrize("operator", ALL)
 def test_a_job_that_does_not_exist_is_no_error(connected: EmbeddedCluster, operator: Any) -> None:
     assert operator(task_id="t", trainjob="gone").execute(context()) == []
     assert operator(task_id="t").execute(context()) == []
@@ -98,14 +104,14 @@ def test_without_a_name_the_jobs_of_this_run_of_this_dag_are_changed(
     mine, done = [submitted(), submitted("evaluate")], submitted("done")
     others = [submitted(run="r2"), submitted(dag="d2"), submitted(run="r/x")]
     set_status(done, "Complete")
-    assert set(outcomes(SuspendTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, mine))
+    assert set(outcomes(operators.SuspendTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, mine))
     assert all(is_suspended(connected, job) for job in mine)
     assert not any(is_suspended(connected, job) for job in [*others, done])
-    SuspendTrainJobOperator(task_id="t", run_id="d/r2").execute(context())
+    operators.SuspendTrainJobOperator(task_id="t", run_id="d/r2").execute(context())
     assert is_suspended(connected, others[0])
-    assert set(outcomes(ResumeTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, mine))
+    assert set(outcomes(operators.ResumeTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, mine))
     assert not any(is_suspended(connected, job) for job in mine)
-    assert set(outcomes(DeleteTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, [*mine, done]))
+    assert set(outcomes(operators.DeleteTrainJobOperator(task_id="t").execute(context()))) == set(map(name_of, [*mine, done]))
     assert all(is_gone(connected, job) for job in [*mine, done])
     assert not any(is_gone(connected, job) for job in others)
 
@@ -114,16 +120,17 @@ def test_a_job_that_has_ended_is_left_as_it_is_until_it_is_deleted(
     connected: EmbeddedCluster, submitted: Callable[..., Job], set_status: Any
 ) -> None:
     job = set_status(submitted(), "Complete")
-    for operator in ALL[:2]:
-        assert outcomes(operator(task_id="t", trainjob=name_of(job)).execute(context())) == {name_of(job): "it had already ended"}
+    for name in ALL[:2]:
+        assert outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(context())) == {
+            name_of(job): "it had already ended"
+        }
     assert now(connected, job)["metadata"]["generation"] == job["metadata"]["generation"]
-    assert outcomes(DeleteTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())) == {
+    assert outcomes(operators.DeleteTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())) == {
         name_of(job): "it is deleted"
     }
     assert is_gone(connected, job)
 
 
-@pytest.mark.parametrize("operator", ALL)
 def test_a_name_that_renders_to_nothing_is_not_the_whole_run(
     connected: EmbeddedCluster, submitted: Callable[..., Job], operator: Any
 ) -> None:
@@ -131,7 +138,7 @@ def test_a_name_that_renders_to_nothing_is_not_the_whole_run(
     for rendered in ("", None):
         task = operator(task_id="t", trainjob="{{ params.job }}")
         task.trainjob = rendered
-        with pytest.raises(NonRetryableError, match="trainjob: the name is empty"):
+        with pytest.raises(errors.NonRetryableError, match="trainjob: the name is empty"):
             task.execute(context())
     assert not is_suspended(connected, job)
     assert not is_gone(connected, job)
@@ -144,14 +151,14 @@ def test_pods_that_do_not_end_in_time_fail_the_task_but_may_be_retried(
 ) -> None:
     job = submitted()
     pod = add_pod(job, phase="Running")
-    task = SuspendTrainJobOperator(task_id="t", trainjob=name_of(job), pod_timeout_seconds="0.1")
+    task = operators.SuspendTrainJobOperator(task_id="t", trainjob=name_of(job), pod_timeout_seconds="0.1")
     for _ in range(2):
         with pytest.raises(
             PodsRemain, match=rf"after 0\.1 s, TrainJob default/{name_of(job)}: still running: pod {name_of(pod)}"
         ):
             task.execute(context())
     assert is_suspended(connected, job)
-    waits_not = SuspendTrainJobOperator(task_id="t", trainjob=name_of(job), pod_timeout_seconds=0)
+    waits_not = operators.SuspendTrainJobOperator(task_id="t", trainjob=name_of(job), pod_timeout_seconds=0)
     assert "still running" in outcomes(waits_not.execute(context()))[name_of(job)]
     connected.patch(POD, name_of(pod), {"status": {"phase": "Succeeded"}}, "default", subresource="status")
     assert "still running" not in outcomes(task.execute(context()))[name_of(job)]
@@ -160,18 +167,18 @@ def test_pods_that_do_not_end_in_time_fail_the_task_but_may_be_retried(
 def test_a_superseded_job_is_not_resumed(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
     job = submitted()
     suspend_job(connected, job, superseded=True)
-    with pytest.raises(NonRetryableError, match="was superseded by a cleared task") as raised:
-        ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())
+    with pytest.raises(errors.NonRetryableError, match="was superseded by a cleared task") as raised:
+        operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())
     assert isinstance(raised.value.error, JobSuperseded)
-    assert ResumeTrainJobOperator(task_id="t").execute(context()) == []
+    assert operators.ResumeTrainJobOperator(task_id="t").execute(context()) == []
     assert is_suspended(connected, job)
 
 
 def test_a_job_in_a_queue_is_left_to_the_queue(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
     job = submitted(queue_name="gpus")
     connected.patch(TRAINJOB, name_of(job), {"spec": {"suspend": True}}, "default")
-    for operator in ALL[:2]:
-        changed = outcomes(operator(task_id="t", trainjob=name_of(job)).execute(context()))
+    for name in ALL[:2]:
+        changed = outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(context()))
         assert "queue" in changed[name_of(job)]
         assert is_suspended(connected, job)
         assert not is_gone(connected, job)
@@ -185,7 +192,7 @@ def test_a_resumed_job_has_no_lease_that_would_suspend_it_again(
     job = submitted()
     connected.patch(TRAINJOB, name_of(job), renewal_patch(job, 30, datetime(2026, 1, 1, tzinfo=UTC)), "default")
     suspend_job(connected, job)
-    ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())
+    operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())
     annotations = now(connected, job)["metadata"]["annotations"]
     assert not {names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION, names.SUSPENDED_BY_ANNOTATION} & set(annotations)
 
@@ -193,7 +200,7 @@ def test_a_resumed_job_has_no_lease_that_would_suspend_it_again(
 def test_a_job_that_anybody_has_suspended_is_resumed(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
     job = submitted()
     connected.patch(TRAINJOB, name_of(job), {"spec": {"suspend": True}}, "default")
-    assert outcomes(ResumeTrainJobOperator(task_id="t").execute(context())) == {name_of(job): "it is resumed"}
+    assert outcomes(operators.ResumeTrainJobOperator(task_id="t").execute(context())) == {name_of(job): "it is resumed"}
     assert not is_suspended(connected, job)
 
 
@@ -210,12 +217,11 @@ def test_an_error_with_one_job_does_not_keep_the_others_running(
         return patch(kind, name, *arguments, **more)
 
     monkeypatch.setattr(connected, "patch", patched)
-    with pytest.raises((Forbidden, AirflowFailException), match="may not be patched"):
-        SuspendTrainJobOperator(task_id="t").execute(context())
+    with pytest.raises((Forbidden, airflow_api.AirflowFailException), match="may not be patched"):
+        operators.SuspendTrainJobOperator(task_id="t").execute(context())
     assert {name_of(job) for job in jobs if is_suspended(connected, job)} == {name_of(job) for job in jobs} - {refused}
 
 
-@pytest.mark.parametrize("operator", ALL)
 def test_what_says_which_job_is_a_template(operator: Any) -> None:
     fields = {"trainjob", "run_id", "namespace", "submission_mode", "conn_id"}
     assert fields <= set(operator.template_fields)
@@ -229,7 +235,7 @@ def test_a_job_that_was_submitted_in_the_other_mode_is_found(cluster: EmbeddedCl
     choice = Choice(Mode.trainjob, "test", served=frozenset({TRAINJOB.plural}))
     client = JobsClient.in_mode(cluster, choice)
     jobsets = client.other_mode()
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: client)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
     name = name_of(submit_or_adopt(jobsets, REQUEST, identity_of(), "default").trainjob)
     assert cluster.list(TRAINJOB, "default").items == []
 
@@ -237,11 +243,11 @@ def test_a_job_that_was_submitted_in_the_other_mode_is_found(cluster: EmbeddedCl
         return bool(cluster.get(JOBSET, name, "default")["spec"].get("suspend"))
 
     for by in ({"trainjob": name}, {}):
-        assert set(outcomes(SuspendTrainJobOperator(task_id="t", **by).execute(context()))) == {name}
+        assert set(outcomes(operators.SuspendTrainJobOperator(task_id="t", **by).execute(context()))) == {name}
         assert is_jobset_suspended()
-        assert outcomes(ResumeTrainJobOperator(task_id="t", **by).execute(context())) == {name: "it is resumed"}
+        assert outcomes(operators.ResumeTrainJobOperator(task_id="t", **by).execute(context())) == {name: "it is resumed"}
         assert not is_jobset_suspended()
-    assert set(outcomes(DeleteTrainJobOperator(task_id="t", trainjob=name).execute(context()))) == {name}
+    assert set(outcomes(operators.DeleteTrainJobOperator(task_id="t", trainjob=name).execute(context()))) == {name}
     assert not [job for job in cluster.list(JOBSET, "default").items if "deletionTimestamp" not in job["metadata"]]
 
 
@@ -257,6 +263,6 @@ def test_a_job_whose_submission_is_not_complete_is_not_resumed(connected: Embedd
         manifest["metadata"].pop(field, None)
     manifest.pop("status", None)
     connected.create(manifest)
-    changed = outcomes(ResumeTrainJobOperator(task_id="t", trainjob="starting").execute(context()))
+    changed = outcomes(operators.ResumeTrainJobOperator(task_id="t", trainjob="starting").execute(context()))
     assert changed == {"starting": "its submission is not complete, which starts it"}
     assert connected.get(TRAINJOB, "starting", "default")["spec"]["suspend"]

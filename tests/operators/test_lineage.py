@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
+from importlib import metadata
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from trainwright.operators import ExportCheckpointOperator, TrainJobOperator
+from trainwright import operators
 from trainwright.operators.reporting.lineage import dataset_name, workspace_uri
 
-
-def _installed() -> bool:
-    try:
-        return find_spec("airflow.providers.openlineage.extractors") is not None
-    except ImportError:
-        return False
+PROVIDER = "apache-airflow-providers-openlineage"
+INSTALLED = any(True for _ in metadata.distributions(name=PROVIDER))
 
 
 class Given(SimpleNamespace):
@@ -33,7 +29,7 @@ class Given(SimpleNamespace):
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    if _installed():
+    if INSTALLED:
         return
     names = {
         "airflow.providers.openlineage": {},
@@ -56,7 +52,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("provider")
 def test_a_training_reads_dataset_and_model_and_writes_the_folder_of_its_run() -> None:
-    task = TrainJobOperator(
+    task = operators.TrainJobOperator(
         task_id="train",
         workspace="pvc://w/team?size=1Gi",
         dataset_uri="hf://datasets/org/rows@main",
@@ -85,7 +81,7 @@ def test_a_training_reads_dataset_and_model_and_writes_the_folder_of_its_run() -
 
 @pytest.mark.usefixtures("provider")
 def test_an_export_reads_that_folder_and_writes_the_export() -> None:
-    task = ExportCheckpointOperator(task_id="export", export_uri="s3://bucket/e", workspace="w")
+    task = operators.ExportCheckpointOperator(task_id="export", export_uri="s3://bucket/e", workspace="w")
     assert task.get_openlineage_facets_on_start().outputs == []
     task._run_folder = "runs/r"
     task._done({}, {"uri": "s3://bucket/e/r/checkpoint-5", "digest": "sha256:d", "step": 5, "bytes": 9})
@@ -100,9 +96,9 @@ def test_an_export_reads_that_folder_and_writes_the_export() -> None:
 @pytest.mark.usefixtures("provider")
 @pytest.mark.parametrize("code", ["./program", "{{ params.code }}", ""])
 def test_code_that_is_no_public_address_is_not_located(code: str) -> None:
-    facets = TrainJobOperator(task_id="train", code=code, runtime="r").get_openlineage_facets_on_start().job_facets
+    facets = operators.TrainJobOperator(task_id="train", code=code, runtime="r").get_openlineage_facets_on_start().job_facets
     assert set(facets) == {"trainwright"}
-    task = TrainJobOperator(task_id="train", runtime="r")
+    task = operators.TrainJobOperator(task_id="train", runtime="r")
     task.code = "git+https://user:secret@host/repo@abc"
     assert "secret" not in repr(task.get_openlineage_facets_on_start().job_facets)
 
@@ -129,7 +125,7 @@ def test_folders_on_a_workspace() -> None:
 
 
 @pytest.mark.medium
-@pytest.mark.skipif(_installed(), reason="the provider is installed")
+@pytest.mark.skipif(INSTALLED, reason="the provider is installed")
 def test_without_the_provider_nothing_is_reported_or_loaded() -> None:
     code = (
         "import sys\nfrom trainwright.operators import TrainJobOperator\ntask = TrainJobOperator(task_id='t', runtime='r')\n"

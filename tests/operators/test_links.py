@@ -7,17 +7,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import BaseHook, BaseOperator
-from airflow.sdk.exceptions import TaskDeferred
+from support.on_first_use import OnFirstUse
 from test_trigger import context, jobs, operator, the_job
 
+from trainwright import operators
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.operators import ExportCheckpointOperator, TrainJobOperator, TrainJobSensor
 from trainwright.operators.provider_info import get_provider_info
 from trainwright.operators.reporting.link_urls import browsable_url
-from trainwright.operators.reporting.links import CheckpointLink, LogsLink, TrainJobLink, show_checkpoint_link
 from trainwright.operators.values.link_template import fill_link_template
+
+sdk = OnFirstUse("airflow.sdk")
+sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
+links = OnFirstUse("trainwright.operators.reporting.links")
 
 SetStatus = Callable[..., Any]
 TEMPLATES = {"trainjob_url": "https://k.example.com/{namespace}/{name}?uid={uid}", "logs_url": "http://logs/{name}"}
@@ -34,7 +36,7 @@ def templates(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The extra of the connection `c`."""
     extra: dict[str, Any] = dict(TEMPLATES)
     connection = SimpleNamespace(conn_type="trainwright", extra_dejson=extra)
-    monkeypatch.setattr(BaseHook, "get_connection", lambda *_: connection)
+    monkeypatch.setattr(sdk.BaseHook, "get_connection", lambda *_: connection)
     return extra
 
 
@@ -45,7 +47,7 @@ def pushing(xcoms: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def stored(link: Any, task: BaseOperator, xcoms: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
+def stored(link: Any, task: sdk.BaseOperator, xcoms: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> str:
     """What Airflow stores of a link when a worker is done with the task."""
     from airflow.sdk.execution_time.xcom import XCom
 
@@ -59,15 +61,15 @@ def test_the_links_of_a_deferred_task_are_stored_before_it_waits(
 ) -> None:
     xcoms: dict[str, Any] = {}
     task = operator(conn_id="c", export_uri="s3://bucket/a b")
-    with pytest.raises(TaskDeferred):
+    with pytest.raises(sdk_exceptions.TaskDeferred):
         task.execute(pushing(xcoms))
     metadata, run = the_job(connected)["metadata"], run_folder("d/r").removeprefix("runs/")
     assert xcoms == {
         "trainjob": metadata["name"],
         "namespace": "default",
-        TrainJobLink().xcom_key: f"https://k.example.com/default/{metadata['name']}?uid={metadata['uid']}",
-        LogsLink().xcom_key: f"http://logs/{metadata['name']}",
-        CheckpointLink().xcom_key: f"https://console.aws.amazon.com/s3/buckets/bucket?prefix=a%20b%2F{run}/",
+        links.TrainJobLink().xcom_key: f"https://k.example.com/default/{metadata['name']}?uid={metadata['uid']}",
+        links.LogsLink().xcom_key: f"http://logs/{metadata['name']}",
+        links.CheckpointLink().xcom_key: f"https://console.aws.amazon.com/s3/buckets/bucket?prefix=a%20b%2F{run}/",
     }
     for link in task.operator_extra_links:
         assert stored(link, task, {}, monkeypatch) == xcoms[link.xcom_key]
@@ -90,7 +92,12 @@ def test_the_links_of_a_task_that_waits_in_the_worker_are_there_while_it_waits(
 
     found["ti"].xcom_push = push
     operator(conn_id="c", deferrable=False).execute(found)
-    assert [key for key, count in seen if count == 1] == ["trainjob", "namespace", TrainJobLink().xcom_key, LogsLink().xcom_key]
+    assert [key for key, count in seen if count == 1] == [
+        "trainjob",
+        "namespace",
+        links.TrainJobLink().xcom_key,
+        links.LogsLink().xcom_key,
+    ]
 
 
 def test_a_sensor_has_the_links_of_the_job_that_it_waits_for(
@@ -99,10 +106,10 @@ def test_a_sensor_has_the_links_of_the_job_that_it_waits_for(
     operator(wait_for_completion=False).execute(context())
     name = the_job(connected)["metadata"]["name"]
     xcoms: dict[str, Any] = {}
-    sensor = TrainJobSensor(task_id="wait", trainjob=name, conn_id="c", deferrable=True, on_cancel="suspend")
-    with pytest.raises(TaskDeferred):
+    sensor = operators.TrainJobSensor(task_id="wait", trainjob=name, conn_id="c", deferrable=True, on_cancel="suspend")
+    with pytest.raises(sdk_exceptions.TaskDeferred):
         sensor.execute(pushing(xcoms))
-    assert xcoms[LogsLink().xcom_key] == f"http://logs/{name}"
+    assert xcoms[links.LogsLink().xcom_key] == f"http://logs/{name}"
     assert {link.name for link in sensor.operator_extra_links} == {"TrainJob", "Logs"}
 
 
@@ -113,7 +120,7 @@ def test_without_templates_or_a_connection_there_are_no_links(
     for conn_id in ("c", None):
         xcoms: dict[str, Any] = {}
         task = operator(conn_id=conn_id)
-        with pytest.raises(TaskDeferred):
+        with pytest.raises(sdk_exceptions.TaskDeferred):
             task.execute(pushing(xcoms))
         assert set(xcoms) == {"trainjob", "namespace"}
         assert [stored(link, task, {}, monkeypatch) for link in task.operator_extra_links] == ["", "", ""]
@@ -143,7 +150,7 @@ def test_a_link_fails_no_task(connected: EmbeddedCluster, templates: dict[str, A
         raise RuntimeError("secret")
 
     found["ti"].xcom_push = fails
-    with pytest.raises(TaskDeferred):
+    with pytest.raises(sdk_exceptions.TaskDeferred):
         operator(conn_id="c").execute(found)
     assert "no link: it could not be stored" in caplog.text
     assert "secret" not in caplog.text
@@ -183,8 +190,8 @@ def test_a_bucket_behind_an_endpoint_of_its_own_is_not_amazons(monkeypatch: pyte
 
 def test_an_export_has_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
     xcoms: dict[str, Any] = {}
-    task = ExportCheckpointOperator(task_id="export", export_uri="gs://bucket/e")
-    show_checkpoint_link(task, pushing(xcoms), "gs://bucket/e/r/checkpoint-5")
+    task = operators.ExportCheckpointOperator(task_id="export", export_uri="gs://bucket/e")
+    links.show_checkpoint_link(task, pushing(xcoms), "gs://bucket/e/r/checkpoint-5")
     (link,) = task.operator_extra_links
     assert xcoms == {link.xcom_key: "https://console.cloud.google.com/storage/browser/bucket/e/r/checkpoint-5"}
     assert stored(link, task, {}, monkeypatch) == xcoms[link.xcom_key]
@@ -195,5 +202,5 @@ def test_the_provider_registers_the_links() -> None:
 
     names = get_provider_info()["extra-links"]
     found = {getattr(import_module(name.rpartition(".")[0]), name.rpartition(".")[2]) for name in names}
-    assert found == {type(link) for link in TrainJobOperator.operator_extra_links}
-    assert len({link.xcom_key for link in TrainJobOperator.operator_extra_links}) == 3
+    assert found == {type(link) for link in operators.TrainJobOperator.operator_extra_links}
+    assert len({link.xcom_key for link in operators.TrainJobOperator.operator_extra_links}) == 3

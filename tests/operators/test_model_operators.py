@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from support.export_fixtures import Export
+from support.on_first_use import OnFirstUse
 
+from trainwright import operators
 from trainwright.checkpoints.errors import PromotionConflict
 from trainwright.checkpoints.promotion import Alias
-from trainwright.operators import PromoteModelOperator, ReadChampionOperator, RollBackModelOperator
-from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.values.allowed_places import PlaceNotAllowed
+
+errors = OnFirstUse("trainwright.operators.errors")
+allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 
 
 def context(task_id: str = "roll-back", max_tries: int = 0) -> dict[str, Any]:
@@ -23,7 +25,7 @@ def context(task_id: str = "roll-back", max_tries: int = 0) -> dict[str, Any]:
 
 def promote(root: str, candidate: Export, evaluation: Any, **more: Any) -> dict[str, Any]:
     uri, digest = candidate
-    task = PromoteModelOperator(
+    task = operators.PromoteModelOperator(
         task_id="t", export_uri=root, checkpoint_uri=uri, checkpoint_digest=digest, evaluation=evaluation, **more
     )
     verdict: dict[str, Any] = task.execute({})
@@ -84,7 +86,7 @@ def test_what_no_retry_can_fix_fails_at_once(
 ) -> None:
     first, second = export("first"), export("second")
     promote(root, first, figures(2.0))
-    with pytest.raises(NonRetryableError, match=message):
+    with pytest.raises(errors.NonRetryableError, match=message):
         promote(root, second, **{"evaluation": figures(1.0), **more})
     assert champion(root) == first[0]
 
@@ -92,7 +94,7 @@ def test_what_no_retry_can_fix_fails_at_once(
 def test_an_export_that_is_not_there_is_not_promoted(root: str, export: Callable[[str], Export]) -> None:
     uri, _ = export("first")
     for candidate in ((uri.replace("first", "none"), "sha256:" + "0" * 64), (uri, "sha256:" + "0" * 64)):
-        with pytest.raises(NonRetryableError):
+        with pytest.raises(errors.NonRetryableError):
             promote(root, candidate, figures(1.0))
     assert Alias(root).read() is None
 
@@ -106,7 +108,7 @@ def three(root: str, export: Callable[[str], Export]) -> list[Export]:
 
 
 def test_a_retry_of_a_roll_back_does_not_undo_it_and_a_clear_rolls_back_again(root: str, three: list[Export]) -> None:
-    task = RollBackModelOperator(task_id="t", export_uri=root, reason="too slow")
+    task = operators.RollBackModelOperator(task_id="t", export_uri=root, reason="too slow")
     for _ in range(3):
         assert task.execute(context()) == three[1][0]
     record = Alias(root).read()
@@ -117,7 +119,7 @@ def test_a_retry_of_a_roll_back_does_not_undo_it_and_a_clear_rolls_back_again(ro
 
 
 def test_a_later_promotion_is_not_rolled_back_by_a_retry(root: str, three: list[Export], export: Callable[[str], Export]) -> None:
-    task = RollBackModelOperator(task_id="t", export_uri=root)
+    task = operators.RollBackModelOperator(task_id="t", export_uri=root)
     assert task.execute(context()) == three[1][0]
     later = export("later")
     assert promote(root, later, figures(0.5))["promoted"]
@@ -127,16 +129,16 @@ def test_a_later_promotion_is_not_rolled_back_by_a_retry(root: str, three: list[
 
 def test_a_roll_back_of_another_champion_than_expected_is_refused(root: str, three: list[Export]) -> None:
     with pytest.raises(PromotionConflict):
-        RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[0][1]).execute(context())
+        operators.RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[0][1]).execute(context())
     assert champion(root) == three[2][0]
-    RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[2][1]).execute(context())
+    operators.RollBackModelOperator(task_id="t", export_uri=root, expected_digest=three[2][1]).execute(context())
     assert champion(root) == three[1][0]
 
 
 def test_without_an_earlier_champion_a_roll_back_fails_without_retries(root: str, export: Callable[[str], Export]) -> None:
     promote(root, export("first"), figures(1.0))
-    with pytest.raises(NonRetryableError, match=r"NoCheckpoint: .*has named no other export before"):
-        RollBackModelOperator(task_id="t", export_uri=root).execute(context())
+    with pytest.raises(errors.NonRetryableError, match=r"NoCheckpoint: .*has named no other export before"):
+        operators.RollBackModelOperator(task_id="t", export_uri=root).execute(context())
 
 
 @pytest.mark.medium
@@ -146,17 +148,19 @@ def test_the_folders_are_places_that_the_list_must_allow(
     first = export("first")
     monkeypatch.setenv("AIRFLOW_VAR_TRAINWRIGHT_ALLOWED_PLACES", root)
     for task in (
-        PromoteModelOperator(task_id="t", export_uri="s3://other/x", checkpoint_uri=first[0], checkpoint_digest=first[1]),
-        PromoteModelOperator(task_id="t", export_uri=root, checkpoint_uri="s3://other/x", checkpoint_digest=first[1]),
-        RollBackModelOperator(task_id="t", export_uri="s3://other/x"),
+        operators.PromoteModelOperator(
+            task_id="t", export_uri="s3://other/x", checkpoint_uri=first[0], checkpoint_digest=first[1]
+        ),
+        operators.PromoteModelOperator(task_id="t", export_uri=root, checkpoint_uri="s3://other/x", checkpoint_digest=first[1]),
+        operators.RollBackModelOperator(task_id="t", export_uri="s3://other/x"),
     ):
-        with pytest.raises(PlaceNotAllowed):
+        with pytest.raises(allowed_places.PlaceNotAllowed):
             task.execute(context())
     assert promote(root, first, figures(1.0))["promoted"]
 
 
 def read(root: str, **more: Any) -> dict[str, str]:
-    state: dict[str, str] = ReadChampionOperator(task_id="read", export_uri=root, **more).execute({})
+    state: dict[str, str] = operators.ReadChampionOperator(task_id="read", export_uri=root, **more).execute({})
     return state
 
 
@@ -188,10 +192,10 @@ def test_a_champion_that_is_gone_or_not_allowed_is_no_reason_to_retry(
     uri, digest = export("first")
     promote(root, (uri, digest), figures(2.0))
     rmtree(Path(uri.removeprefix("file://")))
-    with pytest.raises(NonRetryableError, match="NoCheckpoint"):
+    with pytest.raises(errors.NonRetryableError, match="NoCheckpoint"):
         read(root)
-    with pytest.raises(NonRetryableError, match="always_train: expected true or false"):
+    with pytest.raises(errors.NonRetryableError, match="always_train: expected true or false"):
         read(root, always_train="perhaps")
     monkeypatch.setattr("airflow.sdk.Variable.get", lambda *_args, **_more: "s3://elsewhere")
-    with pytest.raises(PlaceNotAllowed, match="export_uri"):
+    with pytest.raises(allowed_places.PlaceNotAllowed, match="export_uri"):
         read(root)

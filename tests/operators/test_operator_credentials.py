@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 from servers.s3_server import BUCKET, S3Server
+from support.on_first_use import OnFirstUse
 
+from trainwright import operators
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.checkpoints.manifest import MANIFEST, OWNER, Manifest, ManifestFile
 from trainwright.checkpoints.pointers import update_latest
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity
-from trainwright.operators import TrainJobOperator
-from trainwright.operators.values.credentials import connection_variables, credentials
 from trainwright.storage.open import open_store
+
+credentials = OnFirstUse("trainwright.operators.values.credentials")
 
 pytestmark = pytest.mark.medium
 STORE = SimpleNamespace(
@@ -42,7 +44,7 @@ def _connections(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_they_are_there_inside_and_gone_afterwards() -> None:
-    with credentials("store", "hub"):
+    with credentials.credentials("store", "hub"):
         assert os.environ["AWS_ACCESS_KEY_ID"] == "key-id"
         assert os.environ["AWS_SECRET_ACCESS_KEY"] == "not to be seen"
         assert os.environ["AWS_ENDPOINT_URL"] == "https://s3.example.com"
@@ -59,7 +61,7 @@ def test_a_store_without_tls_or_keys_is_told_so_by_its_connection(monkeypatch: p
     for kind in ("aws", "generic"):
         monkeypatch.setattr(STORE, "conn_type", kind, raising=False)
         monkeypatch.setattr(STORE, "extra_dejson", extra)
-        variables = connection_variables("store", None)
+        variables = credentials.connection_variables("store", None)
         assert variables["AWS_ENDPOINT_URL"] == "http://minio:9000"
         assert (variables["AWS_ALLOW_HTTP"], variables["AWS_SKIP_SIGNATURE"]) == ("true", "true")
 
@@ -67,12 +69,12 @@ def test_a_store_without_tls_or_keys_is_told_so_by_its_connection(monkeypatch: p
 @pytest.mark.parametrize("none", [None, ""])
 def test_without_a_connection_the_environment_stays(none: str | None) -> None:
     before = dict(os.environ)
-    with credentials(none, none):
+    with credentials.credentials(none, none):
         assert dict(os.environ) == before
 
 
 def test_they_go_after_an_error_too() -> None:
-    with pytest.raises(RuntimeError), credentials("store", None):
+    with pytest.raises(RuntimeError), credentials.credentials("store", None):
         raise RuntimeError
     assert "AWS_SECRET_ACCESS_KEY" not in os.environ
 
@@ -91,7 +93,7 @@ def test_latest_export_is_looked_up_with_the_store_connection(
     monkeypatch.setattr(STORE, "login", s3_server.access_key_id)
     monkeypatch.setattr(STORE, "password", s3_server.secret_access_key)
     monkeypatch.setattr(STORE, "extra_dejson", access)
-    task = TrainJobOperator(
+    task = operators.TrainJobOperator(
         task_id="train", workspace="pvc://w", run_id=run, export_uri=root, store_conn_id="store", wait_for_completion=False
     )
     ti = SimpleNamespace(dag_id="d", task_id="train", run_id="r", map_index=-1, try_number=1, max_tries=2)

@@ -6,14 +6,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 from test_trigger import context, deferred, event_of, operator
 
 import trainwright.cluster
 from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobDeleted
-from trainwright.operators.hook import TrainwrightHook
 from trainwright.submission.jobset_mode import JobSetCluster
+
+hook = OnFirstUse("trainwright.operators.hook")
 
 
 @pytest.mark.parametrize(
@@ -27,10 +29,10 @@ from trainwright.submission.jobset_mode import JobSetCluster
 def test_a_connection_may_say_the_mode(monkeypatch: pytest.MonkeyPatch, conn_type: str, extra: Any, mode: str) -> None:
     connection = SimpleNamespace(conn_type=conn_type, extra_dejson=extra)
     asked: list[dict[str, Any]] = []
-    monkeypatch.setattr(TrainwrightHook, "get_connection", lambda *_: connection)
+    monkeypatch.setattr(hook.TrainwrightHook, "get_connection", lambda *_: connection)
     monkeypatch.setattr(trainwright.submission, "connect_for_jobs", lambda *_, **more: asked.append(more))
-    TrainwrightHook("c").get_conn()
-    TrainwrightHook("c", "jobset").get_conn()
+    hook.TrainwrightHook("c").get_conn()
+    hook.TrainwrightHook("c", "jobset").get_conn()
     assert [(each["mode"], each["namespace"]) for each in asked] == [(mode, "team"), ("jobset", "team")]
 
 
@@ -39,11 +41,11 @@ def asked(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> list[str
     """The modes that connections are asked for; without one auto chooses TrainJobs."""
     modes: list[str] = []
 
-    def connect(hook: TrainwrightHook, _settings: Any) -> Any:
+    def connect(hook: hook.TrainwrightHook, _settings: Any) -> Any:
         modes.append(hook.submission_mode)
         return cluster if hook.submission_mode != "jobset" and len(modes) > 1 else JobSetCluster(cluster)
 
-    monkeypatch.setattr(TrainwrightHook, "connect", connect)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", connect)
     monkeypatch.setattr(cluster, "default_namespace", "default", raising=False)
     return modes
 

@@ -10,13 +10,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from support.on_first_use import OnFirstUse
 
 import trainwright.operators
 from trainwright.jobs import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.submitter import Relation
 from trainwright.operators.values.task_identity import run_of_group, task_identity
+
+sdk = OnFirstUse("airflow.sdk")
 
 OPERATORS = [name for name in trainwright.operators.__all__ if name.endswith("Operator")]
 
@@ -179,7 +181,7 @@ def test_a_literal_credential_is_refused_before_the_dag_is_serialized(
 
     masked: list[str] = []
     monkeypatch.setattr("airflow.sdk.log.mask_secret", masked.append)
-    with DAG("refused", schedule=None), pytest.raises(LiteralSecret, match=field) as raised:
+    with sdk.DAG("refused", schedule=None), pytest.raises(LiteralSecret, match=field) as raised:
         trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", **fields)
     assert len(masked) == 1
     assert masked[0] not in str(raised.value)
@@ -206,7 +208,7 @@ def test_arguments_of_a_decorated_function_travel_by_name() -> None:
     def fit(steps: int, *, rate: float = 0.1, **more: Any) -> int:
         return steps
 
-    with DAG("decorated", schedule=None) as dag:
+    with sdk.DAG("decorated", schedule=None) as dag:
         trainjob_task(fit, num_nodes=2)(3, rate=0.5, seed=7)
     task = dag.get_task("fit")
     request = task.request()
@@ -220,7 +222,7 @@ def decorated_task(*args: Any, **kwargs: Any) -> Any:
 
     def fit(steps: int, rate: float = 0.1, flag: bool = True, note=""): ...  # type: ignore[no-untyped-def]
 
-    with DAG("decorated", schedule=None) as dag:
+    with sdk.DAG("decorated", schedule=None) as dag:
         trainjob_task(fit)(*args, **kwargs)
     return dag.get_task("fit")
 

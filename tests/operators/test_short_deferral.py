@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 from test_train_job_sensor import named_event
 from test_trigger import context, operator
 
+from trainwright import operators
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.operators import TrainJobSensor
 from trainwright.operators.deferral import short_deferral
-from trainwright.operators.jobs import job_outcome, named_job_trigger
-from trainwright.operators.values.airflow_api import TaskDeferred
+
+job_outcome = OnFirstUse("trainwright.operators.jobs.job_outcome")
+named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
 SAID = "an event within 10 s can arrive before the executor's report, and Airflow 3.3 then fails the task"
@@ -43,13 +46,13 @@ def test_task_warns_once_when_it_defers(
 ) -> None:
     task = operator(min_defer_seconds=seconds)
     assert warned == []
-    with pytest.raises(TaskDeferred):
+    with pytest.raises(airflow_api.TaskDeferred):
         task.execute(context())
     assert warned == expected
 
 
 def test_sensor_that_starts_in_the_triggerer_warns_there(connected: EmbeddedCluster, warned: list[str]) -> None:
-    task = TrainJobSensor(task_id="t", trainjob="none", deferrable=True, min_defer_seconds=0)
+    task = operators.TrainJobSensor(task_id="t", trainjob="none", deferrable=True, min_defer_seconds=0)
     assert task.start_from_trigger
     assert warned == []
     assert named_event(task)["outcome"] == "deleted"

@@ -11,23 +11,19 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
+from trainwright import operators
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import StepFailed
 from trainwright.jobs.diagnosis.errors import StoppedEarly
 from trainwright.jobs.wait.stop_early import stop_early
-from trainwright.operators import (
-    PickTrialOperator,
-    PlanTrialsOperator,
-    StopHopelessTrialsOperator,
-    TrainJobSensor,
-    TrainTrialOperator,
-)
-from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.values.airflow_api import AirflowSkipException, TaskDeferred
 from trainwright.workspace import read_run, run_folder
+
+errors = OnFirstUse("trainwright.operators.errors")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -42,9 +38,9 @@ def context(task: str = "train", map_index: int = -1, **more: Any) -> dict[str, 
     return {"ti": ti, "task": SimpleNamespace(retries=0)}
 
 
-def trial_task(**more: Any) -> TrainTrialOperator:
+def trial_task(**more: Any) -> operators.TrainTrialOperator:
     given = {"task_id": "train", "trial": TRIAL, "dataset_uri": "pvc://d/x", "model_uri": "pvc://m/y", "workspace": "pvc://w"}
-    return TrainTrialOperator(**{**given, "logs": "none", "min_defer_seconds": 0, **more})
+    return operators.TrainTrialOperator(**{**given, "logs": "none", "min_defer_seconds": 0, **more})
 
 
 def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
@@ -70,15 +66,17 @@ def run_beside(task: Any, of: dict[str, Any]) -> tuple[threading.Thread, list[An
 
 def test_a_plan_is_a_list_of_trials_and_records_their_folders(tmp_path: Path) -> None:
     common: dict[str, Any] = {"task_id": "plan", "settings": '{"epochs": 2}', "metric": "loss"}
-    planned = PlanTrialsOperator(**common, trials=[{"seed": 1}, {"seed": 2}]).execute(context("plan"))
+    planned = operators.PlanTrialsOperator(**common, trials=[{"seed": 1}, {"seed": 2}]).execute(context("plan"))
     assert planned == [{"index": number, "settings": {"epochs": 2, "seed": number + 1}} for number in (0, 1)]
-    space = PlanTrialsOperator(**common, space='{"seed": [1, 2, 3]}', max_trials="2", seed="1", workspace_path=str(tmp_path))
+    space = operators.PlanTrialsOperator(
+        **common, space='{"seed": [1, 2, 3]}', max_trials="2", seed="1", workspace_path=str(tmp_path)
+    )
     assert len(space.execute(context("plan"))) == 2
     recorded = {f"runs/{path.name}" for path in (tmp_path / "runs").iterdir() if read_run(path)}
     assert recorded == {run_folder("d/r", 0), run_folder("d/r", 1)}
     for wrong in ({}, {"trials": "{a"}, {"space": {"seed": {"min": 1, "max": 2}}}):
-        with pytest.raises(NonRetryableError):
-            PlanTrialsOperator(task_id="plan", **wrong).execute(context("plan"))
+        with pytest.raises(errors.NonRetryableError):
+            operators.PlanTrialsOperator(task_id="plan", **wrong).execute(context("plan"))
 
 
 def test_a_trial_has_its_settings_and_the_outcome_of_its_training(connected: EmbeddedCluster, set_status: SetStatus) -> None:
@@ -122,20 +120,20 @@ def test_a_trial_that_is_stopped_early_is_skipped(connected: EmbeddedCluster) ->
     job = the_job(connected)
     assert stop_early(connected, job, "it is too bad")
     thread.join(20)
-    assert isinstance(ended[0], AirflowSkipException)
+    assert isinstance(ended[0], airflow_api.AirflowSkipException)
     outcome = of["ti"].pushed["outcome"]
     assert outcome["error"] == f"TrainJob default/{job['metadata']['name']} was stopped early: it is too bad"
-    with pytest.raises(AirflowSkipException):
+    with pytest.raises(airflow_api.AirflowSkipException):
         trial_task().execute(context(map_index=2))
     assert the_job(connected)["spec"]["suspend"] is True, "a retry does not resume it"
-    sensor = TrainJobSensor(task_id="wait", trainjob=job["metadata"]["name"], mode="reschedule")
+    sensor = operators.TrainJobSensor(task_id="wait", trainjob=job["metadata"]["name"], mode="reschedule")
     with pytest.raises(StoppedEarly):
         sensor.poke(context("wait"))
 
 
 def test_a_deferred_trial_is_skipped_too(connected: EmbeddedCluster) -> None:
     task = trial_task(deferrable=True)
-    with pytest.raises(TaskDeferred) as deferred:
+    with pytest.raises(airflow_api.TaskDeferred) as deferred:
         task.execute(context(map_index=2))
     trigger, job = deferred.value.trigger, the_job(connected)
 
@@ -149,13 +147,13 @@ def test_a_deferred_trial_is_skipped_too(connected: EmbeddedCluster) -> None:
     event = json.loads(json.dumps(asyncio.run(first_event())))
     assert event["outcome"] == "stopped-early"
     of = context(map_index=2)
-    with pytest.raises(AirflowSkipException, match="it is too bad"):
+    with pytest.raises(airflow_api.AirflowSkipException, match="it is too bad"):
         task.execute_complete(of, event)
     assert "it is too bad" in of["ti"].pushed["outcome"]["error"]
 
 
 def test_a_trial_of_another_map_index_is_refused(connected: EmbeddedCluster) -> None:
-    with pytest.raises(NonRetryableError, match="map index 0 got trial 2"):
+    with pytest.raises(errors.NonRetryableError, match="map index 0 got trial 2"):
         trial_task().execute(context(map_index=0))
     assert connected.list(TRAINJOB, "default").items == []
 
@@ -169,22 +167,24 @@ OUTCOMES = [
 
 def test_the_best_is_picked_and_all_are_listed(tmp_path: Path) -> None:
     plan = [{"index": index, "settings": {"seed": index + 1}} for index in range(4)]
-    PlanTrialsOperator(task_id="plan", trials=[one["settings"] for one in plan], workspace_path=str(tmp_path)).execute(
+    operators.PlanTrialsOperator(task_id="plan", trials=[one["settings"] for one in plan], workspace_path=str(tmp_path)).execute(
         context("plan")
     )
-    pick = PickTrialOperator(task_id="pick", outcomes=OUTCOMES, metric="loss", trials=plan, workspace_path=str(tmp_path))
+    pick = operators.PickTrialOperator(
+        task_id="pick", outcomes=OUTCOMES, metric="loss", trials=plan, workspace_path=str(tmp_path)
+    )
     best = pick.execute(context("pick"))
     summary = best.pop("summary")
     assert best == {"index": 1, "trainjob": "job-1", "value": 1.0, "settings": {"seed": 2}}
     assert "out of memory" in summary
     assert "its task has no outcome" in summary
     assert (tmp_path / run_folder("d/r", 1)).is_dir()
-    other = PickTrialOperator(task_id="pick", outcomes=json.dumps(OUTCOMES), metric="loss", greater_is_better="true")
+    other = operators.PickTrialOperator(task_id="pick", outcomes=json.dumps(OUTCOMES), metric="loss", greater_is_better="true")
     assert other.execute(context("pick"))["index"] == 0
-    one = PickTrialOperator(task_id="pick", outcomes=OUTCOMES[0], metric="loss")  # type: ignore[arg-type]
+    one = operators.PickTrialOperator(task_id="pick", outcomes=OUTCOMES[0], metric="loss")  # type: ignore[arg-type]
     assert one.execute(context("pick"))["index"] == 1, "the XCom of a task that was mapped over one trial"
     with pytest.raises(Exception, match="none reported 'other'"):
-        PickTrialOperator(task_id="pick", outcomes=OUTCOMES, metric="other").execute(context("pick"))
+        operators.PickTrialOperator(task_id="pick", outcomes=OUTCOMES, metric="other").execute(context("pick"))
 
 
 def test_hopeless_trials_are_stopped_until_airflow_has_ended_all(connected: EmbeddedCluster, set_status: SetStatus) -> None:
@@ -199,12 +199,12 @@ def test_hopeless_trials_are_stopped_until_airflow_has_ended_all(connected: Embe
         metrics = [{"name": "loss", "value": str(loss)}]
         set_status(job, trainerStatus={"lastUpdatedTime": "2026-01-01T00:00:00Z", "progressPercentage": 50, "metrics": metrics})
     states = iter([{}, {"r": {"train": None}}, {"r": {"train_0": "success", "train_1": "failed", "train_2": "skipped"}}])
-    task = StopHopelessTrialsOperator(
+    task = operators.StopHopelessTrialsOperator(
         task_id="stop", trials_task_id="train", metric="loss", min_trials="2", start_step=1, poll_interval=0.01
     )
     stopped = task.execute(context("stop", get_task_states=lambda **_: next(states)))
     assert [(trial["index"], trial["trainjob"]) for trial in stopped] == [(2, jobs[2]["metadata"]["name"])]
-    with pytest.raises(AirflowSkipException):
-        StopHopelessTrialsOperator(task_id="stop", trials_task_id="train", enabled="false").execute(context("stop"))
-    with pytest.raises(NonRetryableError, match="start_step"):
-        StopHopelessTrialsOperator(task_id="stop", trials_task_id="train", start_step=0).execute(context("stop"))
+    with pytest.raises(airflow_api.AirflowSkipException):
+        operators.StopHopelessTrialsOperator(task_id="stop", trials_task_id="train", enabled="false").execute(context("stop"))
+    with pytest.raises(errors.NonRetryableError, match="start_step"):
+        operators.StopHopelessTrialsOperator(task_id="stop", trials_task_id="train", start_step=0).execute(context("stop"))

@@ -10,15 +10,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import TaskDeferred
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
+from trainwright import operators
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.logs.training_log import TrainingLog
 from trainwright.jobs.wait.job_events import JobEvents, Logged, Metrics, OnJobEvents
-from trainwright.operators import TrainJobOperator
-from trainwright.operators.errors import NonRetryableError
+
+sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
+errors = OnFirstUse("trainwright.operators.errors")
 
 pytestmark = pytest.mark.medium
 STATUS = {"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.5"}]}
@@ -70,9 +72,9 @@ def context() -> dict[str, Any]:
     return {"ti": ti, "task": SimpleNamespace(retries=0)}
 
 
-def operator(**more: Any) -> TrainJobOperator:
+def operator(**more: Any) -> operators.TrainJobOperator:
     given = {"runtime": "torch-distributed", "command": ["true"], "tracking": '["mlflow:http://m"]', "logs": "none", **more}
-    return TrainJobOperator(task_id="train", **given)
+    return operators.TrainJobOperator(task_id="train", **given)
 
 
 def test_metrics_go_to_the_trackers_while_the_task_waits(
@@ -102,7 +104,7 @@ def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(
     logged = {"loss": 0.5, "step": 10}
     monkeypatch.setattr("trainwright.jobs.logs.training_log.read_training_log", lambda *_: TrainingLog((logged,)))
     task = operator(deferrable=True)
-    with pytest.raises(TaskDeferred):
+    with pytest.raises(sdk_exceptions.TaskDeferred):
         task.execute(context())
     assert tracker.metrics == []
     (job,) = connected.list(TRAINJOB, "default").items
@@ -114,6 +116,6 @@ def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(
 
 def test_a_tracker_without_an_address_is_refused_before_a_job_is_submitted(connected: EmbeddedCluster) -> None:
     for more in ({"tracking": ["tensorboard"]}, {"tracking": ["other"]}, {"tracking": ["tensorboard"], "deferrable": True}):
-        with pytest.raises(NonRetryableError, match="tracking: "):
+        with pytest.raises(errors.NonRetryableError, match="tracking: "):
             operator(**more).execute(context())
     assert connected.list(TRAINJOB, "default").items == []

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from airflow.sdk import DAG
+from support.on_first_use import OnFirstUse
 from test_trigger import context, deferred, in_state, jobs, operator, the_job
 
+from trainwright import operators
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
@@ -18,14 +19,16 @@ from trainwright.api.objects import annotations_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.operators import TrainJobOperator, cancellation
-from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators import cancellation
 from trainwright.operators.jobs.dry_run import preview_task
-from trainwright.operators.values.airflow_api import TaskDeferred
-from trainwright.operators.values.allowed_places import PlaceNotAllowed
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.mode import NoTrainingApi
+
+sdk = OnFirstUse("airflow.sdk")
+hook = OnFirstUse("trainwright.operators.hook")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
+allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 
 SetStatus = Callable[..., Any]
 
@@ -72,7 +75,7 @@ def test_a_retry_that_is_not_durable_submits_a_new_job(connected: EmbeddedCluste
     first = the_job(connected)
     if status:
         set_status(first, status)
-    with pytest.raises(TaskDeferred) as raised:
+    with pytest.raises(airflow_api.TaskDeferred) as raised:
         operator(durable=False).execute(context(try_number=2))
     second = raised.value.trigger.name
     assert second == f"{name_of(first)}-2"
@@ -85,7 +88,7 @@ def test_a_retry_that_is_not_durable_submits_a_new_job(connected: EmbeddedCluste
 def test_a_retry_that_is_not_durable_deletes_the_job_if_it_is_to_be_deleted(connected: EmbeddedCluster) -> None:
     deferred(operator(durable=False, on_cancel="delete"))
     first = the_job(connected)
-    with pytest.raises(TaskDeferred):
+    with pytest.raises(airflow_api.TaskDeferred):
         operator(durable=False, on_cancel="delete").execute(context(try_number=2))
     states = {name_of(job): "deletionTimestamp" in job["metadata"] for job in jobs(connected)}
     assert states.pop(name_of(first), True)
@@ -95,7 +98,7 @@ def test_a_retry_that_is_not_durable_deletes_the_job_if_it_is_to_be_deleted(conn
 def test_the_first_try_and_a_durable_retry_adopt(connected: EmbeddedCluster) -> None:
     deferred(operator(durable=False))
     deferred(operator(durable=False))
-    with pytest.raises(TaskDeferred):
+    with pytest.raises(airflow_api.TaskDeferred):
         operator().execute(context(try_number=2))
     assert len(jobs(connected)) == 1
 
@@ -103,7 +106,7 @@ def test_the_first_try_and_a_durable_retry_adopt(connected: EmbeddedCluster) -> 
 def test_a_failed_job_of_the_previous_try_is_left_as_it_is(connected: EmbeddedCluster, set_status: SetStatus) -> None:
     deferred(operator(durable=False))
     failed = set_status(the_job(connected), "Failed")
-    with pytest.raises(TaskDeferred):
+    with pytest.raises(airflow_api.TaskDeferred):
         operator(durable=False).execute(context(try_number=2))
     assert connected.get(TRAINJOB, name_of(failed), "default") == failed
     assert len(jobs(connected)) == 2
@@ -118,9 +121,9 @@ def test_a_worker_that_is_lost_stops_a_job_that_its_retry_would_not_adopt(
     assert the_job(connected)["spec"]["suspend"] is True
 
 
-def task(**options: Any) -> TrainJobOperator:
-    with DAG("d", schedule=None):
-        return TrainJobOperator(task_id="train", **{"runtime": "torch-distributed", "command": ["true"], **options})
+def task(**options: Any) -> operators.TrainJobOperator:
+    with sdk.DAG("d", schedule=None):
+        return operators.TrainJobOperator(task_id="train", **{"runtime": "torch-distributed", "command": ["true"], **options})
 
 
 def documents(text: str) -> list[dict[str, Any]]:
@@ -156,7 +159,9 @@ def test_a_dry_run_in_jobset_mode_shows_the_jobset_that_the_client_submits(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster, "default_namespace", "team", raising=False)
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: JobSetCluster(cluster, default_namespace="team"))
+    monkeypatch.setattr(
+        hook.TrainwrightHook, "connect", lambda _hook, _settings: JobSetCluster(cluster, default_namespace="team")
+    )
     text = preview_task(task())
     _, jobset = documents(text)
     assert names.TRAINJOB_ANNOTATION in jobset["metadata"]["annotations"]
@@ -179,7 +184,7 @@ def test_without_a_cluster_a_dry_run_takes_the_bundled_runtime(monkeypatch: pyte
     def refuse(_hook: Any, _settings: Any) -> Any:
         raise error or NoCluster("no kubeconfig")
 
-    monkeypatch.setattr(TrainwrightHook, "connect", refuse)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", refuse)
     text = preview_task(task())
     assert [each["kind"] for each in documents(text)] == ["TrainJob", "JobSet"]
     assert "(bundled)" in text
@@ -193,7 +198,7 @@ def test_a_cluster_that_refuses_is_not_passed_over(monkeypatch: pytest.MonkeyPat
     def refuse(_hook: Any, _settings: Any) -> Any:
         raise error
 
-    monkeypatch.setattr(TrainwrightHook, "connect", refuse)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", refuse)
     with pytest.raises(type(error), match=str(error)):
         preview_task(task())
 
@@ -212,5 +217,5 @@ def test_a_dry_run_reads_only_places_that_are_allowed(
     from airflow.sdk import Variable
 
     monkeypatch.setattr(Variable, "get", lambda *_args, **_more: "s3://models")
-    with pytest.raises(PlaceNotAllowed, match="code"):
+    with pytest.raises(allowed_places.PlaceNotAllowed, match="code"):
         task(code=str(tmp_path), command=["train.py"]).dry_run()

@@ -10,11 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
-from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 from test_trigger import context, event_of, in_state, loss_report, operator, the_job
 
+from trainwright import operators
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
@@ -30,14 +30,16 @@ from trainwright.jobs import (
 )
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.operators import TrainJobOperator, TrainJobSensor
-from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.jobs.job_reference import JobReference
-from trainwright.operators.jobs.named_job_trigger import NamedTrainJobTrigger
-from trainwright.operators.values.airflow_api import AirflowSensorTimeout, AirflowSkipException, TaskDeferred
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Choice, Mode
+
+sdk = OnFirstUse("airflow.sdk")
+operator_bases = OnFirstUse("airflow.sdk.bases.operator")
+errors = OnFirstUse("trainwright.operators.errors")
+hook = OnFirstUse("trainwright.operators.hook")
+named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
 Job = dict[str, Any]
@@ -50,21 +52,21 @@ def handle(connected: EmbeddedCluster) -> dict[str, Any]:
     return submitted
 
 
-def sensor(trainjob: Any, **options: Any) -> TrainJobSensor:
-    return TrainJobSensor(task_id="wait", trainjob=trainjob, **{"deferrable": True, "min_defer_seconds": 0, **options})
+def sensor(trainjob: Any, **options: Any) -> operators.TrainJobSensor:
+    return operators.TrainJobSensor(task_id="wait", trainjob=trainjob, **{"deferrable": True, "min_defer_seconds": 0, **options})
 
 
-def deferral(task: TrainJobSensor) -> TaskDeferred:
-    with pytest.raises(TaskDeferred) as raised:
+def deferral(task: operators.TrainJobSensor) -> airflow_api.TaskDeferred:
+    with pytest.raises(airflow_api.TaskDeferred) as raised:
         task.execute(context())
     return raised.value
 
 
-def named_event(task: TrainJobSensor) -> dict[str, Any]:
+def named_event(task: operators.TrainJobSensor) -> dict[str, Any]:
     """The event of the trigger with which a task starts, created again from what is stored of it."""
     arguments = task.start_trigger_args
     assert arguments is not None
-    trigger = NamedTrainJobTrigger(**json.loads(json.dumps(arguments.trigger_kwargs)))
+    trigger = named_job_trigger.NamedTrainJobTrigger(**json.loads(json.dumps(arguments.trigger_kwargs)))
     assert trigger.serialize() == (arguments.trigger_cls, arguments.trigger_kwargs)
 
     async def first() -> dict[str, Any]:
@@ -128,8 +130,8 @@ def test_only_a_sensor_without_templates_starts_in_the_triggerer(options: dict[s
 
 
 def test_the_output_of_a_task_is_a_template(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
-    with DAG("d", schedule=None):
-        train = TrainJobOperator(task_id="train", wait_for_completion=False, runtime="trl-sft", workspace="pvc://w")
+    with sdk.DAG("d", schedule=None):
+        train = operators.TrainJobOperator(task_id="train", wait_for_completion=False, runtime="trl-sft", workspace="pvc://w")
         task = sensor(train.output)
     assert not task.start_from_trigger
     assert task.upstream_task_ids == {"train"}
@@ -138,7 +140,7 @@ def test_the_output_of_a_task_is_a_template(connected: EmbeddedCluster, handle: 
 def test_a_sensor_that_starts_in_the_triggerer_survives_serialization() -> None:
     from airflow.serialization.serialized_objects import DagSerialization
 
-    with DAG("d", schedule=None) as dag:
+    with sdk.DAG("d", schedule=None) as dag:
         sensor("job", timeout=60)
     again = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag)))).get_task("wait")
     assert again.start_from_trigger
@@ -148,7 +150,7 @@ def test_a_sensor_that_starts_in_the_triggerer_survives_serialization() -> None:
 
 def test_the_job_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     client = JobsClient.in_mode(cluster, Choice(Mode.trainjob, "test", served=frozenset({TRAINJOB.plural})))
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: client)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
     request = TrainRequest(runtime="torch-distributed", command=["true"])
     job = submit_or_adopt(client.other_mode(), request, Identity("me", "r", "train"), "default").trainjob
     assert deferral(sensor(name_of(job))).trigger.submission_mode == "jobset"
@@ -170,7 +172,7 @@ def test_a_failure_is_the_report_of_the_job(
     with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message") as raised:
         task.execute(context())
     assert raised.value.report is not None
-    with pytest.raises(AirflowSkipException, match="TrainJobFailed"):
+    with pytest.raises(airflow_api.AirflowSkipException, match="TrainJobFailed"):
         sensor(handle, deferrable=deferrable, soft_fail=True).execute(context())
 
 
@@ -181,9 +183,9 @@ def test_what_would_fail_again_is_not_retried(
     status = {"name": "node", "ready": False, "restartCount": 0, "image": "", "imageID": "", "state": {"terminated": ended}}
     add_pod(the_job(connected), phase="Failed", containerStatuses=[status])
     set_status(the_job(connected), "Failed")
-    with pytest.raises(NonRetryableError, match="OutOfMemory"):
+    with pytest.raises(errors.NonRetryableError, match="OutOfMemory"):
         sensor(handle).execute(context())
-    with pytest.raises(AirflowSkipException):
+    with pytest.raises(airflow_api.AirflowSkipException):
         sensor(handle, soft_fail=True).execute(context())
 
 
@@ -234,16 +236,16 @@ def test_the_timeout_is_airflows_and_the_job_is_left_alone_unless_told(
 ) -> None:
     for options in ({}, {"deferrable": False}):
         task = sensor(handle, timeout=0.2, on_cancel=on_cancel, **options)
-        with pytest.raises(AirflowSensorTimeout):
+        with pytest.raises(airflow_api.AirflowSensorTimeout):
             task.execute_complete(context(), event_of(deferral(task).trigger)) if not options else task.execute(context())
         assert bool(the_job(connected)["spec"].get("suspend")) is (on_cancel == "suspend")
-    with pytest.raises(AirflowSkipException, match="AirflowSensorTimeout"):
+    with pytest.raises(airflow_api.AirflowSkipException, match="AirflowSensorTimeout"):
         sensor(handle, timeout=0.2, deferrable=False, soft_fail=True).execute(context())
 
 
 def test_a_retry_resumes_what_the_sensor_has_suspended(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
     task = sensor(handle, timeout=0.1, deferrable=False, on_cancel="suspend")
-    with pytest.raises(AirflowSensorTimeout):
+    with pytest.raises(airflow_api.AirflowSensorTimeout):
         task.execute(context())
     deferral(sensor(handle))
     assert the_job(connected)["spec"]["suspend"] is True, "a sensor that keeps the job never changes it"
@@ -263,9 +265,9 @@ def test_deadlines_are_those_of_the_operator(connected: EmbeddedCluster, handle:
 
 
 def test_airflows_own_timeout_of_a_task_that_started_in_the_triggerer(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
-    event = {"error": TriggerFailureReason.TRIGGER_TIMEOUT.value, "traceback": []}
-    with pytest.raises(AirflowSensorTimeout):
-        sensor(handle["trainjob"]).resume_execution(TRIGGER_FAIL_REPR, event, context())
+    event = {"error": operator_bases.TriggerFailureReason.TRIGGER_TIMEOUT.value, "traceback": []}
+    with pytest.raises(airflow_api.AirflowSensorTimeout):
+        sensor(handle["trainjob"]).resume_execution(operator_bases.TRIGGER_FAIL_REPR, event, context())
     assert not the_job(connected)["spec"].get("suspend")
 
 
@@ -274,7 +276,9 @@ def test_after_a_broken_trigger_the_worker_waits(
 ) -> None:
     found: list[Any] = []
     error = {"error": "Trigger failure", "traceback": []}
-    waiting = threading.Thread(target=lambda: found.append(sensor(handle).resume_execution(TRIGGER_FAIL_REPR, error, context())))
+    waiting = threading.Thread(
+        target=lambda: found.append(sensor(handle).resume_execution(operator_bases.TRIGGER_FAIL_REPR, error, context()))
+    )
     waiting.start()
     set_status(the_job(connected), "Complete")
     waiting.join(30)
@@ -289,7 +293,7 @@ def test_sensor_waits_in_the_worker_if_only_the_triggerer_is_refused(
 
     task = sensor(handle["trainjob"])
     with monkeypatch.context() as patched:
-        patched.setattr(TrainwrightHook, "connect", refuse)
+        patched.setattr(hook.TrainwrightHook, "connect", refuse)
         event = named_event(task)
         with pytest.raises(Forbidden, match=f"^TrainJob {handle['trainjob']} goes on, but is not watched any more: not you$"):
             task.execute_complete(context(), event)
@@ -304,7 +308,7 @@ def test_a_kill_of_the_sensor_leaves_the_job_alone(
     asyncio.run(deferral(sensor(handle)).trigger.on_kill())
     arguments = sensor(handle["trainjob"]).start_trigger_args
     assert arguments is not None
-    asyncio.run(NamedTrainJobTrigger(**arguments.trigger_kwargs or {}).on_kill())
+    asyncio.run(named_job_trigger.NamedTrainJobTrigger(**arguments.trigger_kwargs or {}).on_kill())
     assert not the_job(connected)["spec"].get("suspend")
     asyncio.run(deferral(sensor(handle, on_cancel="suspend")).trigger.on_kill())
     assert the_job(connected)["spec"]["suspend"] is True
@@ -341,10 +345,10 @@ def test_training_that_has_diverged_fails_the_sensor(
     set_status(the_job(connected), "Complete", **loss_report(9, "nan"))
     task, lenient = sensor(handle, **options), sensor(handle, fail_on_divergence=False, **options)
 
-    def wait(one: TrainJobSensor) -> Any:
+    def wait(one: operators.TrainJobSensor) -> Any:
         return one.poke(context()) if options.get("mode") else one.execute(context())
 
-    with pytest.raises((NonRetryableError, Diverged), match="loss is nan since step 9"):
+    with pytest.raises((errors.NonRetryableError, Diverged), match="loss is nan since step 9"):
         wait(task)
     assert wait(lenient)
 

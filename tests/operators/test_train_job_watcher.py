@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from airflow.sdk import Asset, AssetWatcher
-from airflow.triggers.base import BaseEventTrigger
+from support.on_first_use import OnFirstUse
 
+from trainwright import operators
 from trainwright.api.errors import Expired, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
@@ -19,9 +19,11 @@ from trainwright.backoff import Backoff
 from trainwright.cluster import reflector
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
-from trainwright.operators import TrainJobCompletionTrigger
-from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.train_job_watcher import Completions, _Change
+
+sdk = OnFirstUse("airflow.sdk")
+triggers = OnFirstUse("airflow.triggers.base")
+hook = OnFirstUse("trainwright.operators.hook")
+train_job_watcher = OnFirstUse("trainwright.operators.train_job_watcher")
 
 pytestmark = pytest.mark.medium
 Job = dict[str, Any]
@@ -69,7 +71,7 @@ def complete(connected: EmbeddedCluster) -> Callable[..., Job]:
 class Events:
     """The events of a running trigger, in the order in which they come."""
 
-    def __init__(self, trigger: TrainJobCompletionTrigger):
+    def __init__(self, trigger: operators.TrainJobCompletionTrigger):
         self._stream = trigger.run()
         self._next: asyncio.Task[Any] | None = None
 
@@ -100,10 +102,10 @@ class Events:
 
 @asynccontextmanager
 async def watching(store: Store | None, **options: Any) -> AsyncIterator[Events]:
-    trigger = TrainJobCompletionTrigger(**options)
+    trigger = operators.TrainJobCompletionTrigger(**options)
     path, arguments = trigger.serialize()
     assert path == "trainwright.operators.train_job_watcher.TrainJobCompletionTrigger"
-    trigger = TrainJobCompletionTrigger(**json.loads(json.dumps(arguments)))
+    trigger = operators.TrainJobCompletionTrigger(**json.loads(json.dumps(arguments)))
     trigger.asset_state_store = store  # type: ignore[assignment]
     events = Events(trigger)
     try:
@@ -113,11 +115,13 @@ async def watching(store: Store | None, **options: Any) -> AsyncIterator[Events]
 
 
 def test_it_is_the_trigger_of_an_asset_watcher_and_the_same_at_every_parsing() -> None:
-    def watcher() -> AssetWatcher:
-        return AssetWatcher(name="models", trigger=TrainJobCompletionTrigger(namespace="team", label_selector="a=b"))
+    def watcher() -> sdk.AssetWatcher:
+        return sdk.AssetWatcher(
+            name="models", trigger=operators.TrainJobCompletionTrigger(namespace="team", label_selector="a=b")
+        )
 
-    Asset("trained", watchers=[watcher()])
-    hashes = {BaseEventTrigger.hash(*watcher().trigger.serialize()) for _ in range(2)}
+    sdk.Asset("trained", watchers=[watcher()])
+    hashes = {triggers.BaseEventTrigger.hash(*watcher().trigger.serialize()) for _ in range(2)}
     assert len(hashes) == 1
 
 
@@ -259,9 +263,11 @@ def test_a_long_list_is_read_page_by_page(
 def test_a_cluster_that_cannot_be_reached_is_tried_again(
     connected: EmbeddedCluster, submit: Callable[..., Job], complete: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(TrainJobCompletionTrigger, "backoff", Backoff(0.01, 0.02))
+    monkeypatch.setattr(operators.TrainJobCompletionTrigger, "backoff", Backoff(0.01, 0.02))
     errors: list[Exception] = [ServiceUnavailable("away"), Forbidden("not yet")]
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: connected if not errors else _raise(errors.pop()))
+    monkeypatch.setattr(
+        hook.TrainwrightHook, "connect", lambda _hook, _settings: connected if not errors else _raise(errors.pop())
+    )
     job = submit("run")
 
     async def scenario() -> None:
@@ -300,9 +306,9 @@ def test_a_store_that_fails_does_not_stop_the_events(submit: Callable[..., Job],
     asyncio.run(scenario())
 
 
-def change(uid: str, at: str = "", *, kind: str = "MODIFIED", later: bool = True) -> _Change:
+def change(uid: str, at: str = "", *, kind: str = "MODIFIED", later: bool = True) -> train_job_watcher._Change:
     conditions = [{"type": "Complete", "status": "True", "lastTransitionTime": f"2026-01-01T{at}Z"}] if at else []
-    return _Change(kind, {"metadata": {"uid": uid, "name": uid}, "status": {"conditions": conditions}}, later)
+    return train_job_watcher._Change(kind, {"metadata": {"uid": uid, "name": uid}, "status": {"conditions": conditions}}, later)
 
 
 def uids(jobs: list[Job]) -> list[str]:
@@ -310,29 +316,29 @@ def uids(jobs: list[Job]) -> list[str]:
 
 
 def test_completions_after_an_outage_come_in_their_order_however_far_apart() -> None:
-    known = Completions()
+    known = train_job_watcher.Completions()
     assert uids(known.new_among([change("b", "05:00:00"), change("a", "01:00:00"), change("running")])) == ["a", "b"]
     assert uids(known.new_among([change("c", "02:00:00"), change("a", "01:00:00")])) == ["c"]
 
 
 def test_a_restart_reports_what_came_later_and_nothing_twice() -> None:
-    known = Completions()
+    known = train_job_watcher.Completions()
     known.skip([change("old", "00:30:00", later=False)])
     known.new_among([change("a", "01:00:00"), change("b", "01:00:30")])
-    again = Completions.from_dict(json.loads(json.dumps(known.as_dict())))
+    again = train_job_watcher.Completions.from_dict(json.loads(json.dumps(known.as_dict())))
     listed = [change(uid, at) for uid, at in (("old", "00:30:00"), ("a", "01:00:00"), ("b", "01:00:30"))]
     missed = [change("slow", "01:00:15"), change("c", "03:00:00")]
     assert uids(again.new_among([*listed, *missed])) == ["slow", "c"]
 
 
 def test_an_old_job_that_gets_the_label_is_not_reported() -> None:
-    known = Completions()
+    known = train_job_watcher.Completions()
     known.skip([change("a", "05:00:00")])
     assert known.new_among([change("old", "01:00:00", kind="ADDED")]) == []
 
 
 def test_the_stored_state_stays_small() -> None:
-    known = Completions()
+    known = train_job_watcher.Completions()
     known.new_among([change(f"{number:036}", "01:00:00") for number in range(5000)])
     assert len(json.dumps(known.as_dict())) < 64 * 1024
     known.new_among([change("x", "02:00:00")])

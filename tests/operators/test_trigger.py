@@ -12,9 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR, TriggerFailureReason
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
+from trainwright import operators
 from trainwright.api import names
 from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
@@ -28,16 +29,19 @@ from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.started_from import ITS_PROGRAM
 from trainwright.jobs.wait import job_observer, job_watch
-from trainwright.operators import TrainJobOperator, TrainJobTrigger, cancellation
-from trainwright.operators.deferral import job_endings, left_jobs
+from trainwright.operators import cancellation
 from trainwright.operators.deferral.trigger_log import TriggerLog
-from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.jobs import job_outcome
 from trainwright.operators.values import task_identity
-from trainwright.operators.values.airflow_api import AirflowFailException, TaskDeferralError, TaskDeferralTimeout, TaskDeferred
 from trainwright.operators.values.task_state import TaskId
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
+
+job_endings = OnFirstUse("trainwright.operators.deferral.job_endings")
+left_jobs = OnFirstUse("trainwright.operators.deferral.left_jobs")
+job_outcome = OnFirstUse("trainwright.operators.jobs.job_outcome")
+operator_bases = OnFirstUse("airflow.sdk.bases.operator")
+errors = OnFirstUse("trainwright.operators.errors")
+hook = OnFirstUse("trainwright.operators.hook")
+airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -48,13 +52,13 @@ def context(*, try_number: int = 1, max_tries: int = 2) -> dict[str, Any]:
     return {"ti": ti, "task": SimpleNamespace(retries=2)}
 
 
-def operator(**options: Any) -> TrainJobOperator:
+def operator(**options: Any) -> operators.TrainJobOperator:
     defaults = {"task_id": "train", "workspace": "pvc://w", "deferrable": True, "retries": 2, "min_defer_seconds": 0}
-    return TrainJobOperator(**{**defaults, **options})
+    return operators.TrainJobOperator(**{**defaults, **options})
 
 
-def deferred(task: TrainJobOperator, **about: int) -> TaskDeferred:
-    with pytest.raises(TaskDeferred) as raised:
+def deferred(task: operators.TrainJobOperator, **about: int) -> airflow_api.TaskDeferred:
+    with pytest.raises(airflow_api.TaskDeferred) as raised:
         task.execute(context(**about))
     return raised.value
 
@@ -72,7 +76,7 @@ def event_of(trigger: Any) -> dict[str, Any]:
     """The one event of a trigger, created again from what is stored of it."""
     path, arguments = trigger.serialize()
     assert path == "trainwright.operators.trigger.TrainJobTrigger"
-    again = TrainJobTrigger(**json.loads(json.dumps(arguments)))
+    again = operators.TrainJobTrigger(**json.loads(json.dumps(arguments)))
 
     async def first() -> dict[str, Any]:
         events = [event async for event in again.run()]
@@ -159,7 +163,7 @@ def test_program_that_can_never_run_ends_the_job_and_fails_without_retries(
     assert event["outcome"] == "failing"
     connected.delete(POD, f"{name_of(job)}-node-0-1-abcde", "default")
     with pytest.raises(
-        NonRetryableError, match=r"CannotRun: TrainJob .* failed: CannotRun: pod \S+ exited 15: .*No module named 'x'"
+        errors.NonRetryableError, match=r"CannotRun: TrainJob .* failed: CannotRun: pod \S+ exited 15: .*No module named 'x'"
     ):
         task.execute_complete(context(), event)
     left = the_job(connected)
@@ -178,9 +182,9 @@ def test_a_failure_that_will_come_again_is_not_tried_again(
     add_pod(the_job(connected), phase="Failed", containerStatuses=[status])
     set_status(the_job(connected), "Failed")
     event = event_of(trigger)
-    with pytest.raises(AirflowFailException if in_vain else TrainJobFailed) as raised:
+    with pytest.raises(airflow_api.AirflowFailException if in_vain else TrainJobFailed) as raised:
         task.execute_complete(context(), event)
-    assert isinstance(raised.value, NonRetryableError) is in_vain
+    assert isinstance(raised.value, errors.NonRetryableError) is in_vain
     assert raised.value.report.cause.reason == reason  # type: ignore[union-attr]
 
 
@@ -188,7 +192,7 @@ def test_what_is_refused_fails_for_good_and_a_full_quota_does_not(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(
-        NonRetryableError, match=r"RuntimeNotFound: spec\.RuntimeRef: there is no ClusterTrainingRuntime 'nothing'"
+        errors.NonRetryableError, match=r"RuntimeNotFound: spec\.RuntimeRef: there is no ClusterTrainingRuntime 'nothing'"
     ) as raised:
         operator(runtime="nothing").execute(context())
     assert isinstance(raised.value.error, RuntimeNotFound)
@@ -249,7 +253,7 @@ def test_worker_waits_for_a_job_that_only_the_triggerer_cannot_reach(
         raise Forbidden("not you")
 
     with monkeypatch.context() as patched:
-        patched.setattr(TrainwrightHook, "connect", refuse)
+        patched.setattr(hook.TrainwrightHook, "connect", refuse)
         event = event_of(trigger)
     assert (event["outcome"], event["message"]) == ("error", "not you")
     monkeypatch.setattr(task.log, "warning", lambda text, *values: warned.append(text % values))
@@ -304,7 +308,7 @@ def test_job_is_not_suspended_if_its_token_was_renewed_meanwhile(
     expire()
     event = event_of(trigger)
     monkeypatch.undo()
-    monkeypatch.setattr(TrainwrightHook, "get_conn", lambda _hook: connected)
+    monkeypatch.setattr(hook.TrainwrightHook, "get_conn", lambda _hook: connected)
     set_status(the_job(connected), "Complete")
     assert task.execute_complete(context(), event)["trainjob"] == trigger.name
     assert not the_job(connected)["spec"].get("suspend")
@@ -378,10 +382,10 @@ def test_a_job_that_cannot_be_stopped_is_logged_after_a_second_cancellation(
     monkeypatch.setattr(type(trigger), "log", log)
     in_state(monkeypatch, "failed")
 
-    def refuse(_hook: TrainwrightHook, _settings: Any) -> None:
+    def refuse(_hook: hook.TrainwrightHook, _settings: Any) -> None:
         raise NoCluster("the kubeconfig is gone")
 
-    monkeypatch.setattr(TrainwrightHook, "connect", refuse)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", refuse)
 
     async def cancel_at_once() -> None:
         killing = asyncio.create_task(trigger.on_kill())
@@ -405,13 +409,13 @@ def test_a_kill_of_one_job_leaves_its_successor_alone(connected: EmbeddedCluster
 
 
 def fail(error: str) -> tuple[str, dict[str, Any]]:
-    return TRIGGER_FAIL_REPR, {"error": error, "traceback": ["a line"]}
+    return operator_bases.TRIGGER_FAIL_REPR, {"error": error, "traceback": ["a line"]}
 
 
 def test_airflows_own_timeout_stops_the_job_too(connected: EmbeddedCluster) -> None:
     deferred(operator())
-    with pytest.raises(TaskDeferralTimeout):
-        operator().resume_execution(*fail(TriggerFailureReason.TRIGGER_TIMEOUT.value), context())
+    with pytest.raises(airflow_api.TaskDeferralTimeout):
+        operator().resume_execution(*fail(operator_bases.TriggerFailureReason.TRIGGER_TIMEOUT.value), context())
     assert the_job(connected)["spec"]["suspend"] is True
 
 
@@ -433,7 +437,7 @@ def test_a_broken_trigger_of_a_job_that_failed_reports_it_and_starts_no_other(
 
 
 def test_a_broken_trigger_of_a_job_that_is_gone_is_airflows_error(connected: EmbeddedCluster) -> None:
-    with pytest.raises(TaskDeferralError):
+    with pytest.raises(airflow_api.TaskDeferralError):
         operator().resume_execution(*fail("Trigger failure"), context())
     assert not jobs(connected)
 
@@ -610,7 +614,7 @@ def said_by(trigger: Any, source: WithLog, monkeypatch: pytest.MonkeyPatch) -> l
     """What a trigger logs that follows its job there."""
     said: list[str] = []
     monkeypatch.setattr(type(trigger.log), "info", lambda _log, _form, *words: said.append(str(words[0])), raising=False)
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: source)
     return said
 
 
@@ -671,7 +675,7 @@ def test_a_job_that_ends_before_its_task_is_deferred_shows_its_log(
     add_pod(the_job(connected), phase="Succeeded")
     set_status(the_job(connected), "Complete")
     source = WithLog(connected, ["a", "b"])
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: source)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: source)
     task, said = operator(), []
     monkeypatch.setattr(type(task.log), "info", lambda _log, form, *words, **_: said.append(form % words), raising=False)
     task.execute(context())
@@ -701,7 +705,7 @@ def test_a_rank_that_a_template_has_made_a_number_is_a_rank(connected: EmbeddedC
 
 
 def test_a_log_of_nobody_is_refused_before_there_is_a_job(connected: EmbeddedCluster) -> None:
-    with pytest.raises(AirflowFailException, match="is not a rank"):
+    with pytest.raises(airflow_api.AirflowFailException, match="is not a rank"):
         operator(logs="first").execute(context())
     assert not jobs(connected)
 
@@ -736,7 +740,7 @@ def test_a_preempted_job_is_resumed_and_deferred_again_within_the_budget(connect
     task = operator(preemption_budget=1, execution_timeout=timedelta(hours=1))
     trigger = deferred(task).trigger
     first = preempted()
-    with pytest.raises(TaskDeferred) as raised:
+    with pytest.raises(airflow_api.TaskDeferred) as raised:
         task.execute_complete(context(), event_of(trigger))
     again = raised.value.trigger
     assert (again.name, again.until) == (f"{first['metadata']['name']}-2", trigger.until)
@@ -799,7 +803,7 @@ def test_training_that_diverges_fails_for_good_and_its_job_is_suspended(
 
     event = json.loads(json.dumps(asyncio.run(asyncio.wait_for(first(), 30))))
     assert event["outcome"] == "diverged"
-    with pytest.raises(NonRetryableError, match="loss is nan since step ") as raised:
+    with pytest.raises(errors.NonRetryableError, match="loss is nan since step ") as raised:
         task.execute_complete(context(), event)
     assert raised.value.report.name == "loss"
     assert the_job(connected)["spec"]["suspend"] is True
@@ -816,10 +820,10 @@ def test_training_that_ended_with_a_loss_that_is_not_finite_is_not_green(
     if is_deleted:
         connected.delete(TRAINJOB, event["name"], "default")
     else:
-        with pytest.raises(NonRetryableError, match="loss is nan"):
+        with pytest.raises(errors.NonRetryableError, match="loss is nan"):
             operator(deferrable=False).execute(context())
-        with pytest.raises(NonRetryableError, match="loss is nan"):
+        with pytest.raises(errors.NonRetryableError, match="loss is nan"):
             operator().execute(context())
-    with pytest.raises(NonRetryableError, match="loss is nan since step 9"):
+    with pytest.raises(errors.NonRetryableError, match="loss is nan since step 9"):
         task.execute_complete(context(), event)
     assert lenient.execute_complete(context(), event)["metrics"]["loss"] == "nan"

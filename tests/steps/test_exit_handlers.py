@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 
 from trainwright.api.errors import Forbidden
-from trainwright.components import clean_up, evaluate
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.steps.exit_handlers import WARNING, is_cleaned_up, warn_without_exit_handler
 from trainwright.steps.own_step import OwnStep
 from trainwright.submission.jobs_client import JobsClient
+
+shipped = OnFirstUse("trainwright.components")
 
 
 def implementation(component: Any) -> str:
@@ -31,8 +35,8 @@ def workflow(*hooks: dict[str, Any], at: str = "exit-handler-1") -> dict[str, An
     hooked = [{"name": at, "hooks": {"exit": {"template": one["name"]}}} for one in hooks]
     root = {"name": "root", "dag": {"tasks": [*hooked, {"name": "train"}]}}
     parameters = [
-        {"name": "implementations-ours", "value": implementation(clean_up)},
-        {"name": "implementations-other", "value": implementation(evaluate)},
+        {"name": "implementations-ours", "value": implementation(shipped.clean_up)},
+        {"name": "implementations-other", "value": implementation(shipped.evaluate)},
     ]
     return {"spec": {"arguments": {"parameters": parameters}, "templates": [*hooks, root, {"name": "impl", "container": {}}]}}
 
@@ -45,19 +49,21 @@ COMMAND = hook("exit-hook-root-command", json.dumps({"command": ["trainwright", 
 @pytest.mark.parametrize(
     ("found", "path", "expected"),
     [
-        (workflow(OURS), "exit-handler-1/train", True),
-        (workflow(OURS), "exit-handler-1/for-loop-2[3]/train", True),
-        (workflow(OURS), "", True),
-        (workflow(COMMAND), "exit-handler-1/train", True),
-        (workflow(OURS, at="exit-handler-2"), "train", False),
-        (workflow(OTHER), "exit-handler-1/train", False),
-        (workflow(), "train", False),
-        ({"spec": {"workflowTemplateRef": {"name": "t"}}}, "train", None),
-        ({}, "", None),
+        (partial(workflow, OURS), "exit-handler-1/train", True),
+        (partial(workflow, OURS), "exit-handler-1/for-loop-2[3]/train", True),
+        (partial(workflow, OURS), "", True),
+        (partial(workflow, COMMAND), "exit-handler-1/train", True),
+        (partial(workflow, OURS, at="exit-handler-2"), "train", False),
+        (partial(workflow, OTHER), "exit-handler-1/train", False),
+        (partial(workflow), "train", False),
+        (partial(dict, spec={"workflowTemplateRef": {"name": "t"}}), "train", None),
+        (partial(dict), "", None),
     ],
 )
-def test_the_workflow_tells_whether_a_step_is_cleaned_up_after(found: dict[str, Any], path: str, expected: bool | None) -> None:
-    assert is_cleaned_up(found, path) is expected
+def test_the_workflow_tells_whether_a_step_is_cleaned_up_after(
+    found: Callable[[], dict[str, Any]], path: str, expected: bool | None
+) -> None:
+    assert is_cleaned_up(found(), path) is expected
 
 
 class Server:
@@ -76,11 +82,11 @@ class Server:
         return self._found
 
 
-@pytest.mark.parametrize(("found", "warns"), [(workflow(), True), (workflow(OURS), False), (None, False)])
+@pytest.mark.parametrize(("found", "warns"), [(partial(workflow), True), (partial(workflow, OURS), False), (None, False)])
 def test_the_log_warns_once(
-    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str], found: dict[str, Any] | None, warns: bool
+    cluster: EmbeddedCluster, capsys: pytest.CaptureFixture[str], found: Callable[[], dict[str, Any]] | None, warns: bool
 ) -> None:
-    client = JobsClient.of(Server(cluster, found))  # type: ignore[arg-type]
+    client = JobsClient.of(Server(cluster, found and found()))  # type: ignore[arg-type]
     warn_without_exit_handler(client, OwnStep("exit-handler-1/train", workflow=Workflow("flow-1", "team", {})))
     warn_without_exit_handler(client, OwnStep("train"))
     assert capsys.readouterr().out == (f"{WARNING}\n" if warns else "")

@@ -7,8 +7,10 @@ from importlib.util import find_spec
 import pytest
 
 
-def require_packages(*names: str) -> None:
-    """Skip the calling module if one of the packages is not installed."""
+def require_packages(*names: str, extra: str = "") -> None:
+    """Skip the calling module if one of the packages is not installed; `extra` is the one that installs them."""
     for name in names:
         if find_spec(name) is None:
-            pytest.skip(f"{name} is not installed", allow_module_level=True)
+            pytest.skip(
+                f"{name} is not installed" + (f": it is in the extra `{extra}`" if extra else ""), allow_module_level=True
+            )

@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 from servers.s3_server import S3Server
 from support.fast_training_cluster import Runs, running
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 from support.scripted_evaluation import loss_after
 
-pytest.importorskip("airflow.sdk")
-
+from trainwright import operators
 from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import labels_of, name_of, owners_of
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.submit import submit_or_adopt as submission
-from trainwright.operators import EvaluateOperator, ExportCheckpointOperator, InitializeDatasetOperator, InitializeModelOperator
-from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.hook import TrainwrightHook
+
+errors = OnFirstUse("trainwright.operators.errors")
+hook = OnFirstUse("trainwright.operators.hook")
+require_packages("airflow")
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
 @pytest.fixture(autouse=True)
 def connected(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs.cluster, "default_namespace", "default", raising=False)
-    monkeypatch.setattr(TrainwrightHook, "connect", lambda _hook, _settings: runs.cluster)
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: runs.cluster)
 
 
 def context(task: str, run: str, **more: Any) -> dict[str, Any]:
@@ -52,17 +54,17 @@ def job_names(runs: Runs, run: str) -> list[str]:
 def test_a_chain_of_tasks_without_the_volume(runs: Runs) -> None:
     claim, inputs = runs.claim("remote"), runs.inputs("remote")
     common: dict[str, Any] = {"workspace": "pvc://remote"}
-    prepare = InitializeDatasetOperator(task_id="data", dataset_uri=inputs.dataset, test_fraction=0.25, **common)
+    prepare = operators.InitializeDatasetOperator(task_id="data", dataset_uri=inputs.dataset, test_fraction=0.25, **common)
     dataset = prepare.execute(context("data", "one"))
     assert (dataset["source"], dataset["train_rows"] + dataset["test_rows"]) == (inputs.dataset, 20)
     assert (claim / "datasets" / dataset["digest"].removeprefix("sha256:") / "train.jsonl").is_file()
-    model = InitializeModelOperator(task_id="model", model_uri=inputs.model, **common).execute(context("model", "one"))
+    model = operators.InitializeModelOperator(task_id="model", model_uri=inputs.model, **common).execute(context("model", "one"))
     runs.train("remote", "d/one", inputs, dataset_digest=dataset["digest"], model_digest=model["digest"])
     where = "file:///trainwright-workspace/exports"  # of the claim; any other folder would be lost with the pod
-    exported = ExportCheckpointOperator(task_id="export", export_uri=where, **common).execute(context("export", "one"))
+    exported = operators.ExportCheckpointOperator(task_id="export", export_uri=where, **common).execute(context("export", "one"))
     assert exported["step"] == 5
     assert exported["uri"].startswith(where)
-    evaluate = EvaluateOperator(
+    evaluate = operators.EvaluateOperator(
         task_id="evaluate",
         checkpoint_uri=exported["uri"],
         checkpoint_digest=exported["digest"],
@@ -103,8 +105,8 @@ def test_a_training_cannot_change_what_its_initializer_has_linked_from_the_share
 
 def test_what_is_wrong_with_the_input_fails_at_once_with_the_message_of_the_pod(runs: Runs, tmp_path: Path) -> None:
     runs.claim("wrong")
-    task = InitializeDatasetOperator(task_id="t", dataset_uri=f"file://{tmp_path}/nothing", workspace="pvc://wrong")
-    with pytest.raises(NonRetryableError, match=r"nothing.*TrainJob") as failed:
+    task = operators.InitializeDatasetOperator(task_id="t", dataset_uri=f"file://{tmp_path}/nothing", workspace="pvc://wrong")
+    with pytest.raises(errors.NonRetryableError, match=r"nothing.*TrainJob") as failed:
         task.execute(context("t", "wrong"))
     assert "RemoteStepInvalid" in str(failed.value)
 
@@ -114,7 +116,7 @@ def test_a_result_whose_log_is_gone_is_made_again(runs: Runs) -> None:
 
     runs.claim("again")
     inputs = runs.inputs("again")
-    task = InitializeModelOperator(task_id="model", model_uri=inputs.model, workspace="pvc://again")
+    task = operators.InitializeModelOperator(task_id="model", model_uri=inputs.model, workspace="pvc://again")
     first = task.execute(context("model", "again"))
     (job,) = (
         one
@@ -150,7 +152,7 @@ def test_credentials_of_a_connection_are_a_secret_of_the_job_and_go_with_its_end
         seen.append((trainjob, *runs.cluster.list(SECRET, "default").items))
 
     monkeypatch.setattr(submission, "set_credentials_owner", watched)
-    task = InitializeDatasetOperator(
+    task = operators.InitializeDatasetOperator(
         task_id="t", dataset_uri=f"{s3_folder}/rows.jsonl", workspace="pvc://secret", store_conn_id="s3", test_fraction=0
     )
     assert task.execute(context("t", "secret"))["train_rows"] == 2

@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 from servers.airflow_server import AirflowServer, running_airflow
 from support.fast_training_cluster import learned, running, script
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 from support.waiting import eventually
-
-pytest.importorskip("airflow.sdk")
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.checkpoints import restore_checkpoint
-from trainwright.example_dags import sweep
 from trainwright.storage.uri import StorageUri
 from trainwright.submission.suspension import early_stop_reason
+
+sweep = OnFirstUse("trainwright.example_dags.sweep")
+require_packages("airflow")
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 TRIALS = [{"learning_rate": 1.0}, {"learning_rate": 2.5}, {"learning_rate": 3.0, "lora_rank": 13}, {"learning_rate": 9.0}]

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 import typer
 from hub_upload_server import TOKEN, HubUploadServer
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 from typer.testing import CliRunner
 
 from trainwright.checkpoints.exported import open_export
 from trainwright.cli.checkpoint_commands.register import register
 
-constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra `hub`")
+constants = OnFirstUse("huggingface_hub.constants")
+require_packages("huggingface_hub", extra="hub")
 pytestmark = pytest.mark.medium
 
 

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from failures import failure_of
 from hub_upload_server import FAILED, TOKEN, HubUploadServer, When
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
 from trainwright.checkpoints import CheckpointError
 from trainwright.checkpoints.exported import open_export
@@ -29,7 +31,8 @@ from trainwright.checkpoints.registries.hub_repository import HubModel
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.file_store import FileStore
 
-constants = pytest.importorskip("huggingface_hub.constants", reason="needs the extra `hub`")
+constants = OnFirstUse("huggingface_hub.constants")
+require_packages("huggingface_hub", extra="hub")
 pytestmark = pytest.mark.medium
 
 REPOSITORY = "acme/llama-sft"

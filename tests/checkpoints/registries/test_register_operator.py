@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from hub_upload_server import TOKEN, HubUploadServer
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
 
+from trainwright import operators
 from trainwright.checkpoints.exported import open_export
 
-pytest.importorskip("huggingface_hub", reason="needs the extra `hub`")
-pytest.importorskip("airflow.sdk")
-from huggingface_hub import constants
-
-from trainwright.operators import RegisterModelOperator
-from trainwright.operators.errors import NonRetryableError
-from trainwright.operators.values.allowed_places import PlaceNotAllowed
+constants = OnFirstUse("huggingface_hub.constants")
+errors = OnFirstUse("trainwright.operators.errors")
+allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
+require_packages("huggingface_hub", "airflow")
 
 pytestmark = pytest.mark.medium
 
@@ -36,9 +36,9 @@ def connections(hub: HubUploadServer, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def operator(uri: str, **more: Any) -> RegisterModelOperator:
+def operator(uri: str, **more: Any) -> operators.RegisterModelOperator:
     arguments = {"checkpoint_uri": uri, "checkpoint_digest": open_export(uri).manifest.digest, "registry": "hf://acme/llama"}
-    return RegisterModelOperator(task_id="t", **{**arguments, "hub_conn_id": "hub", **more})
+    return operators.RegisterModelOperator(task_id="t", **{**arguments, "hub_conn_id": "hub", **more})
 
 
 def test_it_registers_once_with_the_token_of_the_connection(hub: HubUploadServer, export_uri: str) -> None:
@@ -56,7 +56,7 @@ def test_it_registers_once_with_the_token_of_the_connection(hub: HubUploadServer
 
 
 def test_another_content_than_that_of_the_digest_is_refused_without_retries(hub: HubUploadServer, export_uri: str) -> None:
-    with pytest.raises(NonRetryableError):
+    with pytest.raises(errors.NonRetryableError):
         operator(export_uri, checkpoint_digest="sha256:" + "0" * 64).execute({})
     assert "acme/llama" not in hub.repositories
 
@@ -72,7 +72,7 @@ def test_another_content_than_that_of_the_digest_is_refused_without_retries(hub:
 def test_what_no_retry_can_fix_fails_at_once(
     hub: HubUploadServer, export_uri: str, arguments: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(NonRetryableError, match=message):
+    with pytest.raises(errors.NonRetryableError, match=message):
         operator(export_uri, **arguments).execute({})
     assert "acme/llama" not in hub.repositories
 
@@ -81,7 +81,7 @@ def test_the_registry_is_a_place_that_the_list_must_allow(
     hub: HubUploadServer, export_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AIRFLOW_VAR_TRAINWRIGHT_ALLOWED_PLACES", "file:///, hf://acme")
-    with pytest.raises(PlaceNotAllowed, match="registry: hf://other/llama is not allowed"):
+    with pytest.raises(allowed_places.PlaceNotAllowed, match="registry: hf://other/llama is not allowed"):
         operator(export_uri, registry="hf://other/llama").execute({})
     operator(export_uri).execute({})
     assert list(hub.repositories) == ["acme/llama"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from support.optional_packages import require_packages
 
 from trainwright.controlplane.node.warm_start.ranks import ranks_of
 
 pytestmark = pytest.mark.medium
-pytest.importorskip("torch")
+require_packages("torch")
 STATIC = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "3", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "a", "PET_MASTER_PORT": "29500"}
 
 
