@@ -6,12 +6,12 @@ SOURCES := trainwright components operators pipelines dags quickstart docs tests
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs pictures components edges interfaces environment-locks image-locks images-test coverage lint typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs pictures components edges interfaces environment-locks image-locks images-test coverage lint prose typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | prose | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -145,6 +145,11 @@ lint: typecheck
 	.venv/bin/ruff format --check $(SOURCES)
 	.venv/bin/lint-imports --no-cache --no-logo
 	.venv/bin/oxlint --deny-warnings trainwright/ui/static/js
+	PYTHONPATH=docs $(PY) -m prose
+
+# Removes from docs/prose/known.txt what no longer occurs; adds nothing.
+prose: .venv/.ready-dev
+	PYTHONPATH=docs $(PY) -m prose --update
 
 format: .venv/.ready-dev
 	.venv/bin/ruff check --fix-only -q $(SOURCES)

@@ -22,7 +22,7 @@ class ReadChampionOperator(BaseOperator):
     :param export_uri: Folder of all exports, as for the export of a checkpoint.
     :param dataset_digest: Digest of the prepared dataset, compared with that of the champion's.
     :param model_digest: Digest of the prepared base model. Empty: not compared.
-    :param always_train: Whether it counts as outdated in any case.
+    :param always_train: Retrain even if the champion is up to date: `state` is then outdated.
     :param warm_start: Whether a training is to start from its weights, if it has the same base model.
     :param alias: champion, challenger, or another name.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.

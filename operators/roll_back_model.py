@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RollBackModelOperator(BaseOperator):
-    """Let an alias name again the export that it named before, if that is still there and whole.
+    """Restore the previous export of an alias, if it still exists and is complete.
 
     The task is recorded with the reason: a retry after a roll back that has succeeded changes nothing. Clearing the task rolls back
     again.

@@ -27,7 +27,7 @@ def read_champion(
         export_uri: Folder of all exports, as for the export of a checkpoint.
         dataset_digest: Digest of the prepared dataset, compared with that of the champion's.
         model_digest: Digest of the prepared base model. Empty: not compared.
-        always_train: Whether it counts as outdated in any case.
+        always_train: Retrain even if the champion is up to date: `state` is then outdated.
         warm_start: Whether a training is to start from its weights, if it has the same base model.
         alias: champion, challenger, or another name.
         uri: Export that the alias names; empty if none.

@@ -14,7 +14,7 @@ def roll_back_model(
     evaluation: dict = {},
     run_id: str = "",
 ) -> str:
-    """Let an alias name again the export that it named before, if that is still there and whole.
+    """Restore the previous export of an alias, if it still exists and is complete.
 
     Args:
         export_uri: Folder of all exports, as for the export of a checkpoint.

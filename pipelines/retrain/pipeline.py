@@ -67,7 +67,7 @@ def retrain(
         promote: Evaluation: When to promote: if better than the champion, always, or never, so that a person decides.
         always_train: Run: Whether to train even if the data and the base model are those of the champion.
         warm_start: Training: Whether to start from the champion's weights instead of the base model.
-        roll_back: Run: Only let the alias name again what it named before, and train nothing.
+        roll_back: Run: Only restore the previous export of the alias, and train nothing.
         store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It
             need not exist.
         hub_secret: Credentials: Secret with the key HF_TOKEN, for every step. It need not exist.

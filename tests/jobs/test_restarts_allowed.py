@@ -52,7 +52,7 @@ def test_a_failed_rank_ends_the_job_at_once_and_is_named(
     set_status(job, jobsStatus=READY)
     add_pod(job, 0, **{"phase": "Running"})
     add_pod(job, 1, **restarted(1))
-    with pytest.raises(StepFailed, match=r"FailedTooOften: pod \S+-node-0-1-\S+ exited 1; nothing is started again") as raised:
+    with pytest.raises(StepFailed, match=r"FailedTooOften: pod \S+-node-0-1-\S+ exited 1; set `restarts` to restart") as raised:
         follow_to_end(cluster, job, settings=settings(0))
     assert raised.value.report is not None
     cause = raised.value.report.cause

@@ -114,7 +114,7 @@ class Alias:
         return self._change(entry, expected)
 
     def roll_back(self, *, expected: str | None = None, reason: str = "") -> AliasRecord:
-        """Let the alias name again what it named before. Raises NoCheckpoint if it named nothing before or that is gone.
+        """Restore the previous export of the alias. Raises NoCheckpoint if it named nothing before or that is gone.
 
         Other errors are those of `promote`.
         """

@@ -463,7 +463,7 @@ _ROWS = {
             kind="flag",
             default=False,
             group="step",
-            description="Whether it counts as outdated in any case.",
+            description="Retrain even if the champion is up to date: `state` is then outdated.",
         ),
         Setting(
             name="warm_start",
@@ -962,7 +962,7 @@ _ROWS = {
             kind="flag",
             default=False,
             group="Run",
-            description="Only let the alias name again what it named before, and train nothing.",
+            description="Only restore the previous export of the alias, and train nothing.",
         ),
     ),
     "Sweep": (

@@ -10,7 +10,7 @@ log = logging.getLogger(__name__)
 
 
 def roll_back_once(export_uri: str, alias: str, *, step: str, expected_digest: str = "", reason: str = "") -> AliasRecord:
-    """Let an alias name again what it named before, unless `step` has done so already; `step` is recorded with the reason. An empty
+    """Restore the previous export of an alias, unless `step` has done so already; `step` is recorded with the reason. An empty
     one is not recorded, and rolls back each time.
 
     `expected_digest` is the digest of the manifest that the alias must name now; an empty one accepts any.

@@ -132,7 +132,7 @@ def promote(call: Call) -> Json:
 
 
 def roll_back(call: Call) -> Json:
-    """Let an alias name again what it named before.
+    """Restore the previous export of an alias.
 
     The body has `uri` (of the folder of all exports), `expected` (the digest that the alias named on the page), `click` (a random
     text of this decision: the same one is carried out once), and optionally `alias` and `reason`. Raises as `promote`.

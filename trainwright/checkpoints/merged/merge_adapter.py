@@ -133,7 +133,5 @@ def _require_equal(before: BinaryIO, after: BinaryIO, size: int, merged: Path) -
         count = min(size, CHUNK)
         content = before.read(count)
         if len(content) < count or content != after.read(count):
-            raise CheckpointError(
-                f"{merged} differs from the base where it must not; it was changed while it was merged: try again"
-            )
+            raise CheckpointError(f"{merged} was changed during the merge; try again")
         size -= count

@@ -171,7 +171,7 @@ def rollback(
     reason: Annotated[str, typer.Option(help="Recorded with the promotion.")] = "",
     output: Output = ViewFormat.table,
 ) -> None:
-    """Let an alias name again what it named before."""
+    """Restore the previous export of an alias."""
     with errors_exit():
         record = Alias(root, alias).roll_back(expected=expected, reason=reason)
     _show_alias(record, output)

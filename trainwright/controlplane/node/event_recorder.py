@@ -1,4 +1,4 @@
-"""Writes the node's events about pods in a thread of its own, in order: a container need not wait for what is said about it."""
+"""Publishes the node's events about pods asynchronously and in order, so that containers do not wait for the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the log of a job has been shown, noted on its TrainJob: whoever shows it next begins there, and leaves no hole.
+"""How far the log of a job has been shown, noted on its TrainJob: the next reader continues there, without a gap.
 
 A triggerer that takes over a deferred task knows only what the cluster says.
 """

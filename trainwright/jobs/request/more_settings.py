@@ -1,4 +1,4 @@
-"""Adds settings that came as one structure to those that came as parameters: a pipeline passes what its first step has checked so."""
+"""Merges `more` into the parameters; pipelines pass the settings that their first step has checked this way."""
 
 from __future__ import annotations
 

@@ -313,7 +313,7 @@ class JobObserver:
         self._due = min(self._due, self._failed_too_often_since + _CONFIRMED_SECONDS)
         if now >= self._failed_too_often_since + _CONFIRMED_SECONDS:
             first = hopeless or next(iter(self._failed.values()))
-            limit = f"restarts allows {allowed}" if allowed else "nothing is started again within a job unless `restarts` says so"
+            limit = f"restarts allows {allowed}" if allowed else "set `restarts` to restart failed pods"
             raise TooManyRestarts(
                 f"pod {first.name} {first.describe()}; {'to start it again cannot help' if hopeless else limit}"
             )

@@ -1,4 +1,4 @@
-"""What a waiting client does for its TrainJob besides looking at it: it keeps a lease on it, and suspends it at once on a signal.
+"""Keeps a lease on the TrainJob while a client waits for it, and suspends the TrainJob at once on a signal.
 
 Both need a connection of their own, which is kept open: a step that is killed within a second has no time to open one, nor for a
 request before the one that counts.

@@ -41,7 +41,7 @@ class ExportBeside(ExportCheckpoint):
 
     is_asked_again: ClassVar[bool] = True
 
-    look: int = parameter("Which look this is: tells one from the next.")
+    look: int = parameter("Makes each call unique.")
 
 
 class EvaluateExport(StepRequest):
@@ -109,13 +109,13 @@ class ReadChampion(StepRequest):
     export_uri: str = parameter(_EXPORTS)
     dataset_digest: str = parameter("Digest of the prepared dataset, compared with that of the champion's.", "")
     model_digest: str = parameter("Digest of the prepared base model. Empty: not compared.", "")
-    always_train: bool = parameter("Whether it counts as outdated in any case.", False)
+    always_train: bool = parameter("Retrain even if the champion is up to date: `state` is then outdated.", False)
     warm_start: bool = parameter("Whether a training is to start from its weights, if it has the same base model.", False)
     alias: str = parameter(_ALIAS, "champion")
 
 
 class RollBackModel(StepRequest):
-    """Let an alias name again what it named before."""
+    """Restore the previous export of an alias."""
 
     export_uri: str = parameter(_EXPORTS)
     alias: str = parameter(_ALIAS, "champion")

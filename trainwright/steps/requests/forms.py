@@ -129,7 +129,7 @@ class Retraining(_Phases, _Tuning, _Run, _Dataset, _Exports):
     )
     always_train: bool = _field("Run", "Whether to train even if the data and the base model are those of the champion.", False)
     warm_start: bool = _field("Training", "Whether to start from the champion's weights instead of the base model.", False)
-    roll_back: bool = _field("Run", "Only let the alias name again what it named before, and train nothing.", False)
+    roll_back: bool = _field("Run", "Only restore the previous export of the alias, and train nothing.", False)
 
 
 class Sweep(_Phases, _Run, _Dataset, _Exports):

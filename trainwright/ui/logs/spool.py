@@ -137,7 +137,7 @@ class LogSpool:
             yield from reversed(block.text.split(b"\n")[: block.count])
 
     def wait(self, version: int, seconds: float) -> None:
-        """Wait until it is newer than `version`, at most so long."""
+        """Wait up to `seconds` for a version after `version`."""
         with self._changed:
             self._changed.wait_for(lambda: self.version > version or self._is_closed, seconds)
 

@@ -120,7 +120,7 @@ export function PromoteButton({ target, shown, why = "", onDone = () => {} }) {
   </span>`;
 }
 
-/** Lets an alias name again what it named before. `root` is the URI of the folder of all exports, `shown` the alias. */
+/** Restores the previous export of an alias. `root` is the URI of the folder of all exports, `shown` the alias. */
 export function RollBackButton({ root, shown, why = "", onDone = () => {} }) {
   const [click, setClick] = useState("");
   const [reason, setReason] = useState("");

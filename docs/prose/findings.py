@@ -1,0 +1,204 @@
+"""Finds phrases of the rules in a tree and in its commits, and compares them with the known and the allowed ones."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from prose.texts import Prose, markdown_paragraphs, python_paragraphs, test_names
+
+FOLDER = Path("docs/prose")
+KNOWN, ALLOWED, RULES = FOLDER / "known.txt", FOLDER / "allowed.txt", FOLDER / "rules.toml"
+CODE = ("trainwright", "components", "operators", "pipelines", "dags", "quickstart", "docs", "tests", "bench")
+PAGES = ("*.md", "docs/**/*.md", "components/*/*.md", "pipelines/*/*.md", "deploy/**/*.md", "quickstart/**/*.md")
+SUBJECT_LENGTH = 72
+_BAD_TEST = re.compile(r"test_(?:what|it|they|one_that|neither)(?:_|$)")
+_CONTEXT = 3
+"""Words on each side of a finding that its excerpt shows."""
+
+
+class Entry(NamedTuple):
+    """A finding without its line, so that the list does not change with edits elsewhere in the file."""
+
+    path: str
+    rule: str
+    excerpt: str
+
+
+class Finding(NamedTuple):
+    entry: Entry
+    line: int
+    """0 for the subject of a commit."""
+    say: str
+
+    def __str__(self) -> str:
+        where = f"{self.entry.path}:{self.line}" if self.line else self.entry.path
+        return f"{where}: {self.entry.excerpt} -> {self.say}"
+
+
+class Rules:
+    """All phrases as one expression, so that each text is searched once."""
+
+    def __init__(self, path: Path) -> None:
+        tables = tomllib.loads(path.read_text("utf-8"))
+        self._rules = [("sentence", say) for say in tables["sentences"].values()]
+        patterns = [re.escape(phrase.lower().replace("`", "")) for phrase in tables["sentences"]]
+        for name, about in tables["words"].items():
+            self._rules.append((name, about if isinstance(about, str) else about["say"]))
+            patterns.append(re.escape(name) if isinstance(about, str) else about["pattern"])
+        # A lookahead consumes nothing: a sentence does not hide the words inside it.
+        alternatives = "|".join(rf"({pattern})\b" for pattern in patterns)
+        self._expression = re.compile(rf"\b(?={alternatives})")
+        if self._expression.groups != len(self._rules):
+            raise ValueError(f"{path}: a pattern has a capturing group; write (?:...)")
+
+    def findings(self, path: str, prose: Prose) -> Iterator[Finding]:
+        for found in self._expression.finditer(prose.text.lower()):
+            assert found.lastindex is not None
+            rule, say = self._rules[found.lastindex - 1]
+            excerpt = _excerpt(prose.text, *found.span(found.lastindex))
+            yield Finding(Entry(path, rule, excerpt), prose.line_at(found.start()), say)
+
+
+def findings(root: Path) -> Iterator[Finding]:
+    """Yield the findings in pages and code below `root`."""
+    rules = Rules(root / RULES)
+    for page in sorted({page for pattern in PAGES for page in root.glob(pattern)}):
+        yield from rules.findings(page.relative_to(root).as_posix(), Prose(markdown_paragraphs(page.read_text("utf-8"))))
+    for module in _modules(root):
+        path, source = module.relative_to(root).as_posix(), module.read_text("utf-8")
+        is_test = path.startswith("tests/")
+        # Strings of tests are data as often as prose.
+        yield from rules.findings(path, Prose(python_paragraphs(source, only_docstrings=is_test)))
+        for line, name in test_names(source) if is_test else ():
+            if _BAD_TEST.match(name):
+                yield Finding(Entry(path, "test name", name), line, "test_<unit>_<outcome>")
+
+
+def subject_findings(root: Path) -> tuple[list[Finding], str]:
+    """Return the findings in subjects of commits, and a note with the number of commits or the reason why none was checked.
+
+    Commits after the one that added the rules are checked. In a shallow clone, the oldest commit seems to have added all files.
+    """
+    added = _git(root, "log", "--diff-filter=A", "--format=%H", "--", str(RULES))
+    if not added:
+        return [], "commit subjects not checked: no git, or the rules are not committed"
+    # Only descendants: a branch that began before the rules could not know them.
+    log = _git(root, "log", "--no-merges", "--ancestry-path", "--format=%h\t%s", f"{added.split()[-1]}..HEAD") or ""
+    rules = Rules(root / RULES)
+    found: list[Finding] = []
+    for line in log.splitlines():
+        commit, subject = line.split("\t", 1)
+        path = f"commit {commit[:7]}"
+        if len(subject) > SUBJECT_LENGTH:
+            found.append(Finding(Entry(path, "subject", subject), 0, f"at most {SUBJECT_LENGTH} characters, not {len(subject)}"))
+        found.extend(one._replace(line=0) for one in rules.findings(path, Prose(iter([[(1, subject)]]))))
+    return found, f"commit subjects checked: {len(log.splitlines())}"
+
+
+@dataclass
+class Comparison:
+    """How findings differ from a list of known ones."""
+
+    known: list[Finding] = field(default_factory=list)
+    moved: list[Finding] = field(default_factory=list)
+    """Known in another file, where they are gone."""
+    new: list[Finding] = field(default_factory=list)
+    gone: list[Entry] = field(default_factory=list)
+
+
+def compare(found: Iterable[Finding], known: Iterable[Entry]) -> Comparison:
+    """Pair findings with known ones: of the same file first, then of any file."""
+    result = Comparison()
+    left, rest = Counter(known), []
+    for finding in found:
+        if left[finding.entry]:
+            left[finding.entry] -= 1
+            result.known.append(finding)
+        else:
+            rest.append(finding)
+    result.gone = sorted(left.elements())
+    for finding in rest:
+        before = next((entry for entry in result.gone if entry[1:] == finding.entry[1:]), None)
+        if before is None:
+            result.new.append(finding)
+        else:
+            result.gone.remove(before)
+            result.moved.append(finding)
+    return result
+
+
+class Allowance(NamedTuple):
+    line: int
+    path: str
+    phrase: str
+
+
+def allowances(text: str) -> Iterator[Allowance]:
+    """Parse lines of a path (or `commit <hash>`), a phrase and a reason, separated by tabs.
+
+    Raises:
+        ValueError: a line lacks one of them.
+    """
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip() and not line.startswith("#"):
+            path, phrase, reason = ([one.strip() for one in line.split("\t")] + ["", "", ""])[:3]
+            if not (path and phrase and reason):
+                raise ValueError(f"{ALLOWED}:{number}: an allowance has a path, a phrase and a reason, separated by tabs")
+            yield Allowance(number, path, phrase.lower())
+
+
+def split_allowed(found: Iterable[Finding], allowed: list[Allowance]) -> tuple[list[Finding], list[Allowance]]:
+    """Return the findings that nothing allows, and the allowances that no finding needs.
+
+    Those of commits are never unneeded: a commit does not change, and a shallow clone does not have all.
+    """
+    used: set[Allowance] = set()
+    rest = []
+    for finding in found:
+        by = [one for one in allowed if one.path == finding.entry.path and one.phrase in finding.entry.excerpt.lower()]
+        used.update(by)
+        if not by:
+            rest.append(finding)
+    return rest, [one for one in allowed if one not in used and not one.path.startswith("commit ")]
+
+
+def parse_known(text: str) -> list[Entry]:
+    return [Entry(*line.split("\t")) for line in text.splitlines()]
+
+
+def format_known(found: Iterable[Finding]) -> str:
+    return "".join("\t".join(entry) + "\n" for entry in sorted(finding.entry for finding in found))
+
+
+def committed_known(root: Path, revision: str = "HEAD") -> str | None:
+    """Return the list of known findings as `revision` has it, None without git, commit or list."""
+    return _git(root, "show", f"{revision}:./{KNOWN}")
+
+
+def _modules(root: Path) -> Iterator[Path]:
+    for folder in CODE:
+        # Links are not followed: `trainwright/components` is `components`.
+        for parent, folders, names in os.walk(root / folder):
+            folders.sort()
+            yield from (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
+
+
+def _excerpt(text: str, start: int, end: int) -> str:
+    before = text[text.rfind("\n", 0, start) + 1 : start].rsplit(" ", _CONTEXT + 1)[-_CONTEXT - 1 :]
+    after = text[end : text.index("\n", end)].split(" ", _CONTEXT + 1)[: _CONTEXT + 1]
+    return f"{' '.join(before)}{text[start:end]}{' '.join(after)}".strip()
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    try:
+        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, encoding="utf-8", check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None

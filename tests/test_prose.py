@@ -1,0 +1,284 @@
+"""The linter of prose finds phrases over line wraps, and its list of known findings never grows."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import tokenize
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+if not DOCS.is_dir():
+    pytest.skip("needs a checkout, which has docs/", allow_module_level=True)
+# Only for the import: other modules of the folder have the names of packages, such as `airflow`.
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(str(DOCS))
+    from prose import __main__ as program
+    from prose import findings as prose
+    from prose import texts
+
+RULES = """\
+[sentences]
+"a sentence of `five` words" = "five words"
+
+[words]
+"in vain" = "cannot succeed"
+"is no X" = { pattern = "is no \\\\w+", say = "is not a X" }
+"""
+
+
+@pytest.fixture
+def tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A tree with the rules above and an empty list."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)  # a hook sets them: commits would go to the repository of the hook
+    (tmp_path / "docs/prose").mkdir(parents=True)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / prose.RULES).write_text(RULES)
+    (tmp_path / prose.KNOWN).write_text("")
+    return tmp_path
+
+
+def git(tree: Path, *arguments: str) -> str:
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    return subprocess.run(["git", *author, *arguments], cwd=tree, capture_output=True, text=True, check=True).stdout
+
+
+def commit(tree: Path, subject: str = "docs: add page") -> None:
+    if not (tree / ".git").exists():
+        git(tree, "init", "-q")
+    git(tree, "add", "-A")
+    git(tree, "commit", "-q", "--no-verify", "--allow-empty", "-m", subject)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("README.md", "First.\n\nIt tries\nin\nvain.", [(4, "in vain", "It tries in vain.")]),
+        ("README.md", "It tries in\n\nvain.", []),
+        ("README.md", "```console\n$ in vain\n```\nIn vain it ends.", [(4, "in vain", "In vain it ends.")]),
+        ("README.md", "````\n```\nin vain\n````\nFine.", []),
+        ("README.md", "```sh``` is inline.\n\nIn vain.", [(3, "in vain", "In vain.")]),
+        ("README.md", "~~~\nin vain\n~~~~\nIn\nvain.", [(4, "in vain", "In vain.")]),
+        ("README.md", "| tries in\n| vain |", []),
+        (
+            "docs/deep/page.md",
+            "# One two three four in vain five six seven",
+            [(1, "in vain", "two three four in vain five six seven")],
+        ),
+        ("README.md", "A sentence of\n`five` words.", [(1, "sentence", "A sentence of five words.")]),
+        ("README.md", "A sentence of five words: this is no pod", [(1, "sentence", None), (1, "is no X", None)]),
+        ("README.md", "begin vain, this is nothing", []),
+        ("quickstart/a.py", '"""Tries.\n\n    This is\n    no pod.\n"""', [(3, "is no X", "This is no pod.")]),
+        ("quickstart/a.py", '"""Tries in\n\nvain."""', []),
+        ("trainwright/a.py", "# This is\n# no pod.\n\n# Retries in\nx = 1  # vain", [(1, "is no X", "This is no pod.")]),
+        (
+            "trainwright/a.py",
+            'raise E(\n    f"{name!r} is "\n    f"no pod of {len(x)}"\n)',
+            [(2, "is no X", "{} is no pod of {}")],
+        ),
+        ("trainwright/a.py", 'log("# is", "no pod")\nlog("x\\nis no pod")', [(2, "is no X", "x is no pod")]),
+        ("trainwright/a.py", "a = b'is no pod'\nis_no_pod = 1", []),
+        ("docs/a.py", 'a = [\n  \'x\', """\n is no pod"""]', [(3, "is no X", "is no pod")]),
+        ("tests/a.py", "a = (\n  '''is no pod'''\n)\nb = 'is no pod'", []),
+        ("tests/a.py", "def a():\n    '''Is no pod.'''", [(2, "is no X", "Is no pod.")]),
+        ("tests/a.py", "\n\ndef test_it_runs(): ...", [(3, "test name", "test_it_runs")]),
+        ("tests/a.py", "class A:\n    async def test_neither(self): ...", [(2, "test name", "test_neither")]),
+        ("tests/a.py", "def test_items_are_listed(): ...", []),
+        ("bench/a.py", "def test_it_runs(): ...", []),
+        ("vendor/a.py", "# is no pod", []),
+    ],
+)
+def test_findings_have_line_rule_and_excerpt(
+    tree: Path, path: str, text: str, expected: list[tuple[int, str, str | None]]
+) -> None:
+    (tree / path).parent.mkdir(parents=True, exist_ok=True)
+    (tree / path).write_text(text)
+    found = list(prose.findings(tree))
+    assert [(one.line, one.entry.rule) for one in found] == [one[:2] for one in expected]
+    for finding, (_, _, excerpt) in zip(found, expected, strict=True):
+        assert finding.entry.path == path
+        assert excerpt in (None, finding.entry.excerpt)
+
+
+def test_links_to_folders_are_read_once(tree: Path) -> None:
+    (tree / "components").mkdir()
+    (tree / "trainwright").mkdir()
+    (tree / "components/a.py").write_text("# is no pod")
+    (tree / "trainwright/components").symlink_to("../components")
+    assert [one.entry.path for one in prose.findings(tree)] == ["components/a.py"]
+
+
+def test_finding_is_printed_with_replacement(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tree / "README.md").write_text("\nIt tries in vain.")
+    assert program.main(tree) == 1
+    first, last = capsys.readouterr().out.splitlines()
+    assert first == "README.md:2: It tries in vain. -> cannot succeed"
+    assert last.startswith("prose: 1 new, 0 known, 0 moved, 0 gone; ")
+
+
+def test_known_finding_passes_wherever_its_line_is(tree: Path) -> None:
+    (tree / "README.md").write_text("It tries in vain.\n\nIt tries in vain.")
+    (tree / prose.KNOWN).write_text("README.md\tin vain\tIt tries in vain.\n" * 2)
+    assert program.main(tree) == 0
+    (tree / "README.md").write_text("More.\n\nIt tries\nin vain.\n\nIt tries in vain.")
+    assert program.main(tree) == 0
+    (tree / "README.md").write_text("It tries in vain.\n\n" * 3)
+    assert program.main(tree) == 1
+
+
+def test_stale_entry_fails_until_the_list_is_updated(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tree / "README.md").write_text("It fails.")
+    (tree / prose.KNOWN).write_text("README.md\tin vain\tIt tries in vain.\n")
+    assert program.main(tree) == 1
+    assert "README.md no longer says: It tries in vain. -> run `make prose`" in capsys.readouterr().out
+    assert program.main(tree, update=True) == 0
+    assert (tree / prose.KNOWN).read_text() == ""
+    assert program.main(tree) == 0
+
+
+def test_update_follows_a_moved_file(tree: Path) -> None:
+    (tree / "CHANGELOG.md").write_text("It tries in vain.")
+    (tree / prose.KNOWN).write_text("README.md\tin vain\tIt tries in vain.\n")
+    assert program.main(tree) == 1
+    assert program.main(tree, update=True) == 0
+    assert (tree / prose.KNOWN).read_text() == "CHANGELOG.md\tin vain\tIt tries in vain.\n"
+
+
+def test_update_refuses_a_copy_of_a_known_finding(tree: Path) -> None:
+    for name in ("CHANGELOG.md", "README.md"):
+        (tree / name).write_text("It tries in vain.")
+    (tree / prose.KNOWN).write_text("README.md\tin vain\tIt tries in vain.\n")
+    assert program.main(tree, update=True) == 1
+    assert (tree / prose.KNOWN).read_text() == "README.md\tin vain\tIt tries in vain.\n"
+
+
+def test_update_ignores_entries_that_are_not_committed(tree: Path) -> None:
+    commit(tree)
+    (tree / "README.md").write_text("It tries in vain.")
+    (tree / prose.KNOWN).write_text("README.md\tin vain\tIt tries in vain.\n")
+    assert program.main(tree) == 0
+    assert program.main(tree, update=True) == 1
+    assert (tree / prose.KNOWN).read_text() == ""
+
+
+def test_first_update_lists_all_findings(tree: Path) -> None:
+    (tree / prose.KNOWN).unlink()
+    (tree / "README.md").write_text("It tries in vain.\n\nAnd in vain.")
+    assert program.main(tree, update=True) == 0
+    assert len(prose.parse_known((tree / prose.KNOWN).read_text())) == 2
+
+
+@pytest.mark.parametrize(
+    ("allowed", "status"),
+    [
+        ("README.md\tin Vain\tquotes a poem\n", 0),
+        ("# a comment\n\nREADME.md\tin vain\tquotes a poem\n", 0),
+        ("README.md\tin vain\t \n", 1),
+        ("README.md\tin vain\n", 1),
+        ("docs/page.md\tin vain\tanother file\n", 1),
+        ("README.md\tin vain\tquotes a poem\nREADME.md\tis no pod\tno longer there\n", 1),
+        ("README.md\tin vain\tquotes a poem\ncommit 0123456\tin vain\tnot in this clone\n", 0),
+    ],
+)
+def test_allowance_needs_a_reason_and_a_finding(tree: Path, allowed: str, status: int) -> None:
+    (tree / "README.md").write_text("It tries in vain.")
+    (tree / prose.ALLOWED).write_text(allowed)
+    assert program.main(tree) == status
+
+
+def test_subjects_are_checked_from_the_commit_after_the_rules(tree: Path) -> None:
+    (tree / "README.md").write_text("A page.")
+    commit(tree, "x" * 73)
+    assert prose.subject_findings(tree) == ([], "commit subjects checked: 0")
+    for subject in ("x" * 72, "y" * 73, "docs: retry in vain"):
+        commit(tree, subject)
+    found, note = prose.subject_findings(tree)
+    assert [one.entry.rule for one in found] == ["in vain", "subject"]
+    assert note == "commit subjects checked: 3"
+
+
+def test_subject_is_allowed_by_hash(tree: Path) -> None:
+    commit(tree)
+    commit(tree, "y" * 73)
+    assert program.main(tree) == 1
+    (finding,) = prose.subject_findings(tree)[0]
+    (tree / prose.ALLOWED).write_text(f"{finding.entry.path}\tyyy\tpushed before the check ran\n")
+    assert program.main(tree) == 0
+
+
+def test_update_never_lists_a_subject(tree: Path) -> None:
+    commit(tree)
+    commit(tree, "y" * 73)
+    assert program.main(tree, update=True) == 1
+    assert (tree / prose.KNOWN).read_text() == ""
+
+
+def test_shallow_clone_checks_the_commits_that_it_has(tree: Path, tmp_path: Path) -> None:
+    for subject in ("a", "y" * 73, "b", "z" * 73):
+        commit(tree, subject)
+    git(tree, "clone", "-q", "--depth", "3", f"file://{tree}", str(tmp_path / "clone"))
+    found, note = prose.subject_findings(tmp_path / "clone")
+    assert [one.entry.excerpt for one in found] == ["z" * 73]
+    assert note == "commit subjects checked: 2"
+
+
+def test_branch_that_began_before_the_rules_is_not_checked(tree: Path) -> None:
+    rules = (tree / prose.RULES).read_text()
+    (tree / prose.RULES).unlink()
+    commit(tree)
+    git(tree, "checkout", "-q", "-b", "old")
+    commit(tree, "x" * 73)
+    git(tree, "checkout", "-q", "-")
+    (tree / prose.RULES).write_text(rules)
+    commit(tree)
+    git(tree, "merge", "-q", "old", "-m", "z" * 73)
+    assert prose.subject_findings(tree) == ([], "commit subjects checked: 0")
+
+
+def test_tree_without_git_says_that_subjects_were_not_checked(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main(tree) == 0
+    assert "commit subjects not checked" in capsys.readouterr().out
+
+
+def test_known_findings_only_shrink() -> None:
+    now = (ROOT / prose.KNOWN).read_text("utf-8")
+    before = prose.committed_known(ROOT)
+    if before == now:
+        before = prose.committed_known(ROOT, "HEAD~1")
+    if before is None:
+        pytest.skip("needs git and the list of the commit before")
+    assert len(prose.parse_known(now)) <= len(prose.parse_known(before))
+
+
+def test_lists_are_sorted_and_parse() -> None:
+    known = (ROOT / prose.KNOWN).read_text("utf-8")
+    assert prose.parse_known(known) == sorted(prose.parse_known(known))
+    assert list(prose.allowances((ROOT / prose.ALLOWED).read_text("utf-8")))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'a = r"\\\\"  # one\nb = f"{a!r:>{3}} #"  # two\nc = """\n# not " this\n"""  # three\nd = \'\\\'#\'  # "four"\n',
+        Path(__file__).read_text("utf-8"),
+    ],
+    ids=["quotes", "this file"],
+)
+def test_comments_are_those_of_the_tokenizer(source: str) -> None:
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    expected = [(token.start[0], token.string[1:].strip()) for token in tokens if token.type == tokenize.COMMENT]
+    paragraphs = texts.python_paragraphs(source, only_docstrings=True)
+    comments = {(line, text.strip()) for paragraph in paragraphs for line, text in paragraph}
+    assert expected
+    assert set(expected) <= comments
+
+
+def test_rules_with_a_capturing_group_are_rejected(tree: Path) -> None:
+    (tree / prose.RULES).write_text('[sentences]\n[words]\na = { pattern = "(a|b)", say = "c" }\n')
+    with pytest.raises(ValueError, match="capturing group"):
+        prose.Rules(tree / prose.RULES)
