@@ -101,7 +101,7 @@ def entries_of(trained: Trained) -> list[dict[str, Any]]:
 
 
 def lines_of(printed: str) -> list[set[str]]:
-    """What is printed of each step, by name, and the beginnings of the lines at the end."""
+    """The names of the figures printed for each step, and the beginnings of the last lines."""
     figures = [set(ast.literal_eval(line)) for line in printed.splitlines() if line.startswith("{'")]
     return [
         *figures,

@@ -282,7 +282,7 @@ class Training:
 
 
 class Reporter:
-    """Sends what transformers' KubeflowCallback does, if the pod is told where to: at the begin, every five seconds, at the end."""
+    """Sends what transformers' KubeflowCallback does, if the pod has its address: at the start, every five seconds, at the end."""
 
     def __init__(self, environ: Mapping[str, str]):
         self._url = environ.get("KUBEFLOW_TRAINER_SERVER_URL", "")
