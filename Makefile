@@ -5,13 +5,16 @@ PY := .venv/bin/python
 SOURCES := trainwright components operators pipelines dags quickstart docs tests bench
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
+comma := ,
+empty :=
+space := $(empty) $(empty)
 
-.PHONY: help finetune retrain-demo test test-fast test-slow acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs pictures components edges interfaces environment-locks image-locks images-test coverage lint prose typecheck format clean clean-runs
+.PHONY: help finetune retrain-demo test test-fast test-slow test-wide acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs pictures components edges interfaces environment-locks image-locks images-test coverage lint prose typecheck format clean clean-runs
 
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | prose | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow | test-wide | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | prose | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP
@@ -36,6 +39,10 @@ test-fast: .venv/.ready-dev
 # End to end, faults, kills: 18 minutes.
 test-slow: .venv/.ready-dev
 	$(PY) tests/tiers.py slow $(ARGS)
+
+# Other versions, other tools, more of the same; not part of CI. PARTS="airflow kfp" selects, SINCE=HEAD~3 what these changes ask for.
+test-wide: .venv/.ready-dev
+	$(PY) tests/tiers.py wide $(if $(PARTS),--parts=$(subst $(space),$(comma),$(strip $(PARTS)))) $(if $(SINCE),--since=$(SINCE)) $(ARGS)
 
 # Scenes of a user of a cluster, on the embedded one or on that of KUBECONFIG: docs/acceptance.md. ARGS="-k ..." selects.
 # KUBECONFIG counts only on this command line: that of the environment is not taken for a cluster to play on.

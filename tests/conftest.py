@@ -86,7 +86,8 @@ def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
     """Refuse tests marked `alone` that tests/tiers.py would never run."""
     made = yield
     for item in made if isinstance(made, list) else []:
-        if problem := tiers.never_runs({mark.name for mark in item.iter_markers()}, item.path):
+        parts = [mark.kwargs.get("part", "") for mark in item.iter_markers("wide")]
+        if problem := tiers.never_runs({mark.name for mark in item.iter_markers()}, item.path, parts):
             raise pytest.Collector.CollectError(f"{item.nodeid}: {problem}")
     return made
 

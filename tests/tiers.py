@@ -1,11 +1,12 @@
 """Runs the tests of one or more tiers in parallel, and then, in one process, those that must run alone: `make test` and the like.
 
     python tests/tiers.py fast medium [--coverage] [--recheck] [ARGUMENT OF PYTEST ...]
+    python tests/tiers.py wide [--parts=NAME,NAME | --since=REVISION] [ARGUMENT OF PYTEST ...]
 
 A module runs in one process; those that may take longest start first. WORKERS sets the number of processes. The defaults were
 measured on two cores: fast tests compute, the others mostly wait.
 
-With --recheck, as in CI, at most three tests that fail beside others run again alone, three times. If they pass each time, the
+With --recheck, as in CI, at most two tests that fail beside others run again alone, three times. If they pass each time, the
 machine was too busy for a limit of theirs: they are named at the end, to be fixed, and the run passes.
 """
 
@@ -20,16 +21,23 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import wide_parts
+
 ROOT = Path(__file__).parents[1]
 LAST_FAILED = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
 """Written by pytest."""
-TIERS = {"fast": "not medium and not slow", "medium": "medium and not slow", "slow": "slow"}
+TIERS = {
+    "fast": "not medium and not slow and not wide",
+    "medium": "medium and not slow and not wide",
+    "slow": "slow and not wide",
+    "wide": "wide",
+}
 """What each tier selects, as an expression of pytest's -m."""
 ELSEWHERE = "not kind and (quick or not acceptance)"
 """Tests of no tier that `make acceptance` runs, and those on a cluster in docker, are left out."""
-WORKERS_PER_CORE = {"fast": 1.0, "medium": 2.0, "slow": 1.5}
+WORKERS_PER_CORE = {"fast": 1.0, "medium": 2.0, "slow": 1.5, "wide": 1.5}
 """Slow tests start programs that compute: with two of them per core, limits of time are missed, and nothing ends sooner."""
-MOST_UNSTABLE, ATTEMPTS = 3, 3
+MOST_UNSTABLE, ATTEMPTS = 2, 3
 PASSED, FAILED, NONE_SELECTED = 0, 1, 5
 """Exit codes of pytest. All others mean that it did not get to the end: interrupted, misused, broken."""
 
@@ -40,9 +48,39 @@ def main(arguments: Sequence[str]) -> int:
     if not tiers:
         print(f"tests/tiers.py: the first argument must be a tier: {', '.join(TIERS)}", file=sys.stderr)
         return 4
-    more = [argument for argument in arguments[len(tiers) :] if argument not in ("--coverage", "--recheck")]
+    if tiers == ["wide"]:
+        return run_parts(arguments[1:])
+    return run_tests(" or ".join(f"({TIERS[name]})" for name in tiers), tiers, arguments[len(tiers) :])
+
+
+def run_parts(arguments: Sequence[str]) -> int:
+    """Run parts of the tier `wide`, all by default: their tests, then the targets of make that belong to them."""
+    chosen, since = _option(arguments, "--parts="), _option(arguments, "--since=")
+    parts = (
+        chosen.split(",")
+        if chosen
+        else wide_parts.parts_for(wide_parts.changed_since(since))
+        if since
+        else list(wide_parts.PARTS)
+    )
+    if unknown := [part for part in parts if part not in wide_parts.PARTS]:
+        print(f"tests/tiers.py: no part is named {', '.join(unknown)}; parts: {', '.join(wide_parts.PARTS)}", file=sys.stderr)
+        return 4
+    print(f"parts: {', '.join(parts) or f'none is asked for by the changes since {since}'}", flush=True)
+    if not parts:
+        return PASSED
+    more = [argument for argument in arguments if not argument.startswith(("--parts=", "--since="))]
+    codes = [run_tests(wide_parts.expression(parts), ["wide"], more)]
+    targets = [target for part in parts if (target := wide_parts.PARTS[part].target)]
+    if codes[0] in (PASSED, NONE_SELECTED):
+        codes += [subprocess.run(["make", target], cwd=ROOT, check=False).returncode for target in targets]
+    return exit_code(codes)
+
+
+def run_tests(selected: str, tiers: Sequence[str], arguments: Sequence[str]) -> int:
+    """Run the tests that an expression selects, in as many processes as the tiers allow. Returns pytest's exit code."""
+    more = [argument for argument in arguments if argument not in ("--coverage", "--recheck")]
     coverage = ["--cov", "--cov-report="] if "--coverage" in arguments else []
-    selected = " or ".join(f"({TIERS[name]})" for name in tiers)
     modules = [] if names_paths(more) else modules_with_tests_alone()
     parallel = ["-n", str(workers(tiers)), "--dist", "loadfile", "--no-loadscope-reorder"]  # conftest.py has the order
     LAST_FAILED.unlink(missing_ok=True)  # it has those of earlier runs, too
@@ -59,6 +97,10 @@ def main(arguments: Sequence[str]) -> int:
     if unstable and code == PASSED:
         print(f"UNSTABLE: failed beside others and passed {ATTEMPTS} times alone: {', '.join(unstable)}")
     return code
+
+
+def _option(arguments: Sequence[str], name: str) -> str:
+    return next((argument.removeprefix(name) for argument in arguments if argument.startswith(name)), "")
 
 
 def failed_tests() -> list[str]:
@@ -87,8 +129,10 @@ def writes_alone(module: Path) -> bool:
     return re.search(r"\bmark\.alone\b", module.read_text("utf-8")) is not None
 
 
-def never_runs(marks: Collection[str], module: Path) -> str:
-    """Why no run of `main` would select a test with these marks, and what to do; empty if one does."""
+def never_runs(marks: Collection[str], module: Path, parts: Collection[str] = ()) -> str:
+    """Why no run of `main` would select a test with these marks and parts, and what to do; empty if one does."""
+    if unknown := set(parts) - wide_parts.PARTS.keys():
+        return f"no part of the tier wide is named {', '.join(sorted(unknown))}; see tests/wide_parts.py"
     if "alone" not in marks:
         return ""
     if not {"medium", "slow"} & set(marks):

@@ -25,7 +25,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.quickstart.airflow_dag import configure
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide(part="airflow"), pytest.mark.timeout(600)]
 PROGRAM_SECONDS = 240
 DAG = """
 from airflow.sdk import DAG

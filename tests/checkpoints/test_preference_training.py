@@ -17,6 +17,7 @@ from trainwright.jobs.trainers.kto import KtoTrainer
 from trainwright.jobs.trainers.trl import TrlTrainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+WIDE = pytest.mark.wide(part="trl")
 WORDS = ("one", "two", "three", "four")
 PAIRS = [{"prompt": f"the ferry {word} leaves at", "chosen": " noon, as ever", "rejected": f" the {word}"} for word in WORDS]
 IMPLICIT = [{"chosen": row["prompt"] + row["chosen"], "rejected": row["prompt"] + row["rejected"]} for row in PAIRS]
@@ -36,9 +37,12 @@ def base(tiny_model: Path) -> Path:
     ("trainer", "rows", "settings", "first"),
     [
         (DpoTrainer(), PAIRS, {"method": "lora"}, math.log(2)),
-        (DpoTrainer(), IMPLICIT, {"method": "full", "learning_rate": 3e-4, "precompute_reference": True}, math.log(2)),
+        pytest.param(
+            *(DpoTrainer(), IMPLICIT, {"method": "full", "learning_rate": 3e-4, "precompute_reference": True}, math.log(2)),
+            marks=WIDE,
+        ),
         (KtoTrainer(), MARKED, {"method": "full", "learning_rate": 3e-4}, 0.5),
-        (KtoTrainer(), PAIRS, {"method": "lora"}, 0.5),
+        pytest.param(KtoTrainer(), PAIRS, {"method": "lora"}, 0.5, marks=WIDE),
     ],
     ids=["dpo-lora", "dpo-full", "kto-full", "kto-lora"],
 )

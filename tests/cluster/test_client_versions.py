@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from support.client_environments import ROOT, Unavailable, client_environment
-from support.rounds import IS_LONG
 
 OLDEST, NEWEST = 30, 37
 TESTS = [
@@ -28,7 +27,7 @@ FAULTS = "7"
 SECONDS = 200
 
 
-@pytest.fixture(params=[OLDEST, NEWEST] if IS_LONG else [NEWEST])  # the oldest is the one that kfp requires
+@pytest.fixture(params=[OLDEST, NEWEST])  # the oldest is the one that kfp requires
 def python(request: pytest.FixtureRequest) -> Path:
     """The Python of an environment with what the library and an embedded cluster need, and that client."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -41,6 +40,7 @@ def python(request: pytest.FixtureRequest) -> Path:
         pytest.skip(str(error))
 
 
+@pytest.mark.wide(part="clients")
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_the_tests_of_the_way_to_a_cluster_pass_with_this_client(python: Path, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ def test_a_tool_that_cannot_be_installed_ends_the_step_with_what_to_do(
     assert "set TRAINWRIGHT_TOOLS to a folder on a larger disk" in capsys.readouterr().err
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_data_goes_from_a_source_through_dvc_and_ray_to_a_prepared_dataset(tmp_path: Path) -> None:
     try:

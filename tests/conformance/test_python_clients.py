@@ -9,17 +9,15 @@ from collections.abc import Callable
 
 import pytest
 from outcomes import Run, checks_of, settle
-from support.rounds import IS_LONG
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.wide(part="clients")]
 
 CLIENTS = {"kubernetes-30": "kubernetes==30.*", "kubernetes-37": "kubernetes>=37,<38"}
 """The two ends of what pyproject.toml allows. The oldest is installed beside the tests, so that most of them use it."""
-PLAYED = list(CLIENTS) if IS_LONG else ["kubernetes-37"]
 DIFFERENCES: dict[str, str] = {}
 
 
-@pytest.mark.parametrize("client", PLAYED)
+@pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("check", checks_of("python_client"))
 def test_python_client(
     check: str, client: str, checked: Callable[..., Run], record_property: Callable[[str, object], None]

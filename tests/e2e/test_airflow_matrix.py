@@ -29,6 +29,7 @@ ROUNDS = int(os.environ.get("TRAINWRIGHT_ROUNDS") or 1)
 MAPPED = 50 if ROUNDS > 1 else 8
 TIMEOUT_SECONDS, QUEUE_SECONDS, LEASE_SECONDS = 15, 5, 8
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.parametrize("number", range(ROUNDS))]
+WIDE = pytest.mark.wide(part="airflow")
 SYNC, DEFERRED = "train_in_worker", "train_deferred"
 DAGS = f"""
 from datetime import timedelta
@@ -114,6 +115,7 @@ def test_a_training_that_fails_is_reported(scene: Scene, number: int) -> None:
         assert "it was told to fail" in log
 
 
+@WIDE
 def test_a_job_that_somebody_deletes(scene: Scene, number: int) -> None:
     for job in scene.begin_all(both("once", "deleted", number)):
         scene.plane.cluster.delete(TRAINJOB, name_of(job), "default")
@@ -123,6 +125,7 @@ def test_a_job_that_somebody_deletes(scene: Scene, number: int) -> None:
         assert "TrainJobDeleted" in scene.airflow.log(dag, run)
 
 
+@WIDE
 def test_a_runtime_that_does_not_exist_fails_without_retries(scene: Scene, number: int) -> None:
     for dag, run in both("nowhere", "nowhere", number):
         scene.airflow.trigger(dag, run)
@@ -155,6 +158,7 @@ def test_a_killed_worker_leaves_one_job_running_and_the_retry_adopts_it(scene: S
         assert uid_of(scene.the_job(run)) == uid_of(job), run
 
 
+@WIDE
 @pytest.mark.parametrize("kills_workers", [False, True] if ROUNDS > 1 else [True])
 def test_a_killed_scheduler_leaves_one_job_that_the_next_ones_worker_adopts(
     scene: Scene, kills_workers: bool, number: int
@@ -184,6 +188,7 @@ def test_a_killed_scheduler_leaves_one_job_that_the_next_ones_worker_adopts(
             scene.let_end(run)
 
 
+@WIDE
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_a_triggerer_that_ends_leaves_the_job_to_the_next(scene: Scene, how: signal.Signals, number: int) -> None:
     run = f"triggerer-{how.name}-{number}".lower()
@@ -211,6 +216,7 @@ def test_another_triggerer_takes_over(scene: Scene, number: int) -> None:
         scene.airflow.end("triggerer-2")
 
 
+@WIDE
 def test_marking_the_task_as_failed_stops_its_job(scene: Scene, number: int) -> None:
     scene.begin_all(both("train", "marked", number))
     for dag, run in both("train", "marked", number):
@@ -231,6 +237,7 @@ def test_marking_the_run_as_failed_stops_its_job(scene: Scene, number: int) -> N
         assert scene.airflow.task(dag, run)["state"] in ("failed", "skipped"), run
 
 
+@WIDE
 def test_a_task_that_is_marked_while_no_triggerer_runs_loses_its_job_with_the_lease(scene: Scene, number: int) -> None:
     """Nothing tells the job. The controller finds the lease expired, as CleanUpOperator(abandoned=True) does on other clusters."""
     dag, run = "leased_deferred", f"unseen-{number}"
@@ -259,6 +266,7 @@ def test_clearing_a_waiting_task_stops_its_job_and_starts_a_new_one(scene: Scene
         scene.stopped(run, jobs=2)
 
 
+@WIDE
 def test_clearing_before_the_triggerer_knows_of_the_task_does_not_leave_two_jobs(scene: Scene, number: int) -> None:
     run = f"early-{number}"
     scene.airflow.trigger(DEFERRED, run)
@@ -272,6 +280,7 @@ def test_clearing_before_the_triggerer_knows_of_the_task_does_not_leave_two_jobs
     scene.finish(DEFERRED, run, tries=2)
 
 
+@WIDE
 def test_clearing_a_task_that_succeeded_starts_a_new_job(scene: Scene, number: int) -> None:
     run = f"again-{number}"
     scene.begin(SYNC, run)
@@ -283,6 +292,7 @@ def test_clearing_a_task_that_succeeded_starts_a_new_job(scene: Scene, number: i
     scene.finish(SYNC, run, tries=2)
 
 
+@WIDE
 def test_a_run_that_is_deleted_and_triggered_again_under_its_id_trains_again(scene: Scene, number: int) -> None:
     run = f"triggered-again-{number}"
     scene.begin(SYNC, run)
@@ -298,6 +308,7 @@ def test_a_run_that_is_deleted_and_triggered_again_under_its_id_trains_again(sce
     assert len(scene.jobs(run)) == 2
 
 
+@WIDE
 @pytest.mark.parametrize("ending", ["ends", "SIGTERM"] if ROUNDS > 1 else ["SIGTERM"])
 def test_a_person_who_tests_a_task_beside_a_triggerer(scene: Scene, ending: str, number: int, tmp_path: Path) -> None:
     """`airflow tasks test` waits for a deferred task by itself, while its task goes through other states than `deferred`."""
@@ -322,6 +333,7 @@ def test_a_person_who_tests_a_task_beside_a_triggerer(scene: Scene, ending: str,
         (scene.go / name_of(job)).touch()
 
 
+@WIDE
 def test_limits_of_time_stop_the_job(scene: Scene, number: int) -> None:
     """The execution timeout of a task that runs, and the time in a queue of one that does not."""
     hurried, queued = both("hurried", "hurried", number), both("queued", "queued", number)
@@ -338,6 +350,7 @@ def test_limits_of_time_stop_the_job(scene: Scene, number: int) -> None:
         scene.stopped(run, jobs=0)  # a queue would admit a suspended one
 
 
+@WIDE
 def test_an_api_server_that_is_gone_for_a_while(scene: Scene, number: int) -> None:
     """Its watch ends, and the next one is of a version that the server may have forgotten."""
     scene.begin_all(both("flaky", "flaky", number))
@@ -351,6 +364,7 @@ def test_an_api_server_that_is_gone_for_a_while(scene: Scene, number: int) -> No
     eventually(lambda: scene.outage.is_over, 40, "the outage to end before the next scene")
 
 
+@WIDE
 def test_a_watch_that_has_expired_is_followed_by_a_new_list(scene: Scene, number: int) -> None:
     scene.begin_all(both("flaky", "expired", number))
     scene.outage.expire()
@@ -362,6 +376,7 @@ def test_a_watch_that_has_expired_is_followed_by_a_new_list(scene: Scene, number
         scene.stopped(run)
 
 
+@WIDE
 def test_many_mapped_tasks_have_a_job_each(scene: Scene, number: int) -> None:
     run = f"mapped-{number}"
     scene.airflow.trigger("mapped", run)

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "bench" / "runtimes"))
 rows: Any = importlib.import_module("rows")
 training: Any = importlib.import_module("training")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide(part="runtimes"), pytest.mark.timeout(400)]
 QUICK = [row for row in rows.ROWS if row.is_quick]
 LAUNCHERS = [row for row in QUICK if row is not rows.CACHED]
 """One row for each kind of launcher; that of the data cache has torchrun too, and a table that both jobs would read."""

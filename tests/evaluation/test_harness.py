@@ -17,7 +17,7 @@ from trainwright.tools.errors import ToolUnavailable
 
 require_packages("torch", "transformers")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide(part="lm-eval"), pytest.mark.timeout(900)]
 ROWS = [{"prompt": f"What is ship {number}?\n", "completion": f"Ship {number}."} for number in range(6)]
 
 

@@ -33,7 +33,7 @@ from trainwright.submission.jobset_mode import JobSetCluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 ALONE = "TRAINWRIGHT_FAULT_SEED"
-SCHEDULES = int(os.environ.get("TRAINWRIGHT_FAULT_SCHEDULES") or (1000 if IS_LONG else 20))
+SCHEDULES = [8, pytest.param(1000 if IS_LONG else 40, marks=pytest.mark.wide(part="faults"))]
 SECONDS = 60
 NO_LONGER = Deadlines(queue=SECONDS, start=SECONDS, run=SECONDS)
 SHORT_CONNECTIONS = WaitSettings(connection_seconds=2)
@@ -51,26 +51,27 @@ def _short_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kubernetes_cluster, "SILENCE_SECONDS", 1)
 
 
+@pytest.mark.parametrize("schedules", SCHEDULES)
 @pytest.mark.parametrize("jobset_only", [False, True], ids=["trainjob", "jobset"])
 def test_every_schedule_of_faults_ends_with_the_right_verdict_and_one_job(
-    plane: Faulted, tmp_path: Path, jobset_only: bool
+    plane: Faulted, tmp_path: Path, jobset_only: bool, schedules: int
 ) -> None:
     all_faults = {fault for faults in FAULTS.values() for fault in faults}
-    met = _run_all(lambda seed, met: _told(plane, tmp_path, seed, met, jobset_only))
-    if not os.environ.get(ALONE) and met != all_faults:  # a busy machine makes fewer requests, and so meets fewer faults
-        met |= _run_all(lambda seed, met: _told(plane, tmp_path, seed, met, jobset_only), first=SCHEDULES)
-    assert os.environ.get(ALONE) or met == all_faults
+    met = _run_all(lambda seed, met: _told(plane, tmp_path, seed, met, jobset_only), schedules)
+    # Eight meet most of the faults, and which ones depends on how busy the machine is.
+    assert os.environ.get(ALONE) or met == all_faults or schedules == SCHEDULES[0]
     eventually(lambda: not _ours(), what="the client's threads have ended")
 
 
-def test_a_job_with_companions_is_whole_under_every_schedule_of_faults(plane: Faulted, tmp_path: Path) -> None:
-    _run_all(lambda seed, met: _submitted(plane, tmp_path, seed, met), SCHEDULES // 2)
+@pytest.mark.parametrize("schedules", SCHEDULES)
+def test_a_job_with_companions_is_whole_under_every_schedule_of_faults(plane: Faulted, tmp_path: Path, schedules: int) -> None:
+    _run_all(lambda seed, met: _submitted(plane, tmp_path, seed, met), schedules // 2)
 
 
-def _run_all(told: Callable[[int, set[str]], str], schedules: int = SCHEDULES, first: int = 0) -> set[str]:
-    """Run so many schedules from the `first` on; returns the faults that were met."""
+def _run_all(told: Callable[[int, set[str]], str], schedules: int) -> set[str]:
+    """Run so many schedules; returns the faults that were met."""
     alone = os.environ.get(ALONE)
-    seeds = [int(alone)] if alone else list(range(first, first + schedules))
+    seeds = [int(alone)] if alone else list(range(schedules))
     met: set[str] = set()
     with ThreadPoolExecutor(AT_ONCE) as pool:
         wrong = {seed: words for seed, words in zip(seeds, pool.map(lambda seed: told(seed, met), seeds), strict=True) if words}

@@ -26,7 +26,7 @@ from trainwright.workspace.receipt import Receipt
 build = OnFirstUse("trainwright.pipelines.build")
 
 pytestmark = pytest.mark.timeout(300)
-slow = pytest.mark.slow
+slow, wide = pytest.mark.slow, pytest.mark.wide(part="kfp")
 
 
 @pytest.mark.parametrize("package", ["kfp", "kfp-kubernetes"])
@@ -38,6 +38,7 @@ def test_the_extra_takes_the_tested_minors_that_run_whole_pipelines_and_no_other
     assert "3.0.0" not in specifier
 
 
+@wide
 @slow
 def test_an_environment_has_its_minor_and_imports_the_wheel(kfp: KfpEnvironment) -> None:
     kfp_version, extension, client = kfp.run("-c", VERSIONS).split()
@@ -48,6 +49,7 @@ def test_an_environment_has_its_minor_and_imports_the_wheel(kfp: KfpEnvironment)
     assert Path(where).is_relative_to(kfp.installed)
 
 
+@wide
 @slow
 def test_every_component_and_pipeline_compiles_to_the_same_as_with_the_kfp_of_these_tests(
     compiled: Compiled, tmp_path: Path
@@ -57,12 +59,14 @@ def test_every_component_and_pipeline_compiles_to_the_same_as_with_the_kfp_of_th
     assert compiled == read_compiled(tmp_path)
 
 
+@wide
 @slow
 def test_the_command_line_compiles_a_pipeline(kfp: KfpEnvironment, compiled: Compiled, tmp_path: Path) -> None:
     kfp.run("-m", "trainwright.cli", "pipeline", "compile", "finetune", "-O", str(tmp_path / "finetune_pipeline.yaml"))
     assert read_compiled(tmp_path)["finetune_pipeline.yaml"] == compiled["finetune_pipeline.yaml"]
 
 
+@wide
 @slow
 def test_a_step_without_a_cluster_runs(kfp: KfpEnvironment, tmp_path: Path) -> None:
     rows = tmp_path / "rows.jsonl"
@@ -75,6 +79,7 @@ def test_a_step_without_a_cluster_runs(kfp: KfpEnvironment, tmp_path: Path) -> N
     assert receipt.digest == outputs["digest"]
 
 
+@wide
 @slow
 def test_a_step_that_trains_in_a_cluster_runs(kfp: KfpEnvironment, runs: Runs, tmp_path: Path) -> None:
     told = {"run_id": f"step-{kfp.minor}", "runtime": "torch-distributed", "command": ["echo", "a line of the training"]}
@@ -83,6 +88,7 @@ def test_a_step_that_trains_in_a_cluster_runs(kfp: KfpEnvironment, runs: Runs, t
     assert "a line of the training" in done.printed
 
 
+@wide
 @slow
 def test_a_whole_pipeline_runs(kfp: KfpEnvironment, runs: Runs, tmp_path: Path) -> None:
     """Conditions, an exit handler, artifacts and outputs from step to step."""

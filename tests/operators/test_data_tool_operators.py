@@ -56,6 +56,7 @@ def test_what_is_wrong_with_the_input_fails_without_retries(tmp_path: Path, cont
             operators.PreprocessDatasetOperator(task_id="t", data_uri="x", workspace_path=str(tmp_path), **wrong).execute(context)  # type: ignore[arg-type]
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_data_goes_from_a_source_through_dvc_and_ray(tmp_path: Path, context: dict[str, Any]) -> None:
     from trainwright.tools import ToolUnavailable, tool_environment

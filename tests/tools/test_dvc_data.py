@@ -98,6 +98,7 @@ def texts(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in files}
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_source_becomes_a_version_once(dvc: Path, source: Path, tmp_path: Path) -> None:
     lines: list[str] = []
@@ -115,6 +116,7 @@ def test_a_source_becomes_a_version_once(dvc: Path, source: Path, tmp_path: Path
     assert not list((tmp_path / "home").rglob("*.*"))
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_changed_data_is_another_version_and_the_first_can_be_had_again(dvc: Path, source: Path, tmp_path: Path) -> None:
     first = pull_dvc_data(tmp_path / "w", source=str(source))
@@ -130,6 +132,7 @@ def test_changed_data_is_another_version_and_the_first_can_be_had_again(dvc: Pat
         pull_dvc_data(tmp_path / "w", md5="0" * 32)
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_changed_copy_is_fetched_again(dvc: Path, source: Path, tmp_path: Path) -> None:
     first = pull_dvc_data(tmp_path / "w", source=str(source))
@@ -141,6 +144,7 @@ def test_a_changed_copy_is_fetched_again(dvc: Path, source: Path, tmp_path: Path
     assert texts(again.folder)["train ä.jsonl"] == '{"text": "größe"}\n'
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_two_runs_at_once_make_the_same(dvc: Path, source: Path, tmp_path: Path) -> None:
     found: list[str] = []
@@ -156,6 +160,7 @@ def test_two_runs_at_once_make_the_same(dvc: Path, source: Path, tmp_path: Path)
     assert not [path for path in (tmp_path / "w/dvc/data").iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_killed_pull_is_completed_by_the_next(dvc: Path, source: Path, tmp_path: Path) -> None:
     for number in range(3000):
@@ -175,6 +180,7 @@ def test_a_killed_pull_is_completed_by_the_next(dvc: Path, source: Path, tmp_pat
     assert not [path for path in (tmp_path / "w/dvc/data").iterdir() if path.name.startswith(".")]
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_web_address_becomes_a_version(dvc: Path, source: Path, tmp_path: Path, web: str) -> None:
     pulled = pull_dvc_data(tmp_path / "w", source=f"{web}/train%20%C3%A4.jsonl")
@@ -195,6 +201,7 @@ def web(source: Path) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_repository_gives_the_revision_that_is_asked_for(repository: Path, tmp_path: Path) -> None:
     latest = pull_dvc_data(tmp_path / "w", repo=str(repository), path="data")
@@ -209,6 +216,7 @@ def test_a_repository_gives_the_revision_that_is_asked_for(repository: Path, tmp
     )
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_repository_by_its_address_is_cloned(repository: Path, tmp_path: Path) -> None:
     pulled = pull_dvc_data(tmp_path / "w", repo=f"file://{repository}", path="data/rows.jsonl", rev="v1")
@@ -217,6 +225,7 @@ def test_a_repository_by_its_address_is_cloned(repository: Path, tmp_path: Path)
     assert (texts(plain.folder), plain.md5) == ({"plain.jsonl": '{"plain": 2}\n'}, "")
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "error", "expected"),
@@ -235,6 +244,7 @@ def test_what_a_repository_does_not_have_is_said(
     assert "pw12345" not in str(caught.value)
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_data_that_was_never_pushed_is_a_failure_with_advice(repository: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "remote")
@@ -242,12 +252,14 @@ def test_data_that_was_never_pushed_is_a_failure_with_advice(repository: Path, t
         pull_dvc_data(tmp_path / "w", repo=f"file://{repository}", path="data")
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_source_that_does_not_exist_is_bad_input(dvc: Path, tmp_path: Path) -> None:
     with pytest.raises(BadToolInput, match="no such file or folder"):
         pull_dvc_data(tmp_path / "w", source="/no/such/folder")
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_source_in_an_object_store_is_read_again_only_if_it_has_changed(
     dvc: Path, real_tools: Build, s3: S3Server, s3_folder: str, tmp_path: Path
@@ -270,6 +282,7 @@ def test_a_source_in_an_object_store_is_read_again_only_if_it_has_changed(
     assert texts(pull_dvc_data(tmp_path / "w", source=f"{s3_folder.rstrip('/')}/rows").folder) == {"a.jsonl": '{"n": 2}\n'}
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_the_library_for_the_remote_of_a_repository_is_found_out(
     repository: Path, real_tools: Build, s3: S3Server, s3_folder: str, tmp_path: Path

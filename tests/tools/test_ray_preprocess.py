@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 from support.ports import free_port
-from support.rounds import IS_LONG
 from support.waiting import eventually
 
 from trainwright.tools import BadToolInput, ToolFailed, ToolTimeout
@@ -105,6 +104,7 @@ def processes_of(workspace: Path) -> list[str]:
     return found
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_all_operations_in_their_order_on_all_formats(ray: Path, workspace: Path, tmp_path: Path) -> None:
     write(
@@ -155,6 +155,7 @@ def test_all_operations_in_their_order_on_all_formats(ray: Path, workspace: Path
     assert not list((tmp_path / "home").iterdir())
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_the_same_again_starts_nothing_and_other_data_or_operations_are_another_result(
     ray: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch
@@ -173,6 +174,7 @@ def test_the_same_again_starts_nothing_and_other_data_or_operations_are_another_
     assert preprocess_dataset(workspace, "in").digest != first.digest
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_many_rows_keep_their_order_and_give_the_same_bytes_twice(ray: Path, workspace: Path, tmp_path: Path) -> None:
     """Over several tasks and processes: 30 MB in parts of 8 MiB."""
@@ -205,12 +207,12 @@ UNUSABLE: list[tuple[str | bytes, dict[str, Any], str]] = [
     ("", {}, "no row is left of 0"),
     ('{"text": ""}\n', {}, "no row is left of 1: 1 empty"),
 ]
-CASES = UNUSABLE if IS_LONG else UNUSABLE[::3]
 """Each starts Ray, for six seconds."""
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
-@pytest.mark.parametrize(("content", "options", "expected"), CASES)
+@pytest.mark.parametrize(("content", "options", "expected"), UNUSABLE)
 def test_rows_that_cannot_be_used_are_named(
     ray: Path, workspace: Path, content: str | bytes, options: dict[str, Any], expected: str
 ) -> None:
@@ -226,6 +228,7 @@ def test_rows_that_cannot_be_used_are_named(
 SLOW = "def f(row):\n    import time\n    open(row['text'], 'w').close()\n    time.sleep(600)\n"
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_timeout_ends_ray_with_all_its_workers(ray: Path, workspace: Path) -> None:
     write(workspace / "in/a.jsonl", {"text": str(workspace / "began")})
@@ -235,6 +238,7 @@ def test_a_timeout_ends_ray_with_all_its_workers(ray: Path, workspace: Path) -> 
     assert not processes_of(workspace)
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_killed_run_leaves_no_ray_and_is_made_by_the_next(ray: Path, workspace: Path) -> None:
     write(workspace / "in/a.jsonl", {"text": str(workspace / "began")})
@@ -252,6 +256,7 @@ def test_a_killed_run_leaves_no_ray_and_is_made_by_the_next(ray: Path, workspace
     assert made.is_dir()
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_a_cluster_that_cannot_be_reached_is_said(ray: Path, workspace: Path) -> None:
     write(workspace / "in/a.jsonl", {"text": "x"})
@@ -259,6 +264,7 @@ def test_a_cluster_that_cannot_be_reached_is_said(ray: Path, workspace: Path) ->
         preprocess_dataset(workspace, "in", ray_address="127.0.0.1:1", timeout_seconds=120)
 
 
+@pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
 def test_the_rows_are_processed_by_the_cluster_that_is_named(
     ray: Path, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -18,7 +18,7 @@ from trainwright.tools.errors import ToolUnavailable
 from trainwright.tracking import TrackedRun, parse_targets, tracking
 from trainwright.tracking.targets import REQUIREMENTS
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide(part="registries"), pytest.mark.timeout(600)]
 RUN = TrackedRun("my-run-1234", "kfp/my-run/train", "0123456789abcdef", {"learning_rate": 0.1}, {"trainwright.run": "my-run"})
 READ_MLFLOW = """
 import json, sys

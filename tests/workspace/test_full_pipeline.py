@@ -18,7 +18,6 @@ import pytest
 from local_pipeline import run_pipeline
 from support.fast_training_cluster import Runs, running
 from support.optional_packages import require_packages
-from support.rounds import IS_LONG
 
 from trainwright.checkpoints.promotion import Alias
 from trainwright.evaluation.harness import REQUIREMENTS as LM_EVAL
@@ -32,7 +31,7 @@ from trainwright.tracking.targets import REQUIREMENTS as TRACKING
 
 require_packages("trl")
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide(part="data-tools"), pytest.mark.timeout(900)]
 TRANSFORM = """
 def transform(row):
     return {"prompt": row["question"] + "\\n", "completion": row["answer"]} if row["answer"] else None
@@ -48,7 +47,7 @@ def run_dag(runs: Runs, name: str, root: str, parameters: dict[str, Any]) -> tup
     return done.returncode, f"{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("run", [run_pipeline, run_dag] if IS_LONG else [run_pipeline])
+@pytest.mark.parametrize("run", [run_pipeline, run_dag])
 def test_the_whole_chain_from_versioned_data_to_a_registered_model(
     tmp_path: Path, tiny_model: Path, run: Callable[..., tuple[int, str]]
 ) -> None:

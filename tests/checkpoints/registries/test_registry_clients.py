@@ -12,11 +12,10 @@ from pathlib import Path
 
 import pytest
 from support.client_environments import Unavailable, client_environment
-from support.rounds import IS_LONG
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.wide(part="registries"), pytest.mark.timeout(900)]
 
 OURS = ["boto3", "hypothesis", "orjson", "pydantic>=2.10,<3", "pytest", "pytest-timeout", "pyyaml", "rich", "typer"]
 STORE = ["sqlalchemy", "alembic"]
@@ -32,7 +31,7 @@ ENVIRONMENTS = {
 EXPECTED_SKIPS = ("without hf_xet by itself", "needs a real S3 server")
 
 
-@pytest.mark.parametrize("name", [name for name in ENVIRONMENTS if IS_LONG or name.endswith(("-newest", "-1"))])
+@pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_the_tests_pass_with_another_client(name: str) -> None:
     module, requirements = ENVIRONMENTS[name]
     try:

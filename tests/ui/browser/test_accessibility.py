@@ -22,6 +22,7 @@ from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.access import TokenLogin
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+in_wide_tier = pytest.mark.wide(part="browser")
 WIDE, NARROW = 1280, 360
 _INTERACTIVE = "a[href], button, input, select, textarea, summary, [tabindex='0']"
 # Numbers what can be reached by Tab, in the order of the document: visible, not disabled, and in the open dialog if there is one.
@@ -191,17 +192,20 @@ def test_wide_views_have_no_findings(window: Browser, scene: Scene) -> None:
     assert problems_of(window, scene) == ""
 
 
+@in_wide_tier
 def test_narrow_dark_views_have_no_findings_and_never_scroll_sideways(window: Browser, scene: Scene) -> None:
     window.resize(NARROW, 740)
     window.prefer("dark")
     assert problems_of(window, scene) == ""
 
 
+@in_wide_tier
 def test_wide_dark_views_have_enough_contrast(window: Browser, scene: Scene) -> None:
     window.prefer("dark")
     assert problems_of(window, scene, "color-contrast", "link-in-text-block") == ""
 
 
+@in_wide_tier
 def test_narrow_light_views_have_enough_contrast_and_never_scroll_sideways(window: Browser, scene: Scene) -> None:
     window.resize(NARROW, 740)
     assert problems_of(window, scene, "color-contrast", "link-in-text-block") == ""

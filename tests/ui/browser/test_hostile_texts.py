@@ -290,7 +290,7 @@ def unsafe(window: Browser) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("width", [1280, 360])
+@pytest.mark.parametrize("width", [1280, pytest.param(360, marks=pytest.mark.wide(part="browser"))])
 def test_texts_of_others_do_nothing(shown: Shown, width: int) -> None:
     window = shown.window
     window.resize(width, 800)

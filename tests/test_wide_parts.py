@@ -1,0 +1,57 @@
+"""The tier `wide`: every part has tests or a target, changes select parts, and CONTRIBUTING.md has the same table."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import tiers
+import wide_parts
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        (["docs/index.md"], []),
+        (["operators/hook.py"], ["airflow"]),
+        (["trainwright/cluster/connect.py"], ["clients", "faults"]),
+        (["pipelines/full_pipeline/pipeline.py"], ["data-tools", "kfp"]),
+        (["trainwright/uix/page.py"], []),
+        (["trainwright/ui/page.py", "trainwright/tracking/targets.py"], ["browser", "registries"]),
+    ],
+)
+def test_changed_files_select_their_parts(changed: Sequence[str], expected: Sequence[str]) -> None:
+    assert wide_parts.parts_for(changed) == list(expected)
+
+
+def test_parts_and_marks_name_the_same() -> None:
+    modules = (ROOT / "tests").rglob("test_*.py")
+    marked = {part for module in modules for part in re.findall(r'mark\.wide\(part="([\w-]+)"', module.read_text("utf-8"))}
+    assert marked == {name for name, part in wide_parts.PARTS.items() if name != "acceptance"}
+
+
+def test_folders_that_ask_for_a_part_exist() -> None:
+    patterns = [pattern for part in wide_parts.PARTS.values() for pattern in part.asked_for_by]
+    assert [pattern for pattern in patterns if not list(ROOT.glob(pattern))] == []
+
+
+def test_contributing_has_the_table_of_parts() -> None:
+    assert wide_parts.table() in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+
+
+def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tiers.main(["wide", "--parts=airflow,kubectl"]) == 4
+    assert "no part is named kubectl; parts: acceptance, airflow" in capsys.readouterr().err
+    assert tiers.never_runs({"wide"}, Path(__file__), ["kubectl"]).startswith("no part of the tier wide is named kubectl")
+
+
+def test_chosen_parts_run_their_tests_then_their_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[object] = []
+    monkeypatch.setattr(tiers, "run_tests", lambda selected, names, more: ran.append((selected, names, more)) or 0)
+    monkeypatch.setattr(tiers.subprocess, "run", lambda command, **_: ran.append(command) or type("Done", (), {"returncode": 0}))
+    assert tiers.main(["wide", "--parts=lm-eval,runtimes", "-x"]) == 0
+    assert ran == [("wide(part='lm-eval') or wide(part='runtimes')", ["wide"], ["-x"]), ["make", "runtimes"]]

@@ -1,0 +1,111 @@
+"""The parts of `make test-wide`, and which changes ask for each: CI runs none of them, whoever changes such a file does.
+
+A test belongs to a part by its mark, `pytest.mark.wide(part="airflow")`, which stands beside that of its tier. CONTRIBUTING.md has
+this table; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a part covers, and the files that ask for it: patterns, where a folder stands for all that is in it."""
+
+    covers: str
+    asked_for_by: tuple[str, ...]
+    target: str = ""
+    """A target of the Makefile that belongs to the part, beside the tests with its mark."""
+
+
+PARTS = {
+    "acceptance": Part(
+        "`make acceptance`: all scenes", ("trainwright/controlplane", "trainwright/submission", "tests/acceptance"), "acceptance"
+    ),
+    "airflow": Part(
+        "Airflow 3.1 and 3.2; the scenes of `tests/e2e/test_airflow_matrix.py` beyond six",
+        ("operators", "dags", "trainwright/jobs/wait", "tests/airflow_versions", "tests/e2e/test_airflow_matrix.py"),
+    ),
+    "browser": Part("other widths and colours of the page", ("trainwright/ui", "tests/ui")),
+    "clients": Part(
+        "the oldest and the newest client of Kubernetes",
+        ("trainwright/cluster", "trainwright/controlplane/apiserver", "tests/conformance"),
+    ),
+    "data-tools": Part(
+        "DVC and Ray; the pipeline and the DAG `full_pipeline`",
+        (
+            "trainwright/tools",
+            "components/preprocess_dataset",
+            "components/pull_dvc_data",
+            "pipelines/full_pipeline",
+            "dags/full_pipeline.py",
+            "tests/tools",
+        ),
+    ),
+    "faults": Part(
+        "40 schedules of faults instead of 8",
+        ("trainwright/cluster", "trainwright/jobs/submit", "trainwright/jobs/wait", "tests/faults"),
+    ),
+    "kfp": Part(
+        "kfp 2.16 and 2.17, each with the oldest client",
+        ("components", "pipelines", "trainwright/pipeline_runs", "tests/kfp_versions"),
+    ),
+    "lm-eval": Part("lm-evaluation-harness", ("trainwright/evaluation", "tests/evaluation")),
+    "registries": Part(
+        "clients of MLflow, Model Registry and the Hub; MLflow, W&B and TensorBoard as trackers",
+        ("trainwright/checkpoints/registries", "trainwright/tracking", "tests/checkpoints/registries", "tests/tracking"),
+    ),
+    "runtimes": Part(
+        "`make runtimes`: a training on each stock runtime; one of each launcher through component and operator",
+        (
+            "trainwright/runtimes",
+            "trainwright/materialize",
+            "trainwright/controlplane/environments",
+            "trainwright/datacache",
+            "bench/runtimes",
+        ),
+        "runtimes",
+    ),
+    "trl": Part(
+        "DPO and KTO with the other method each",
+        ("trainwright/jobs/trainers", "trainwright/checkpoints/resume_point.py", "trainwright/evaluation"),
+    ),
+}
+
+
+def parts_for(changed: Iterable[str]) -> list[str]:
+    """The parts that these files, paths below the root, ask for."""
+    files = list(changed)
+    return [name for name, part in PARTS.items() if any(_is_in(file, pattern) for file in files for pattern in part.asked_for_by)]
+
+
+def changed_since(revision: str) -> list[str]:
+    """The files that differ from a revision, uncommitted and new ones included. Raises CalledProcessError."""
+    git = ["git", "-C", str(ROOT)]
+    tracked = subprocess.run([*git, "diff", "--name-only", revision], capture_output=True, text=True, check=True).stdout
+    new = subprocess.run([*git, "ls-files", "--others", "--exclude-standard"], capture_output=True, text=True, check=True).stdout
+    return [*tracked.splitlines(), *new.splitlines()]
+
+
+def expression(parts: Sequence[str]) -> str:
+    """What selects the tests of these parts, as an expression of pytest's -m."""
+    return " or ".join(f"wide(part='{part}')" for part in parts)
+
+
+def table() -> str:
+    """The parts as a table in Markdown."""
+    rows = [
+        f"| `{name}` | {part.covers} | {', '.join(f'`{path}`' for path in part.asked_for_by)} |" for name, part in PARTS.items()
+    ]
+    return "\n".join(["| part | covers | asked for by changes in |", "|---|---|---|", *rows])
+
+
+def _is_in(file: str, pattern: str) -> bool:
+    return fnmatch(file, pattern) or fnmatch(file, f"{pattern}/*")
