@@ -41,7 +41,7 @@ _numbers = itertools.count()
 # The same examples every time, so that a run says something about the change at hand; `make fuzz` looks for new ones,
 # TRAINWRIGHT_FUZZ_EXAMPLES of them in each test.
 settings.register_profile(
-    "default", deadline=None, max_examples=60, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    "default", deadline=None, max_examples=30, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(
     "fuzz",

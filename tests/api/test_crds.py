@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from shape_values import objects
 from structural import faults
 from typer.testing import CliRunner
@@ -68,7 +68,6 @@ def test_the_facts_are_upstreams(kind: str, shared: Path) -> None:
 def test_the_schema_accepts_what_the_table_accepts(kind: str) -> None:
     admission_spec = ADMISSION_SPECS[kind]
 
-    @settings(max_examples=150)
     @given(objects(admission_spec.schema, admission_spec.kind.api_version, kind, wrong=3))
     def check(obj: dict[str, Any]) -> None:
         own, _ = apply_defaults(admission_spec.schema, obj)

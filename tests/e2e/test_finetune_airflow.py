@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from quickstart_command import SETTINGS, command, processes_of, run
+from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
 
 from trainwright.api.kinds import CLAIM
@@ -68,7 +69,7 @@ def only(store: Path) -> Path:
 
 @pytest.mark.usefixtures("finished")
 def test_a_training_on_a_new_claim_resumes_from_the_export(runs: Path, tmp_path: Path) -> None:
-    """Twenty steps here and ten more there, on two nodes, with TRL."""
+    """Twenty steps with TRL here, and ten more there, on two nodes, with the scripted trainer."""
     model, dataset = (read_receipt(only(runs / "dag/workspace" / store)) for store in ("models", "datasets"))
     assert model is not None
     assert dataset is not None
@@ -83,6 +84,7 @@ def test_a_training_on_a_new_claim_resumes_from_the_export(runs: Path, tmp_path:
         num_proc_per_node=1,
         resume=str(StorageUri.from_path(runs / "dag/export/dag")),
     )
+    use_scripted_programs(tmp_path / "home", tmp_path / "programs")
     plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates())
     plane.start()
     try:

@@ -478,7 +478,7 @@ fault_scripts = st.lists(
 
 @pytest.mark.medium
 @given(script=fault_scripts, size=st.sampled_from([0, 1, 5_000, 64 * KIB, 64 * KIB + 1, 200_000]), ranges=st.booleans())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_goes_wrong_on_the_way_the_file_is_whole_in_the_end(
     server: FileServer, tmp_path: Path, script: list[Fault | None], size: int, ranges: bool
 ) -> None:

@@ -129,7 +129,7 @@ def test_following_waits_for_pods_that_start_later_and_ends_with_the_job(
 LINES = tuple(f"line {number}" for number in range(12))
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(-1, 500), max_size=4), st.sampled_from(["\n", ""]), st.sampled_from([None, 12, 3]))
 def test_every_line_comes_once_wherever_the_connection_breaks(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, cuts: list[int], end: str, tail: int | None

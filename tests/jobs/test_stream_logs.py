@@ -189,7 +189,7 @@ def test_another_word_is_refused(text: str) -> None:
         LogStreamOptions.parse(text)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     tick=st.integers(1, 200),
     steps=st.lists(st.integers(0, 12), max_size=6),

@@ -18,7 +18,7 @@ from trainwright.materialize import ProgressReports, Settings, materialize, obje
 models = OnFirstUse("kubeflow_trainer_api.models")
 
 Obj = dict[str, Any]
-GENERATED = 2000 if settings.default.max_examples < 1000 else 100_000
+GENERATED = 500 if settings.default.max_examples < 1000 else 100_000
 amounts = st.sampled_from(["1", "500m", "1.5Gi", 2, "0", "nonsense"])
 resources = st.fixed_dictionaries(
     {},
@@ -139,6 +139,7 @@ def _shared_parts(value: Any) -> list[Any]:
     return shared
 
 
+@pytest.mark.medium
 @pytest.mark.medium
 @settings(max_examples=GENERATED)
 @given(runtimes(), trainers)

@@ -345,7 +345,7 @@ keys = st.tuples(st.sampled_from(["r1", "r2"]), st.sampled_from(["", "n"]), st.s
 steps = st.lists(st.tuples(st.sampled_from(["put", "swap", "delete"]), keys, st.integers(0, 3)), max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(deadline=None)
 @given(steps)
 def test_store_behaves_like_a_dict_with_versions(operations: list[tuple[str, tuple[str, str, str], int]]) -> None:
     store = Store(":memory:")

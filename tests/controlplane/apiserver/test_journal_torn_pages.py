@@ -38,6 +38,7 @@ def scrambled(page: bytes) -> bytes:
     return random.Random(page).randbytes(PAGE_BYTES)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("damage", [lost, torn, scrambled])
 def test_every_damaged_page_is_noticed(database: bytes, tmp_path: Path, damage) -> None:  # type: ignore[no-untyped-def]
     noticed = 0

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import factories
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -375,7 +376,7 @@ UnderFire.TestCase.settings = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     deadline=None,
 )
-TestUnderFireProperty = UnderFire.TestCase
+TestUnderFireProperty = pytest.mark.medium(UnderFire.TestCase)
 
 
 # -- a crash changes no outcome
@@ -459,6 +460,7 @@ def ends_by_itself(workload: Obj) -> bool:
     return "ttlSecondsAfterFinished" not in workload["spec"] and all(rule["action"] != SINGLE[1] for rule in rules)
 
 
+@pytest.mark.medium
 @given(
     workload=workloads().filter(ends_by_itself),
     codes=st.lists(st.sampled_from([0, 0, 0, 1, 3]), min_size=5, max_size=12),

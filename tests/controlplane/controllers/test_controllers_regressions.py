@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import factories
+import pytest
 from stepped import Obj, Stepped, sized_jobset, sized_pod
 
 from trainwright.api.kinds import JOB, NODE, POD
@@ -64,6 +65,7 @@ def test_a_finalizer_that_could_not_be_taken_off_is_taken_off_later() -> None:
         assert world.pods()[0]["metadata"].get("finalizers") is None
 
 
+@pytest.mark.medium
 def test_a_jobset_of_two_thousand_million_jobs_leaves_time_for_others() -> None:
     """Each reconcile creates a part of the Jobs, and the scheduler looks only at those that exist."""
     with Stepped() as world:

@@ -123,6 +123,7 @@ def test_a_pod_with_a_node_of_its_own_counts(world: Stepped) -> None:
     assert placed(world) == ["a"]
 
 
+@pytest.mark.medium
 def test_thousands_of_pods_are_placed_in_one_pass(world: Stepped) -> None:
     world.cluster.patch(NODE, "local", {"status": {"allocatable": {"pods": "3000", "cpu": "3000"}}}, subresource="status")
     world.settle()

@@ -28,6 +28,8 @@ from trainwright.controlplane.environments.installer import (
 from trainwright.controlplane.environments.preparations import Preparing
 from trainwright.controlplane.environments.store import Prepared
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture
 def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

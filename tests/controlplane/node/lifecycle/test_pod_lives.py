@@ -183,6 +183,7 @@ POD_SPEC = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.medium
 @given(first=FIRST, mains=st.lists(containers(Role.MAIN), min_size=1, max_size=3), spec=POD_SPEC, deleted=st.none() | SECONDS)
 def test_property_a_pod_that_is_never_restarted_ends_and_starts_nothing_twice(
     first: list[ContainerPlan], mains: list[ContainerPlan], spec: dict[str, Any], deleted: float | None
@@ -196,6 +197,7 @@ def test_property_a_pod_that_is_never_restarted_ends_and_starts_nothing_twice(
     assert not [launch for launch in model.launches if launch[1] and roles[launch[0]] is not Role.SIDECAR]
 
 
+@pytest.mark.medium
 @given(
     policy=st.sampled_from(["Always", "OnFailure", "Never"]),
     first=st.lists(containers(Role.INIT, **OWN_POLICY) | containers(Role.SIDECAR), max_size=3),
@@ -214,6 +216,7 @@ def test_property_a_deleted_pod_ends_within_its_grace(
     assert model.ended_at <= NOW + deleted + grace + LEAST_GRACE
 
 
+@pytest.mark.medium
 @given(
     policy=st.sampled_from(["Always", "OnFailure"]),
     first=FIRST,
