@@ -140,7 +140,6 @@ def _shared_parts(value: Any) -> list[Any]:
 
 
 @pytest.mark.medium
-@pytest.mark.medium
 @settings(max_examples=GENERATED)
 @given(runtimes(), trainers)
 def test_property_what_is_accepted_is_a_jobset_to_the_official_models_and_to_admission(runtime: Obj, trainer: Obj | None) -> None:

@@ -235,7 +235,7 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
     result = evaluated()
     assert (result["dataset_digest"], result["checkpoint_digest"]) == (known["dataset_digest"], exported.digest)
     folder = workspace / "runs/run-7/evaluation" / exported.digest.removeprefix("sha256:")[:12]
-    assert json.loads((folder / RESULT).read_bytes())["after"]["loss"] == pytest.approx(loss_after(18))
+    assert json.loads((folder / RESULT).read_bytes())["after"]["loss"] == pytest.approx(loss_after(19))
     assert (folder / SUMMARY).read_text("utf-8").startswith("## Run run\\-7")
     assert "<svg" in (folder / CURVE).read_text("utf-8")
     assert (result["summary"], result["loss_curve"]) == ((folder / SUMMARY).read_text(), (folder / CURVE).read_text())
