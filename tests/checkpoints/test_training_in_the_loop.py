@@ -128,17 +128,11 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base / "output"
 
 
-@pytest.mark.parametrize("store", ["file", "s3"])
 def test_a_killed_trainer_resumes_from_an_export_with_the_same_losses(
-    store: str,
-    killed: Path,
-    uninterrupted: Callable[[str], tuple[Path, Losses]],
-    tmp_path: Path,
-    request: pytest.FixtureRequest,
+    killed: Path, uninterrupted: Callable[[str], tuple[Path, Losses]], tmp_path: Path, s3_folder: str
 ) -> None:
-    target = str(request.getfixturevalue("s3_folder" if store == "s3" else "file_target"))
     output = Path(shutil.copytree(killed, tmp_path / "output"))
-    exported = export_and_restore(output, target, output / f"checkpoint-{HALF}")
+    exported = export_and_restore(output, s3_folder, output / f"checkpoint-{HALF}")
     assert (exported.manifest.format, exported.manifest.step) == ("hf-trainer", HALF)
 
     resumed = train("trainer", output, tmp_path / "losses", "--resume", str(output / f"checkpoint-{HALF}"))
