@@ -113,6 +113,14 @@ def _pods_see_the_files_of_tests(tmp_path_factory: pytest.TempPathFactory) -> No
     os.environ["TRAINWRIGHT_SHARED_FOLDERS"] = str(tmp_path_factory.getbasetemp())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Airflow and matplotlib read and write files in the home of the person who runs the tests when they are imported."""
+    os.environ["AIRFLOW_HOME"] = str(tmp_path_factory.getbasetemp() / "airflow")
+    os.environ.pop("AIRFLOW_CONFIG", None)
+    os.environ["MPLCONFIGDIR"] = str(tiers.ROOT / ".clients" / "matplotlib")  # fonts are listed once, which takes seconds
+
+
 @pytest.fixture(autouse=True)
 def _no_cluster_of_the_user(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Keep tests away from the cluster and the home of the person who runs them: each gets the path of a new home.
