@@ -115,10 +115,18 @@ def _pods_see_the_files_of_tests(tmp_path_factory: pytest.TempPathFactory) -> No
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Airflow and matplotlib read and write files in the home of the person who runs the tests when they are imported."""
-    os.environ["AIRFLOW_HOME"] = str(tmp_path_factory.getbasetemp() / "airflow")
+    """Keep Airflow, git, kubectl and matplotlib away from the files that they have in the home of the person who runs the tests."""
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "gitconfig").write_text("[safe]\n\tdirectory = *\n", "utf-8")
+    os.environ |= {
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "GIT_CONFIG_GLOBAL": str(folder / "gitconfig"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "KUBECACHEDIR": str(folder / "kubectl"),
+        "KUBERC": "off",
+        "MPLCONFIGDIR": str(tiers.ROOT / ".clients" / "matplotlib"),  # fonts are listed once, which takes seconds
+    }
     os.environ.pop("AIRFLOW_CONFIG", None)
-    os.environ["MPLCONFIGDIR"] = str(tiers.ROOT / ".clients" / "matplotlib")  # fonts are listed once, which takes seconds
 
 
 @pytest.fixture(autouse=True)
