@@ -1,4 +1,4 @@
-"""What all tests share: where the recordings are, and hypothesis' profiles."""
+"""What all tests share: plugins, the order of collected tests, homes, and hypothesis' profiles."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from support.tiny_model import tiny_model  # noqa: F401  fixture
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell; the processes of tests inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["support.hung_tests"]
+pytest_plugins = ["support.hung_tests", "support.shared_folder"]
 if importlib.util.find_spec("xdist"):  # missing where tests run with other versions of a client
     pytest_plugins.append("support.crashed_workers")
 
@@ -108,19 +108,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [test for tests in sorted(modules.values(), key=duration, reverse=True) for test in tests]
 
 
-@pytest.fixture(scope="session")
-def shared() -> Path:
-    """The folder with upstream's CRDs, runtimes and examples (TRAINWRIGHT_SHARED, default ../shared)."""
-    folder = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared"))
-    if not folder.is_dir():
-        pytest.skip(f"upstream's files are not in {folder}; set TRAINWRIGHT_SHARED to where they are")
-    return folder
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _pods_see_the_files_of_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Pods have a /tmp of their own, so tests that watch them through files share the folder of all tests with them."""
     os.environ["TRAINWRIGHT_SHARED_FOLDERS"] = str(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep Airflow, git, kubectl and matplotlib away from the files that they have in the home of the person who runs the tests."""
+    folder = tmp_path_factory.getbasetemp()
+    (folder / "gitconfig").write_text("[safe]\n\tdirectory = *\n", "utf-8")
+    os.environ |= {
+        "AIRFLOW_HOME": str(folder / "airflow"),
+        "GIT_CONFIG_GLOBAL": str(folder / "gitconfig"),
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "KUBECACHEDIR": str(folder / "kubectl"),
+        "KUBERC": "off",
+        "MPLCONFIGDIR": str(tiers.ROOT / ".clients" / "matplotlib"),  # fonts are listed once, which takes seconds
+    }
+    os.environ.pop("AIRFLOW_CONFIG", None)
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import yaml
 from support.cluster_under_test import embedded, other_cluster
+from support.shared_folder import reason_without, shared_path
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.home import Home
@@ -36,8 +36,7 @@ NOT_HONOURED: dict[str, str] = {}
 
 def recordings() -> Path:
     """The folder of the recordings."""
-    shared = Path(os.environ.get("TRAINWRIGHT_SHARED") or Path(__file__).parents[2] / "shared")
-    return shared / "goldens" / "kubelet"
+    return shared_path("goldens/kubelet")
 
 
 def play(kubeconfig: Path, names: Sequence[str], out: Path) -> None:
@@ -104,6 +103,9 @@ def main() -> int:
     parser.add_argument("--levels", default=",".join(LEVELS), help="end,way,events,messages,logs")
     parser.add_argument("--json", action="store_true", help="print the differences as JSON")
     arguments = parser.parse_args()
+    if not recordings().is_dir():
+        print(reason_without("goldens/kubelet"), file=sys.stderr)
+        return 1
     every = sorted(case.name for case in (recordings() / "cases").iterdir())
     names = [name for name in every if not arguments.wanted or any(name.startswith(word) for word in arguments.wanted)]
     with tempfile.TemporaryDirectory() as scratch:

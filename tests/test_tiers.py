@@ -138,3 +138,22 @@ def test_nothing_is_forgiven_without_recheck(monkeypatch: pytest.MonkeyPatch) ->
     runs = Runs(monkeypatch, [1], ["a::b"])
     assert tiers.main(["fast"]) == 1
     assert len(runs.commands) == 1
+
+
+def test_run_ends_with_what_was_not_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.delenv("TRAINWRIGHT_SHARED", raising=False)
+    monkeypatch.setattr(tiers, "ROOT", tmp_path / "checkout")
+    monkeypatch.setattr(tiers, "modules_with_tests_alone", lambda: [])
+    monkeypatch.setattr(tiers, "_skipped", lambda: tmp_path / "skipped")
+    Runs(monkeypatch, [0, 5, 0, 5], [])
+    assert tiers.main(["medium"]) == 0
+    assert capsys.readouterr().out == ""
+    (tmp_path / "skipped").write_text("users\nupstream\nusers\n", "utf-8")
+    assert tiers.main(["medium"]) == 0
+    assert capsys.readouterr().out == (
+        "Not compared with upstream (1 test), users (2 tests), because ../shared is missing; "
+        "set TRAINWRIGHT_SHARED to a folder that has them.\n"
+    )
+    assert list(tmp_path.iterdir()) == []

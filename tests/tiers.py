@@ -12,6 +12,7 @@ machine was too busy for a limit of theirs: they are named at the end, to be fix
 
 from __future__ import annotations
 
+import collections
 import itertools
 import json
 import os
@@ -38,6 +39,8 @@ ELSEWHERE = "not kind and (quick or not acceptance)"
 WORKERS_PER_CORE = {"fast": 1.0, "medium": 2.0, "slow": 1.5, "wide": 1.5}
 """Slow tests start programs that compute: with two of them per core, limits of time are missed, and nothing ends sooner."""
 MOST_UNSTABLE, ATTEMPTS = 2, 3
+NOT_COMPARED = "TRAINWRIGHT_NOT_COMPARED"
+"""Names the file that pytest adds a line to for each test that it skips because a part of the shared folder is missing."""
 PASSED, FAILED, NONE_SELECTED = 0, 1, 5
 """Exit codes of pytest. All others mean that it did not get to the end: interrupted, misused, broken."""
 
@@ -55,18 +58,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def run_parts(arguments: Sequence[str]) -> int:
     """Run parts of the tier `wide`, all by default: their tests, then the targets of make that belong to them."""
-    chosen, since = _option(arguments, "--parts="), _option(arguments, "--since=")
-    parts = (
-        chosen.split(",")
-        if chosen
-        else wide_parts.parts_for(wide_parts.changed_since(since))
-        if since
-        else list(wide_parts.PARTS)
-    )
+    parts = chosen_parts(arguments)
     if unknown := [part for part in parts if part not in wide_parts.PARTS]:
         print(f"tests/tiers.py: no part is named {', '.join(unknown)}; parts: {', '.join(wide_parts.PARTS)}", file=sys.stderr)
         return 4
-    print(f"parts: {', '.join(parts) or f'none is asked for by the changes since {since}'}", flush=True)
+    print(f"parts: {', '.join(parts) or 'none is asked for by these changes'}", flush=True)
     if not parts:
         return PASSED
     more = [argument for argument in arguments if not argument.startswith(("--parts=", "--since="))]
@@ -96,11 +92,19 @@ def run_tests(selected: str, tiers: Sequence[str], arguments: Sequence[str]) -> 
     code = exit_code(codes)
     if unstable and code == PASSED:
         print(f"UNSTABLE: failed beside others and passed {ATTEMPTS} times alone: {', '.join(unstable)}")
+    print(end=not_compared(_skipped()))
     return code
 
 
-def _option(arguments: Sequence[str], name: str) -> str:
-    return next((argument.removeprefix(name) for argument in arguments if argument.startswith(name)), "")
+def chosen_parts(arguments: Sequence[str]) -> list[str]:
+    """Return the parts that --parts names, those that the changes --since a revision ask for, or all."""
+    for argument in arguments:
+        name, _, value = argument.partition("=")
+        if name == "--parts":
+            return value.split(",")
+        if name == "--since":
+            return wide_parts.parts_for(wide_parts.changed_since(value))
+    return list(wide_parts.PARTS)
 
 
 def failed_tests() -> list[str]:
@@ -145,8 +149,24 @@ def exit_code(codes: Sequence[int]) -> int:
     return max((code for code in codes if code not in (PASSED, NONE_SELECTED)), default=min(codes))
 
 
+def not_compared(file: Path) -> str:
+    """One line with what the tests in this file would have been compared with, empty if there are none. Removes the file."""
+    counts = collections.Counter(file.read_text("utf-8").splitlines() if file.exists() else ())
+    file.unlink(missing_ok=True)
+    parts = [f"{what} ({count} test{'s' if count > 1 else ''})" for what, count in sorted(counts.items())]
+    folder = os.environ.get("TRAINWRIGHT_SHARED") or "../shared"
+    lacks = "is missing" if not (ROOT / folder).is_dir() else "does not have them"
+    how = f"because {folder} {lacks}; set TRAINWRIGHT_SHARED to a folder that has them"
+    return f"Not compared with {', '.join(parts)}, {how}.\n" if parts else ""
+
+
+def _skipped() -> Path:
+    return ROOT / "build" / f"not-compared-{os.getpid()}"
+
+
 def _pytest(*arguments: str) -> int:
-    process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT)
+    environment = {**os.environ, NOT_COMPARED: str(_skipped())}
+    process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment)
     while True:
         try:
             return process.wait()

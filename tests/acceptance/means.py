@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from importlib.util import find_spec
-from pathlib import Path
 
+from support.shared_folder import reason_without, shared_path
 from support.waiting import eventually
 
 from acceptance.clusters import RUNTIMES, ClusterUnderTest, Namespace
 from acceptance.rights import Obj
 
-CASES = Path(os.environ.get("TRAINWRIGHT_SHARED", "../shared")).absolute() / "cases/cluster"
+CASES = shared_path("cases/cluster")
 NO_PODS = "quota-no-pods"
 
 
@@ -104,7 +103,7 @@ def shared_runtimes(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
 
 
 def cases(_cluster: ClusterUnderTest, _namespace: Namespace) -> str:
-    return "" if CASES.is_dir() else f"the cases are not in {CASES} (TRAINWRIGHT_SHARED)"
+    return "" if CASES.is_dir() else reason_without("cases/cluster")
 
 
 def kueue(cluster: ClusterUnderTest, _namespace: Namespace) -> str:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from factories import trainjob
+from support.shared_folder import shared_folder
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.admission.specs import ADMISSION_SPECS
@@ -94,10 +95,10 @@ def test_what_is_no_object(obj: Any) -> None:
         admit(obj)
 
 
-def test_the_upstream_runtimes_are_admitted(shared: Any) -> None:
+def test_the_upstream_runtimes_are_admitted() -> None:
     from trainwright.api.documents import load_documents
 
-    files = sorted((shared / "upstream/trainer/runtimes").rglob("*.yaml"))
+    files = sorted(shared_folder("upstream/trainer/runtimes").rglob("*.yaml"))
     assert files
     for file in files:
         for document in load_documents(file.read_text("utf-8"), str(file)):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import yaml
 from hypothesis import given
 from shape_values import objects
 from structural import faults
+from support.shared_folder import shared_folder
 from typer.testing import CliRunner
 
 from trainwright.api.admission.crds import custom_resource_definitions
@@ -52,8 +52,8 @@ def facts(node: Any, path: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", UPSTREAM)
-def test_the_facts_are_upstreams(kind: str, shared: Path) -> None:
-    theirs = yaml.load((shared / "upstream" / UPSTREAM[kind]).read_text("utf-8"), yaml.CSafeLoader)
+def test_the_facts_are_upstreams(kind: str) -> None:
+    theirs = yaml.load((shared_folder("upstream") / UPSTREAM[kind]).read_text("utf-8"), yaml.CSafeLoader)
     version = theirs["spec"]["versions"][0]
     ours = CRDS[kind]
     assert ours["metadata"]["name"] == theirs["metadata"]["name"]

@@ -141,6 +141,8 @@ FILES: dict[str, bytes] = {
     )
 }
 _PATHS = (*FILES, ".", "missing", "/dev/null", "good.yaml/x", "code.py:f", "missing.py:f")
+_HERE = "HERE"
+"""In a value that is fine: the current folder."""
 _FINE = {
     "name": "done",
     "filename": "good.yaml",
@@ -149,10 +151,10 @@ _FINE = {
     "target": "file://target",
     "uri": "file://export",
     "to": "mlflow://model",
-    "run": "file:///exports/run",
-    "root": "file:///exports",
-    "one": "file:///exports/run/checkpoint-1",
-    "other": "file:///exports/run/checkpoint-2",
+    "run": f"file://{_HERE}/exports/run",
+    "root": f"file://{_HERE}/exports",
+    "one": f"file://{_HERE}/exports/run/checkpoint-1",
+    "other": f"file://{_HERE}/exports/run/checkpoint-2",
     "pipeline": "pipeline.yaml",
     "model": "hf://org/model",
     "dataset": "hf://org/rows",
@@ -190,7 +192,8 @@ class Parameter:
 
     def call(self, value: str) -> list[str]:
         """Return the words of a call with this value."""
-        words = [value if word == f"{{{self.name}}}" else word for word in self.arguments]
+        here = str(Path.cwd())
+        words = [value if word == f"{{{self.name}}}" else word.replace(_HERE, here) for word in self.arguments]
         return [*self.command, *words, *([f"{self.option}={value}"] if self.option else [])]
 
 

@@ -14,6 +14,7 @@ import yaml
 from factories import catalogue_runtime, replicated_job, runtime, trainjob
 from support.ports import free_port
 from support.rbac_evaluator import Rbac
+from support.shared_folder import shared_folder
 
 from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
@@ -249,8 +250,8 @@ def test_what_is_served(paths: dict[str, Any], levels: list[str], words: str) ->
     ("version", "words"),
     [("2.1.0", "of Trainer 2.1:"), ("2.2.1", "Trainer 2.2 or later"), ("2.3.0", "Trainer 2.2 or later")],
 )
-def test_the_version_of_trainer_is_told_by_its_schema(shared: Path, version: str, words: str) -> None:
-    path = shared / "upstream" / "trainer" / f"crds-v{version}" / "trainer.kubeflow.org_trainjobs.yaml"
+def test_the_version_of_trainer_is_told_by_its_schema(version: str, words: str) -> None:
+    path = shared_folder(f"upstream/trainer/crds-v{version}") / "trainer.kubeflow.org_trainjobs.yaml"
     definition = yaml.load(path.read_text(), yaml.CSafeLoader)
     cluster = Answering({"customresourcedefinitions": [definition]}, SERVED)
     cluster.host = f"https://{version}"  # the schema of a host is kept

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from pathlib import Path
 
 import pytest
 from fsspec.utils import glob_translate
+from support.shared_folder import shared_folder
 
 from trainwright.initializers.split_names import is_held_out, splits_of
 from trainwright.initializers.subsets import select_files
@@ -71,8 +71,8 @@ def test_files_are_in_the_splits_of_the_library(place: str, keyword: str) -> Non
         ("g", ["train.jsonl"], ["test.jsonl"]),
     ],
 )
-def test_the_files_that_users_had(shared: Path, case: str, trained: list[str], held_out: list[str]) -> None:
-    folder = shared / "cases" / "field" / "val-split" / case
+def test_the_files_that_users_had(case: str, trained: list[str], held_out: list[str]) -> None:
+    folder = shared_folder("cases/field/val-split") / case
     names = [path.relative_to(folder).as_posix() for path in folder.rglob("*.jsonl")]
     selection = select_files(names)
     assert (list(selection.train), list(selection.held_out)) == (trained, held_out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ import yaml
 from factories import trainjob
 from hypothesis import given
 from hypothesis import strategies as st
+from support.shared_folder import shared_folder
 
 from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable, Undecodable
 from trainwright.api.kinds import TRAINJOB, Kind
@@ -63,9 +63,9 @@ class Serving:
 
 
 @pytest.fixture
-def definition(shared: Path) -> Callable[[str], Any]:
+def definition() -> Callable[[str], Any]:
     def read(version: str) -> Any:
-        path = shared / "upstream" / "trainer" / f"crds-v{version}" / "trainer.kubeflow.org_trainjobs.yaml"
+        path = shared_folder(f"upstream/trainer/crds-v{version}") / "trainer.kubeflow.org_trainjobs.yaml"
         return yaml.load(path.read_text(), yaml.CSafeLoader)
 
     return read

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from migration.old_operators import FAMILIES, IP, KINDS, Pod, hostfile_of, pods_of, replicas_of
+from support.shared_folder import shared_folder
 
 from trainwright.api import admit
 from trainwright.materialize import materialize
@@ -268,8 +269,8 @@ def documents(folder: Path) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("folder", "count"), [("upstream/training-operator-1.9/examples", 22), ("cases/field", 6)])
-def test_pods_of_all_examples_are_those_of_their_operators(shared: Path, folder: str, count: int) -> None:
-    jobs = documents(shared / folder)
+def test_pods_of_all_examples_are_those_of_their_operators(folder: str, count: int) -> None:
+    jobs = documents(shared_folder(folder))
     assert len(jobs) >= count
     for file, job in jobs:
         try:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from factories import catalogue_runtime, trainjob
+from support.shared_folder import shared_folder
 
 from trainwright.materialize import materialize
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
@@ -26,8 +26,8 @@ STOCK = (
 
 
 @pytest.mark.parametrize("name", STOCK)
-def test_a_stock_runtime_is_what_upstream_ships(name: str, shared: Path) -> None:
-    files = sorted((shared / "upstream" / "trainer" / "runtimes").rglob("*.yaml"))
+def test_a_stock_runtime_is_what_upstream_ships(name: str) -> None:
+    files = sorted(shared_folder("upstream/trainer/runtimes").rglob("*.yaml"))
     documents = [document for file in files for document in yaml.safe_load_all(file.read_text("utf-8")) if document]
     upstream = {document["metadata"]["name"]: document for document in documents}
     assert set(upstream) == set(STOCK)

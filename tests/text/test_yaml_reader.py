@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from support.shared_folder import shared_folder
 
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import BadRequest
@@ -158,8 +158,8 @@ def test_property_any_text_is_read_or_refused(text: str) -> None:
     assert len(values) == len(expected)
 
 
-def test_upstreams_manifests_are_read_as_pyyaml_reads_them(shared: Path) -> None:
-    files = sorted((shared / "upstream").rglob("*.yaml"), key=lambda file: file.stat().st_size)[:40]
+def test_upstreams_manifests_are_read_as_pyyaml_reads_them() -> None:
+    files = sorted(shared_folder("upstream").rglob("*.yaml"), key=lambda file: file.stat().st_size)[:40]
     assert files
     for file in files:
         text = file.read_bytes()

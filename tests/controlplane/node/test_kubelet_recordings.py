@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from kubelet_recordings import NOT_HONOURED, differences, played, recordings
+from support.shared_folder import reason_without
 
 from trainwright.controlplane.node.isolation.support import isolation_support
 
@@ -23,8 +24,7 @@ def observed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return played(CASES, tmp_path_factory.mktemp("recordings"))
 
 
-@pytest.mark.skipif(not CASES, reason="no recordings of a kubelet: TRAINWRIGHT_SHARED names their folder")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", CASES or [pytest.param("", marks=pytest.mark.skip(reason_without("goldens/kubelet/cases")))])
 def test_a_pod_does_what_it_did_on_a_kubelet(name: str, observed: Path, tmp_path: Path) -> None:
     if name in NOT_HONOURED or differences(name, observed) == "":
         return
