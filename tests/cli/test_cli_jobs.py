@@ -41,7 +41,7 @@ def test_submit_wait_logs_get_describe_delete(plane: ControlPlane, run: Run, wri
     )
     waited = run("wait", "whole", "--timeout", "60")
     assert (waited.exit_code, waited.stdout) == (0, "TrainJob default/whole Succeeded\n")
-    assert waited.stderr.splitlines()[-1].startswith("Succeeded")
+    assert re.search("^Succeeded", waited.stderr, re.MULTILINE)  # the usage follows if it is not zero
     assert run("logs", "whole", "--index", "0").stdout == "hello ü\nbye\n"
     assert run("logs", "whole", "--index", "0", "-f").stdout == "hello ü\nbye\n"
     assert run("logs", "whole", "--index", "0", "--tail", "1").stdout == "bye\n"
