@@ -101,9 +101,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         modules.setdefault(item.path, []).append(item)
 
     def duration(tests: list[pytest.Item]) -> tuple[float, int]:
-        """The longest timeout that a test declares, then the number of tests."""
+        """The longest timeout that a test declares, then the number of tests. The modules of a group take minutes together."""
         timeouts = [mark.args[0] for test in tests if (mark := test.get_closest_marker("timeout")) is not None]
-        return max(timeouts, default=0), len(tests)
+        return max(timeouts, default=300 if tiers.group_of(tests[0].nodeid) else 0), len(tests)
 
     items[:] = [test for tests in sorted(modules.values(), key=duration, reverse=True) for test in tests]
 

@@ -45,6 +45,12 @@ def test_modules_with_tests_alone_have_the_mark() -> None:
     assert "tests/text/test_yaml_reader.py" not in found
 
 
+def test_modules_that_import_the_same_heavy_package_are_a_group() -> None:
+    assert tiers.group_of("tests/components/test_build.py::test_everything_is_compiled") == "kfp"
+    assert tiers.group_of("tests/api/test_crds.py::test_the_command_prints_them") == ""
+    assert [start for start in tiers.GROUPS if not (tiers.ROOT / start).exists()] == []
+
+
 @pytest.mark.parametrize(
     ("marks", "text", "problem"),
     [

@@ -41,6 +41,19 @@ WORKERS_PER_CORE = {"fast": 1.0, "medium": 2.0, "slow": 1.5, "wide": 1.5}
 MOST_UNSTABLE, ATTEMPTS = 2, 3
 NOT_COMPARED = "TRAINWRIGHT_NOT_COMPARED"
 """Names the file that pytest adds a line to for each test that it skips because a part of the shared folder is missing."""
+GROUPS = {
+    "tests/components/": "kfp",
+    "tests/pipelines/": "kfp",
+    "tests/test_expressions_in_linear_time.py": "kfp",
+    "tests/dags/": "airflow",
+    "tests/operators/": "airflow",
+    "tests/checkpoints/test_merge_adapter.py": "torch",
+    "tests/evaluation/": "torch",
+    "tests/initializers/test_columns.py": "torch",
+    "tests/initializers/test_model_files.py": "torch",
+    "tests/quickstart/test_base_model.py": "torch",
+}
+"""Tests by what they import, which takes up to ten seconds: one process imports it, not each."""
 PASSED, FAILED, NONE_SELECTED = 0, 1, 5
 """Exit codes of pytest. All others mean that it did not get to the end: interrupted, misused, broken."""
 
@@ -126,6 +139,11 @@ def names_paths(arguments: Sequence[str]) -> bool:
 def modules_with_tests_alone() -> list[str]:
     """The modules in which a test has the mark: collecting all others a second time takes longer than running these."""
     return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py") if writes_alone(path))
+
+
+def group_of(test: str) -> str:
+    """Return the group of a test, whose modules run in one process; empty if its module is not in a group."""
+    return next((group for start, group in GROUPS.items() if test.startswith(start)), "")
 
 
 def writes_alone(module: Path) -> bool:

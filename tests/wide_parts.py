@@ -53,6 +53,10 @@ PARTS = {
         "40 schedules of faults instead of 8",
         ("trainwright/cluster", "trainwright/jobs/submit", "trainwright/jobs/wait", "tests/faults"),
     ),
+    "formats": Part(
+        "real checkpoints of FSDP, DCP and, where it is installed, DeepSpeed",
+        ("trainwright/checkpoints/formats", "tests/checkpoints/test_formats_real.py"),
+    ),
     "kfp": Part(
         "kfp 2.16 and 2.17, each with the oldest client",
         ("components", "pipelines", "trainwright/pipeline_runs", "tests/kfp_versions"),

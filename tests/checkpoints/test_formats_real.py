@@ -29,6 +29,7 @@ ABSENCE_UNNOTICED = ("generation_config.json",)
 DEEPSPEED = pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed")
 
 pytestmark = [pytest.mark.medium, pytest.mark.timeout(300)]
+WIDE = pytest.mark.wide(part="formats")
 
 
 @contextlib.contextmanager
@@ -116,12 +117,12 @@ def damages(path: Path) -> Iterator[tuple[str, bytes | None]]:
 WHOLE = [
     ("trainer", "hf-trainer", 2),
     ("lora", "hf-trainer", 2),
-    ("fsdp/sharded", "hf-trainer", 2),
-    ("fsdp/full", "hf-trainer", 2),
-    ("dcp/all", "torch-dcp", 7),
-    ("dcp/weights", "torch-dcp", 7),
-    ("dcp/ranks", "torch-dcp", 7),
-    ("dcp/consolidated", "safetensors", 7),
+    pytest.param("fsdp/sharded", "hf-trainer", 2, marks=WIDE),
+    pytest.param("fsdp/full", "hf-trainer", 2, marks=WIDE),
+    pytest.param("dcp/all", "torch-dcp", 7, marks=WIDE),
+    pytest.param("dcp/weights", "torch-dcp", 7, marks=WIDE),
+    pytest.param("dcp/ranks", "torch-dcp", 7, marks=WIDE),
+    pytest.param("dcp/consolidated", "safetensors", 7, marks=WIDE),
     ("final", "model", 2),
     *(
         pytest.param(name, form, 2, marks=DEEPSPEED)
@@ -161,6 +162,7 @@ def test_a_real_checkpoint_is_whole_and_no_longer_when_any_of_its_files_is_damag
     assert only(output).incomplete == ""
 
 
+@WIDE
 @pytest.mark.parametrize("output", ["dcp/shards"], indirect=True)
 def test_shards_that_were_not_consolidated_do_not_say_whether_all_ranks_have_written(output: Path) -> None:
     assert only(output).incomplete == "model.safetensors.index.json is missing: it is written after all shards"
@@ -170,12 +172,13 @@ def test_shards_that_were_not_consolidated_do_not_say_whether_all_ranks_have_wri
     ("output", "expected"),
     [
         ("trainer", {"config.json", "generation_config.json", "model.safetensors", "trainer_state.json", "training_args.bin"}),
-        ("fsdp/full", {"model.safetensors", "pytorch_model_fsdp.bin", "pytorch_model_fsdp_1.bin"}),
-        (
+        pytest.param("fsdp/full", {"model.safetensors", "pytorch_model_fsdp.bin", "pytorch_model_fsdp_1.bin"}, marks=WIDE),
+        pytest.param(
             "fsdp/sharded",
             {"pytorch_model_fsdp_0/.metadata", "pytorch_model_fsdp_0/__0_0.distcp", "pytorch_model_fsdp_1/.metadata"},
+            marks=WIDE,
         ),
-        ("dcp/weights", {".metadata", "__0_0.distcp", "__1_0.distcp"}),
+        pytest.param("dcp/weights", {".metadata", "__0_0.distcp", "__1_0.distcp"}, marks=WIDE),
         pytest.param("zero2", {"model.safetensors", "config.json"}, marks=DEEPSPEED),
         pytest.param("zero3-gathered", {"model.safetensors"}, marks=DEEPSPEED),
         pytest.param("native/zero2", {"global_step2/mp_rank_00_model_states.pt"}, marks=DEEPSPEED),
@@ -192,7 +195,7 @@ def test_weights_only_leaves_out_every_state_that_only_resuming_needs(output: Pa
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
-        ("dcp/all", r"contain weights and optimizer states \(optimizer\."),
+        pytest.param("dcp/all", r"contain weights and optimizer states \(optimizer\.", marks=WIDE),
         pytest.param("zero3", "no weights in this hf-trainer checkpoint", marks=DEEPSPEED),
         pytest.param("native/zero3", "no weights in this deepspeed checkpoint", marks=DEEPSPEED),
     ],
@@ -213,6 +216,7 @@ def test_ranks_are_counted_against_the_world_size_where_it_is_known(output: Path
     assert check(found.path, 2, 4) == "rng_state_2.pth is missing: 4 ranks trained"
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_incomplete_as_long_as_one_rank_is_still_writing(tmp_path: Path) -> None:
     """The first rank has long written `trainer_state.json`, and nothing in the folder tells of a third rank."""
     output = tmp_path / "output"

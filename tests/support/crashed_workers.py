@@ -10,12 +10,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+import tiers
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 
 class CrashProofScheduling(LoadFileScheduling):
     """Hands on the tests that a crashed worker has not run. The one that it was running has failed."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Name the unit that one worker runs: a module, or a group of modules."""
+        return tiers.group_of(nodeid) or super()._split_scope(nodeid)
 
     def remove_node(self, node: WorkerController) -> str | None:
         """Return the test that was running, if any."""
