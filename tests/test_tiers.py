@@ -72,7 +72,7 @@ def test_marks_that_no_run_selects_are_refused(tmp_path: Path, marks: set[str], 
 def test_workers_follow_the_slowest_tier_and_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORKERS", raising=False)
     cores = os.cpu_count() or 1
-    assert tiers.workers(["fast"]) == cores
+    assert tiers.workers(["fast"]) == round(cores * tiers.WORKERS_PER_CORE["fast"])
     assert tiers.workers(["fast", "medium"]) == cores * tiers.WORKERS_PER_CORE["medium"]
     monkeypatch.setenv("WORKERS", "1")
     assert tiers.workers(["slow"]) == 1

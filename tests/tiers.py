@@ -4,7 +4,7 @@
     python tests/tiers.py wide [--parts=NAME,NAME | --since=REVISION] [ARGUMENT OF PYTEST ...]
 
 A module runs in one process; those that may take longest start first. WORKERS sets the number of processes. The defaults were
-measured on two cores: fast tests compute, the others mostly wait.
+measured on two cores: fast tests mostly compute, medium ones mostly wait.
 
 With --recheck, as in CI, at most two tests that fail beside others run again alone, three times. If they pass each time, the
 machine was too busy for a limit of theirs: they are named at the end, to be fixed, and the run passes.
@@ -36,7 +36,7 @@ TIERS = {
 """What each tier selects, as an expression of pytest's -m."""
 ELSEWHERE = "not kind and (quick or not acceptance)"
 """Tests of no tier that `make acceptance` runs, and those on a cluster in docker, are left out."""
-WORKERS_PER_CORE = {"fast": 1.0, "medium": 2.0, "slow": 1.5, "wide": 1.5}
+WORKERS_PER_CORE = {"fast": 1.5, "medium": 2.0, "slow": 1.5, "wide": 1.5}
 """Slow tests start programs that compute: with two of them per core, limits of time are missed, and nothing ends sooner."""
 MOST_UNSTABLE, ATTEMPTS = 2, 3
 NOT_COMPARED = "TRAINWRIGHT_NOT_COMPARED"
@@ -44,6 +44,7 @@ NOT_COMPARED = "TRAINWRIGHT_NOT_COMPARED"
 GROUPS = {
     "tests/components/": "kfp",
     "tests/pipelines/": "kfp",
+    "tests/ui/form/": "kfp",
     "tests/test_expressions_in_linear_time.py": "kfp",
     "tests/dags/": "airflow",
     "tests/operators/": "airflow",
