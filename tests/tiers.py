@@ -51,7 +51,9 @@ GROUPS = {
     "tests/checkpoints/test_merge_adapter.py": "torch",
     "tests/evaluation/": "torch",
     "tests/initializers/test_columns.py": "torch",
+    "tests/initializers/test_dataset.py": "torch",
     "tests/initializers/test_model_files.py": "torch",
+    "tests/initializers/test_split_names.py": "torch",
     "tests/quickstart/test_base_model.py": "torch",
 }
 """Tests by what they import, which takes up to ten seconds: one process imports it, not each."""

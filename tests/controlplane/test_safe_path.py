@@ -26,6 +26,7 @@ def commands(path: Path) -> list[ast.List]:
     return [node for node in lists if ast.unparse(node.elts[0]) == "sys.executable"]
 
 
+@pytest.mark.medium
 def test_every_python_process_is_started_without_the_current_directory_on_its_path() -> None:
     found = 0
     for folder in ("trainwright", "components", "operators", "pipelines", "dags", "quickstart"):

@@ -170,6 +170,7 @@ def assert_same(job: Obj, rt: Obj, settings: Settings | None) -> None:
         assert all(name for _, name in leaves(each.object, each.contributors))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("kind", "settings"), [("cases", None), ("cases-status", SETTINGS)])
 def test_recorded_cases_give_the_same_bytes_as_materialize(kind: str, settings: Settings | None) -> None:
     compared = 0

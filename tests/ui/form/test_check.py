@@ -23,6 +23,7 @@ def problems(**changes: Any) -> dict[str, str]:
     return {each.field: each.message for each in checked({**GOOD, **changes}, looks_at_files=False).problems}
 
 
+@pytest.mark.medium
 def test_form_has_the_twenty_parameters_of_the_pipeline() -> None:
     from inspect import signature
 

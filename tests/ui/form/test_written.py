@@ -42,6 +42,7 @@ def values_in(program: str, name: str) -> dict[str, Any]:
     raise AssertionError(f"no {name} in {program}")
 
 
+@pytest.mark.medium
 def test_pipeline_code_has_the_values_and_runs_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kfp = pytest.importorskip("kfp")
     arguments = values_in(written("kfp"), "ARGUMENTS")
