@@ -259,10 +259,15 @@ def test_agent_that_is_told_to_end_before_it_listens_ends(tmp_path: Path) -> Non
         except OSError:  # nobody reads yet
             return 0
 
+    def is_ended() -> bool:
+        # Python calls a handler between two system calls only: a signal just before a blocking read waits for the next one.
+        process.terminate()
+        return process.poll() is not None
+
     try:
         writing = eventually(reads_its_key)
-        process.terminate()
-        assert process.wait(10) == 0
+        eventually(is_ended, 10, "the end of the agent")
+        assert process.returncode == 0
         os.close(writing)
     finally:
         process.kill()
