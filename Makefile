@@ -28,15 +28,15 @@ finetune: .venv/.ready-$(if $(filter airflow,$(value ORCHESTRATOR)),airflow,quic
 retrain-demo: .venv/.ready-airflow
 	@$(PY) -m trainwright.quickstart.retrain_demo
 
-# Fast and medium: 7 minutes on two cores. WORKERS=1 runs one test at a time.
+# Fast and medium: 9 minutes on two cores. WORKERS=1 runs one test at a time.
 test: .venv/.ready-dev
 	$(PY) tests/tiers.py fast medium $(ARGS)
 
-# No servers, no processes: 1 minute.
+# No servers, no processes: 80 seconds.
 test-fast: .venv/.ready-dev
 	$(PY) tests/tiers.py fast $(ARGS)
 
-# End to end, faults, kills: 18 minutes.
+# End to end, faults, kills: 22 minutes.
 test-slow: .venv/.ready-dev
 	$(PY) tests/tiers.py slow $(ARGS)
 
