@@ -1,6 +1,6 @@
 """The client under an API that fails: whatever the API does, a step makes one job, and hears how it ended; as TrainJob and as JobSet.
 
-A failing seed is printed; run it alone with TRAINWRIGHT_FAULT_SEED. TRAINWRIGHT_FAULT_SCHEDULES says how many there are.
+A failing seed is printed; run it alone with TRAINWRIGHT_FAULT_SEED.
 """
 
 from __future__ import annotations
