@@ -1,7 +1,8 @@
 """A program in the place of TRL's scripts, for tests of everything around a training: it needs 0.2 s and no torch.
 
 It takes the command line of the runtimes `trl-*`, prints and reports what transformers' Trainer does, and writes folders with the same
-files. It learns nothing: a loss is computed from step and learning rate, all adapters are zeros. tests/checkpoints/test_warm_start_training.py compares it with TRL.
+files. It learns nothing: a loss is computed from step and learning rate, all adapters are zeros.
+tests/checkpoints/test_warm_start_training.py compares it with TRL.
 
 Imports nothing but the standard library, since it is copied to a folder that pods can read.
 Usage: python scripted_trainer.py /resume/orderly_exit.py trl.scripts.sft --config /resume/trl.yaml [OPTIONS OF TRL]
