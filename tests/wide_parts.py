@@ -51,7 +51,7 @@ PARTS = {
     ),
     "faults": Part(
         "40 schedules of faults instead of 8",
-        ("trainwright/cluster", "trainwright/jobs/submit", "trainwright/jobs/wait", "tests/faults"),
+        ("trainwright/cluster", "trainwright/jobs/submit", "trainwright/jobs/wait", "trainwright/checkpoints", "tests/faults"),
     ),
     "formats": Part(
         "real checkpoints of FSDP, DCP and, where it is installed, DeepSpeed",

@@ -21,7 +21,7 @@ from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 
 pytestmark = pytest.mark.slow
-KILLS = 500 if IS_LONG else 30
+KILLS = 500 if IS_LONG else 16
 EXPORTS = """
 import sys
 from pathlib import Path

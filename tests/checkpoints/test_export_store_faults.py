@@ -30,7 +30,8 @@ from trainwright.storage.objects import connection as object_connection
 
 pytestmark = pytest.mark.medium
 LARGE = os.urandom(14 * 1024 * 1024)
-SCHEDULES = 2000 if IS_LONG else 40
+FEW = 8
+SCHEDULES = [FEW, pytest.param(2000 if IS_LONG else 40, marks=pytest.mark.wide(part="faults"))]
 DOWN_SECONDS = 60.0 if IS_LONG else 15.0
 
 
@@ -195,6 +196,7 @@ def export_checkpoint_with_short_lease(output: Path, uri: str) -> ExportResult:
         return export_checkpoint(output, uri, source="second")
 
 
+@pytest.mark.parametrize("schedules", SCHEDULES)
 @pytest.mark.slow
 def test_what_is_published_is_whole_under_any_schedule_of_faults(
     s3: S3Server,
@@ -203,12 +205,13 @@ def test_what_is_published_is_whole_under_any_schedule_of_faults(
     output: Path,
     write_checkpoint: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
+    schedules: int,
 ) -> None:
     monkeypatch.setattr(object_connection, "OUTAGE_SECONDS", 1.0)
     monkeypatch.setattr(object_connection, "FIRST_CONTACT_SECONDS", 0.5)
     write_checkpoint(1, os.urandom(200_000))
     outcomes = {"published": 0, "refused": 0}
-    for seed in range(SCHEDULES):
+    for seed in range(schedules):
         uri = f"{s3_folder}/{seed}"
         monkeypatch.setenv("AWS_ENDPOINT_URL", faulty.address)
         faulty.choose = schedule(seed, 0.05 + 0.3 * (seed % 5) / 4)
@@ -229,5 +232,6 @@ def test_what_is_published_is_whole_under_any_schedule_of_faults(
             exported = export(output, uri)
             assert verify_export(exported.uri, digest=exported.digest)
             assert find_export(uri).manifest.digest == exported.digest
-    assert {fault for _, _, fault in faulty.seen} >= set(FAULTS)
-    assert min(outcomes.values()) > SCHEDULES // 10, outcomes
+    if schedules > FEW:
+        assert {fault for _, _, fault in faulty.seen} >= set(FAULTS)
+        assert min(outcomes.values()) > schedules // 10, outcomes
