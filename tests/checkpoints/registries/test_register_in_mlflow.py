@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from failures import failure_of
+from support.on_first_use import OnFirstUse
 
 from trainwright.checkpoints.catalog import read_pins
 from trainwright.checkpoints.exported import open_export
@@ -18,8 +19,8 @@ from trainwright.storage.errors import StorageError
 if importlib.util.find_spec("mlflow") is None or importlib.util.find_spec("sqlalchemy") is None:
     pytest.skip("needs the extra `mlflow`, and sqlalchemy and alembic for a store on sqlite", allow_module_level=True)
 
-from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
+mlflow = OnFirstUse("mlflow")
+exceptions = OnFirstUse("mlflow.exceptions")
 
 pytestmark = pytest.mark.medium
 
@@ -44,28 +45,28 @@ EFFECTS = (
 def database(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A store with its tables, which take seconds to create."""
     uri = f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
-    MlflowClient(uri, uri).search_registered_models()
+    mlflow.MlflowClient(uri, uri).search_registered_models()
     return uri
 
 
 @pytest.fixture
-def client(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[MlflowClient]:
+def client(database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[mlflow.MlflowClient]:
     monkeypatch.chdir(tmp_path)  # runs have their artifacts in the current folder
-    client = MlflowClient(database, database)
+    client = mlflow.MlflowClient(database, database)
     yield client
     for model in client.search_registered_models():
         client.delete_registered_model(model.name)
 
 
 @pytest.fixture
-def register(client: MlflowClient, database: str, export_uri: str) -> Callable[..., Registration]:
+def register(client: mlflow.MlflowClient, database: str, export_uri: str) -> Callable[..., Registration]:
     def run(uri: str = export_uri, *, to: str = "mlflow://llama", **options: Any) -> Registration:
         return register_export(uri, to, options=RegistrationOptions(**options), environ={"MLFLOW_TRACKING_URI": database})
 
     return run
 
 
-def test_the_version_refers_to_the_export_and_has_its_digest(client: MlflowClient, register: Any, export_uri: str) -> None:
+def test_the_version_refers_to_the_export_and_has_its_digest(client: mlflow.MlflowClient, register: Any, export_uri: str) -> None:
     registration = register(alias="champion")
     digest = open_export(export_uri).manifest.digest
     assert registration == Registration("mlflow", "llama", "1", "models:/llama/1", digest, existed=False)
@@ -78,12 +79,12 @@ def test_the_version_refers_to_the_export_and_has_its_digest(client: MlflowClien
 
 
 def test_a_second_registration_returns_the_first(
-    client: MlflowClient, register: Any, make_export: MakeExport, monkeypatch: pytest.MonkeyPatch
+    client: mlflow.MlflowClient, register: Any, make_export: MakeExport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = register(alias="champion")
     register(make_export(6), alias="champion")
     assert str(client.get_model_version_by_alias("llama", "champion").version) == "2"
-    monkeypatch.delattr(MlflowClient, "create_model_version")
+    monkeypatch.delattr(mlflow.MlflowClient, "create_model_version")
     assert register(alias="champion") == Registration(**{**vars(first), "existed": True})
     assert str(client.get_model_version_by_alias("llama", "champion").version) == "1"
     assert len(client.search_model_versions("name = 'llama'")) == 2
@@ -91,7 +92,7 @@ def test_a_second_registration_returns_the_first(
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_whichever_call_fails_the_next_registration_completes_it(
-    client: MlflowClient, register: Any, when: str, monkeypatch: pytest.MonkeyPatch
+    client: mlflow.MlflowClient, register: Any, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
     register(to=f"mlflow://model-{when}", alias="champion", log_run=True)
@@ -120,7 +121,7 @@ class Calls:
     def __init__(self, monkeypatch: pytest.MonkeyPatch):
         self.count, self._number, self._when = 0, -1, ""
         for name in EFFECTS:
-            monkeypatch.setattr(MlflowClient, name, self._failing(getattr(MlflowClient, name)))
+            monkeypatch.setattr(mlflow.MlflowClient, name, self._failing(getattr(mlflow.MlflowClient, name)))
 
     def begin(self, number: int, when: str) -> None:
         self.count, self._number, self._when = 0, number, when
@@ -130,25 +131,25 @@ class Calls:
             fails = self.count == self._number
             self.count += 1
             if fails and self._when == "before":
-                raise MlflowException("scripted")
+                raise exceptions.MlflowException("scripted")
             result = real(*args, **kwargs)
             if fails:
-                raise MlflowException("scripted")
+                raise exceptions.MlflowException("scripted")
             return result
 
         return call
 
 
 def test_of_two_processes_one_version_remains(
-    client: MlflowClient, register: Any, export_uri: str, monkeypatch: pytest.MonkeyPatch
+    client: mlflow.MlflowClient, register: Any, export_uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = MlflowClient.create_model_version
+    real = mlflow.MlflowClient.create_model_version
 
-    def overtaken(self: MlflowClient, *args: Any, **kwargs: Any) -> Any:
+    def overtaken(self: mlflow.MlflowClient, *args: Any, **kwargs: Any) -> Any:
         real(self, *args, **kwargs)
         return real(self, *args, **kwargs)
 
-    monkeypatch.setattr(MlflowClient, "create_model_version", overtaken)
+    monkeypatch.setattr(mlflow.MlflowClient, "create_model_version", overtaken)
     registration = register(alias="champion")
     assert (registration.version, registration.existed) == ("1", True)
     assert [int(version.version) for version in client.search_model_versions("name = 'llama'")] == [1]
@@ -165,7 +166,7 @@ def test_an_alias_that_mlflow_does_not_allow_is_an_error(register: Any) -> None:
 
 
 def test_long_histories_are_thinned_and_odd_names_kept_legal(
-    client: MlflowClient, register: Any, make_export: MakeExport
+    client: mlflow.MlflowClient, register: Any, make_export: MakeExport
 ) -> None:
     import json
 
@@ -184,13 +185,13 @@ def test_long_histories_are_thinned_and_odd_names_kept_legal(
 def test_what_the_client_prints_is_not_in_our_output(
     register: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = MlflowClient.set_terminated
+    real = mlflow.MlflowClient.set_terminated
 
     def printing(*args: Any, **kwargs: Any) -> None:
         print("View run at http://127.0.0.1")  # as it does with a server
         real(*args, **kwargs)
 
-    monkeypatch.setattr(MlflowClient, "set_terminated", printing)
+    monkeypatch.setattr(mlflow.MlflowClient, "set_terminated", printing)
     register(log_run=True)
     captured = capsys.readouterr()
     assert "View run" in captured.err
