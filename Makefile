@@ -5,9 +5,6 @@ PY := .venv/bin/python
 SOURCES := trainwright components operators pipelines dags quickstart docs tests bench
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
-comma := ,
-empty :=
-space := $(empty) $(empty)
 
 .PHONY: help finetune retrain-demo test test-fast test-slow test-wide acceptance goldens behaviour conformance airflow-matrix chaos fuzz bench runtimes runtimes-gpu gpu-check docs pictures components edges interfaces environment-locks image-locks images-test coverage lint prose typecheck format clean clean-runs
 
@@ -42,7 +39,7 @@ test-slow: .venv/.ready-dev
 
 # Other versions, other tools, more of the same; not part of CI. PARTS="airflow kfp" selects, SINCE=HEAD~3 what these changes ask for.
 test-wide: .venv/.ready-dev
-	$(PY) tests/tiers.py wide $(if $(PARTS),--parts=$(subst $(space),$(comma),$(strip $(PARTS)))) $(if $(SINCE),--since=$(SINCE)) $(ARGS)
+	$(PY) tests/tiers.py wide $(if $(PARTS),"--parts=$(PARTS)") $(if $(SINCE),--since=$(SINCE)) $(ARGS)
 
 # Scenes of a user of a cluster, on the embedded one or on that of KUBECONFIG: docs/acceptance.md. ARGS="-k ..." selects.
 # KUBECONFIG counts only on this command line: that of the environment is not taken for a cluster to play on.

@@ -44,6 +44,7 @@ def test_contributing_has_the_table_of_parts() -> None:
 
 
 def test_unknown_part_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tiers.main(["wide", "--parts="]) == 4
     assert tiers.main(["wide", "--parts=airflow,kubectl"]) == 4
     assert "no part is named kubectl; parts: acceptance, airflow" in capsys.readouterr().err
     assert tiers.never_runs({"wide"}, Path(__file__), ["kubectl"]).startswith("no part of the tier wide is named kubectl")
@@ -53,5 +54,5 @@ def test_chosen_parts_run_their_tests_then_their_targets(monkeypatch: pytest.Mon
     ran: list[object] = []
     monkeypatch.setattr(tiers, "run_tests", lambda selected, names, more: ran.append((selected, names, more)) or 0)
     monkeypatch.setattr(tiers.subprocess, "run", lambda command, **_: ran.append(command) or type("Done", (), {"returncode": 0}))
-    assert tiers.main(["wide", "--parts=lm-eval,runtimes", "-x"]) == 0
+    assert tiers.main(["wide", "--parts=lm-eval runtimes", "-x"]) == 0
     assert ran == [("wide(part='lm-eval') or wide(part='runtimes')", ["wide"], ["-x"]), ["make", "runtimes"]]

@@ -117,7 +117,7 @@ def chosen_parts(arguments: Sequence[str]) -> list[str]:
     for argument in arguments:
         name, _, value = argument.partition("=")
         if name == "--parts":
-            return value.split(",")
+            return value.replace(",", " ").split() or [value]
         if name == "--since":
             return wide_parts.parts_for(wide_parts.changed_since(value))
     return list(wide_parts.PARTS)

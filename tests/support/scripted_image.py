@@ -54,4 +54,4 @@ def use_scripted_programs(home: Path, programs: Path, **script: Any) -> None:
 def scripted_programs(folder: Path) -> tuple[Path, Path]:
     """Copies of the trainer and the evaluation in a new folder, since pods see no file of the checkout."""
     folder.mkdir(parents=True)
-    return tuple(Path(shutil.copy(program, folder)) for program in (TRAINER, EVALUATION))  # type: ignore[return-value]
+    return Path(shutil.copy(TRAINER, folder)), Path(shutil.copy(EVALUATION, folder))

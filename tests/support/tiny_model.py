@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,8 +23,8 @@ ensure_base_model(Path(sys.argv[1]), preset="tiny")
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the model, which tests only read."""
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the model, which tests only read. The last test of a process fails at its end if one has changed it."""
     own = tmp_path_factory.getbasetemp()
     models = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "models"
     models.mkdir(exist_ok=True)
@@ -30,4 +32,11 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         built = model_folder(models, preset="tiny")
         if not built.is_dir():
             subprocess.run([sys.executable, "-c", _BUILD, str(models)], check=True, timeout=300)
-    return built
+    before = digests(built)
+    yield built
+    assert digests(built) == before, "a test has changed the model that all tests share"
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Path to digest of every file in a folder."""
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.iterdir())}
