@@ -23,6 +23,7 @@ from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.state import remaining_pods
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_job, suspend_job
 from trainwright.jobs.state.waiter_lease import abandoned_patch, renewal_patch
+from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_handle import JobHandle, wait_step
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, renew_lease
@@ -95,6 +96,15 @@ def test_a_job_that_is_superseded_during_the_wait_stays_suspended(cluster: Embed
     end_pods(cluster)
     submitting.result(10)
     assert current(cluster, suspended)["spec"]["suspend"] is True
+    pool.shutdown()
+
+
+def test_pods_of_a_job_that_another_client_has_resumed_are_not_waited_for(
+    cluster: EmbeddedCluster, looks: Looks, suspended: Job
+) -> None:
+    pool, submitting = resubmit_and_look(looks)
+    resume_at_once(cluster, suspended)
+    assert submitting.result(10).trainjob["spec"]["suspend"] is False
     pool.shutdown()
 
 

@@ -47,7 +47,7 @@ def jobset_may_create_pods(cluster: Cluster, trainjob: Obj) -> bool:
 
 
 def wait_until_pods_ended(cluster: Cluster, trainjob: Obj, stop: threading.Event | None = None) -> bool:
-    """Wait until no pod of a job that is suspended, is being deleted or has ended is left.
+    """Wait until no pod of a job that is suspended, is being deleted or has ended is left, or until somebody has resumed it.
 
     At most for their grace period and MARGIN_SECONDS: pods of a lost node may never end. Without permission to list pods there is no
     wait. Returns False if `stop` has ended the wait. Raises ApiError.
@@ -61,6 +61,8 @@ def wait_until_pods_ended(cluster: Cluster, trainjob: Obj, stop: threading.Event
                 return True
         except Forbidden as error:
             log.warning("event=pods_not_checked name=%s error=%s", name_of(trainjob), error.message)
+            return True
+        if _is_resumed(cluster, trainjob):
             return True
         grace = max(grace, *(_grace_of(pod) for pod in pods)) if pods else grace
         if time.monotonic() - began > grace + MARGIN_SECONDS:
@@ -110,6 +112,12 @@ def _is_overdue(pod: Obj) -> bool:
 def _is_replaced(cluster: Cluster, trainjob: Obj) -> bool:
     current = _current(cluster, trainjob)
     return current is not None and uid_of(current) != uid_of(trainjob)
+
+
+def _is_resumed(cluster: Cluster, trainjob: Obj) -> bool:
+    """Whether a job that was suspended has been resumed since: the pods that it has, or may create, are to stay."""
+    current = _current(cluster, trainjob) if trainjob["spec"].get("suspend") else None
+    return current is not None and not current["spec"].get("suspend") and not is_deleting(current)
 
 
 def _current(cluster: Cluster, trainjob: Obj) -> Obj | None:
