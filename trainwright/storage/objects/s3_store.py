@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ class S3Store(ObjectStore):
         self._settings = settings or S3Settings.from_environment()
         connection = ObjectConnection(f"s3://{uri.bucket}", functools.partial(_open_bucket, uri, settings))
         super().__init__(uri, connection, lease_seconds=lease_seconds)
-        self._client = functools.cache(self._settings.boto3_client)  # shared by the stores below this one
+        self._client = _made_once(self._settings.boto3_client)  # shared by the stores below this one
 
     def list_objects(self) -> list[ListedObject]:
         """With boto3: obstore omits unusual names of others."""
@@ -91,3 +92,14 @@ class S3Store(ObjectStore):
 
 def _open_bucket(uri: StorageUri, settings: S3Settings | None, retry_seconds: float, sends_checksums: bool) -> Any:
     return (settings or S3Settings.from_environment()).store(uri, retry_seconds, sends_checksums=sends_checksums)
+
+
+def _made_once(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what calls `make` the first time: threads that ask together wait, since a client takes 0.1 s to make, alone."""
+    lock, cached = threading.Lock(), functools.cache(make)
+
+    def get() -> Any:
+        with lock:
+            return cached()
+
+    return get
