@@ -142,7 +142,7 @@ def fail_after(most: int, written: list[str], patch: pytest.MonkeyPatch) -> None
         patch.setattr(S3Store, name, write)
 
 
-@pytest.mark.parametrize("number", range(WRITES))
+@pytest.mark.parametrize("number", [0, 3, WRITES - 2, WRITES - 1], ids=["nothing", "some files", "no manifest", "no pointer"])
 def test_an_export_that_is_cut_off_goes_on_there(
     s3_folder: str, output: Path, write_checkpoint: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -208,7 +208,7 @@ def test_two_runs_racing_for_one_name_never_publish_a_mixture(
     s3_folder: str, tmp_path: Path, output: Path, write_checkpoint: Callable[..., Path]
 ) -> None:
     others = tmp_path / "others"
-    for step in (1, 2, 3):
+    for step in (1, 2):
         write_checkpoint(step, b"ours" * 1000)
         shutil.copytree(output, others)
         write_checkpoint(step, b"them" * 1000)
@@ -229,10 +229,10 @@ def test_two_runs_racing_for_one_name_never_publish_a_mixture(
 
 
 def test_latest_is_the_one_that_was_published_last(s3_folder: str, output: Path, write_checkpoint: Callable[..., Path]) -> None:
-    steps = [5, 10, 15, 20]
+    steps = [5, 10, 15]
     for step in steps:
         write_checkpoint(step)
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(len(steps)) as pool:
         exports = list(pool.map(lambda step: export(output, s3_folder, step=step), steps))
     last = max(exports, key=lambda each: each.manifest.created)
     assert latest(s3_folder)["manifest"] == last.digest

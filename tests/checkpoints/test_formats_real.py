@@ -94,6 +94,8 @@ def output(request: pytest.FixtureRequest, written: Callable[[str], Path], tmp_p
             for path in (*copy.glob("rng_state_*.pth"), copy / "optimizer.pt", copy / "scheduler.pt"):
                 path.unlink()
             return copy
+        case ["trainer", "lora"]:
+            return Path(shutil.copytree(written("trainer").with_name("trainer-lora"), copy))
         case ["dcp", kind]:
             return Path(shutil.copytree(written("dcp") / kind, copy))
         case _:
@@ -116,7 +118,7 @@ def damages(path: Path) -> Iterator[tuple[str, bytes | None]]:
 
 WHOLE = [
     ("trainer", "hf-trainer", 2),
-    ("lora", "hf-trainer", 2),
+    ("trainer/lora", "hf-trainer", 2),
     pytest.param("fsdp/sharded", "hf-trainer", 2, marks=WIDE),
     pytest.param("fsdp/full", "hf-trainer", 2, marks=WIDE),
     pytest.param("dcp/all", "torch-dcp", 7, marks=WIDE),

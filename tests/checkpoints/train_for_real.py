@@ -1,6 +1,7 @@
 """Writes real checkpoints with transformers, accelerate and torch on CPU. Run by torchrun with two ranks.
 
-Usage: `train_for_real.py MODE OUTPUT`; MODE is `trainer`, `lora`, `fsdp`, `dcp`, or `zero2`, `zero3`, `zero3-gathered` (DeepSpeed).
+Usage: `train_for_real.py MODE OUTPUT`; MODE is `trainer` (whose adapter is in `OUTPUT-lora`), `fsdp`, `dcp`, or `zero2`, `zero3`,
+`zero3-gathered` (DeepSpeed).
 With `slow-rank` the last rank writes nothing to its checkpoint until the file `OUTPUT.go` exists.
 """
 
@@ -138,6 +139,8 @@ def main(mode: str, output: Path) -> None:
         save_dcp(output)
     else:
         train(mode, output)
+    if mode == "trainer":
+        train("lora", output.with_name(f"{output.name}-lora"))
     if dist.is_initialized():
         dist.destroy_process_group()
 

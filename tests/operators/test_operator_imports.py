@@ -60,14 +60,14 @@ print(time.process_time() - began, size() - before)
 def test_the_import_costs_little_over_airflows_own(statement: str) -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("memory is read from /proc")
-    costs = []
-    for _ in range(3):  # the least of three, since other processes and the first compilation add to it
-        done = subprocess.run(
-            [sys.executable, "-c", COST.format(statement=statement)], capture_output=True, text=True, check=True
-        )
-        costs.append([float(value) for value in done.stdout.splitlines()[-1].split()])
-    assert min(seconds for seconds, _ in costs) <= MAX_CPU_SECONDS
-    assert min(size for _, size in costs) <= MAX_BYTES
+    for attempts_left in (2, 1, 0):  # other processes, and compiling for the first time, add to it
+        command = [sys.executable, "-c", COST.format(statement=statement)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        seconds, size = (float(value) for value in done.stdout.splitlines()[-1].split())
+        if not attempts_left or (seconds <= MAX_CPU_SECONDS and size <= MAX_BYTES):
+            break
+    assert seconds <= MAX_CPU_SECONDS
+    assert size <= MAX_BYTES
 
 
 def test_an_operator_loads_leaves() -> None:

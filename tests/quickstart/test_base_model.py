@@ -47,14 +47,10 @@ def test_an_existing_folder_is_not_written_over(built: Path) -> None:
         base_model.build_base_model(built, preset="tiny")
 
 
-def test_pretraining_lowers_the_loss(tmp_path: Path) -> None:
+def test_pretraining_lowers_the_loss_and_equal_seeds_make_equal_weights(built: Path, tmp_path: Path) -> None:
     first = base_model.build_base_model(tmp_path / "one-step", preset="tiny", steps=1)
-    last = base_model.build_base_model(tmp_path / "forty-steps", preset="tiny", steps=40)
-    assert last < first - 1
-
-
-def test_equal_seeds_make_equal_weights(built: Path, tmp_path: Path) -> None:
-    base_model.build_base_model(tmp_path / "again", preset="tiny")
+    last = base_model.build_base_model(tmp_path / "again", preset="tiny")
+    assert last < first - 0.5
     assert (tmp_path / "again" / "model.safetensors").read_bytes() == (built / "model.safetensors").read_bytes()
 
 

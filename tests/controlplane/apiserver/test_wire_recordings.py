@@ -34,6 +34,9 @@ BY_CHANCE = {
 }
 """Sessions that differ now and then on the recorded cluster too: the best of so many runs counts."""
 RUNS = 4
+LONG = ("apply-server", "diff-replace-edit", "patch-label-annotate")
+"""Sessions of about 20 commands each, of verbs that the recordings of HTTP ask for in more detail."""
+WIDE = pytest.mark.wide(part="clients")
 RECORDED_KUBECTL = "v1.33."
 OTHER_KUBECTL = {
     "mistakes": ({9, 37}, "kubectl 1.33 looks for definitions when a kind is unknown, and words an unknown command otherwise"),
@@ -70,7 +73,7 @@ def test_http(slug: str, kubeconfig: Path, record_property: Note) -> None:
 
 @pytest.mark.skipif(not _slugs("kubectl"), reason=f"there are no recordings in {WIRE}")
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
-@pytest.mark.parametrize("slug", _slugs("kubectl"))
+@pytest.mark.parametrize("slug", [pytest.param(slug, marks=WIDE if slug in LONG else ()) for slug in _slugs("kubectl")])
 def test_kubectl(slug: str, kubeconfig: Path, record_property: Note) -> None:
     record_property("area", "kubectl")
     runs = RUNS if slug in BY_CHANCE else 1
