@@ -39,7 +39,7 @@ test-slow: .venv/.ready-dev
 
 # Other versions, other tools, more of the same; not part of CI. PARTS="airflow kfp" selects, SINCE=HEAD~3 what these changes ask for.
 test-wide: .venv/.ready-dev
-	$(PY) tests/tiers.py wide $(if $(PARTS),"--parts=$(PARTS)") $(if $(SINCE),--since=$(SINCE)) $(ARGS)
+	$(PY) tests/tiers.py wide $(if $(filter command line,$(origin PARTS)),"--parts=$(PARTS)") $(if $(filter command line,$(origin SINCE)),"--since=$(SINCE)") $(ARGS)
 
 # Scenes of a user of a cluster, on the embedded one or on that of KUBECONFIG: docs/acceptance.md. ARGS="-k ..." selects.
 # KUBECONFIG counts only on this command line: that of the environment is not taken for a cluster to play on.

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import tiers
 import typer.testing
+from _pytest.unittest import UnitTestCase
 from hypothesis import HealthCheck, settings
 from servers.s3_server import s3, s3_folder, s3_server  # noqa: F401  fixtures
 from support.tiny_model import tiny_model  # noqa: F401  fixture
@@ -23,7 +24,7 @@ from support.tiny_model import tiny_model  # noqa: F401  fixture
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell; the processes of tests inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["support.hung_tests", "support.shared_folder"]
+pytest_plugins = ["support.hung_tests", "support.run_report"]
 if importlib.util.find_spec("xdist"):  # missing where tests run with other versions of a client
     pytest_plugins.append("support.crashed_workers")
 
@@ -83,8 +84,10 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, p
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
-    """Refuse tests marked `alone` that tests/tiers.py would never run."""
+    """Refuse tests that tests/tiers.py would never run."""
     made = yield
+    if isinstance(made, UnitTestCase):
+        raise pytest.Collector.CollectError(f"{made.nodeid}: write functions; marks of a unittest.TestCase are not checked")
     for item in made if isinstance(made, list) else []:
         parts = [mark.kwargs.get("part", "") for mark in item.iter_markers("wide")]
         if problem := tiers.never_runs({mark.name for mark in item.iter_markers()}, item.path, parts):

@@ -54,7 +54,8 @@ def differences(name: str, observed: Path, levels: Sequence[str] = LEVELS) -> st
     compared = subprocess.run(
         [*command, str(recordings() / "cases" / name), str(observed / name)], capture_output=True, text=True, check=False
     )
-    found = "" if compared.returncode == 0 else compared.stdout or compared.stderr
+    failed = f"compare.py ended with {compared.returncode}"  # killed, it has said nothing
+    found = "" if compared.returncode == 0 else compared.stdout or compared.stderr or failed
     return "\n".join([*([found] if found else []), *(f"no message: {message}" for message in missing_messages(name, observed))])
 
 

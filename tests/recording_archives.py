@@ -56,9 +56,11 @@ class RecordingsError(ValueError):
 
 
 def recordings_of(area: str) -> Path:
-    """The folder with the recordings of an area."""
-    if (elsewhere := os.environ.get("TRAINWRIGHT_SHARED")) and (Path(elsewhere) / "goldens" / area).is_dir():
-        return Path(elsewhere) / "goldens" / area
+    """The folder with the recordings of an area. Raises RecordingsError if it is empty."""
+    if (elsewhere := os.environ.get("TRAINWRIGHT_SHARED")) and (folder := Path(elsewhere) / "goldens" / area).is_dir():
+        if not any(folder.iterdir()):
+            raise RecordingsError(f"{folder}: no recordings; remove the folder to compare with those of the project")
+        return folder
     packed = {path.relative_to(ARCHIVES).as_posix(): path.read_bytes() for path in _archives_in(ARCHIVES, area)}
     if not packed:
         raise RecordingsError(f"{ARCHIVES / area}: no recordings")

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import tiers
 from _pytest.mark.expression import Expression
+from tiers import Run
 
 PROGRAM = Path(tiers.__file__)
 
@@ -58,8 +59,9 @@ def test_modules_that_import_the_same_heavy_package_are_a_group() -> None:
         ({"alone", "slow"}, "@pytest.mark.alone\n", ""),
         ({"alone"}, "@pytest.mark.alone\n", "alone needs medium or slow beside it"),
         ({"alone", "medium"}, "@SHARED_MARK\n", "write pytest.mark.alone in its module"),
+        ({"acceptance"}, "", "scenes of the acceptance suite are in tests/acceptance"),
     ],
-    ids=["other", "written", "fast", "shared"],
+    ids=["other", "written", "fast", "shared", "scene elsewhere"],
 )
 def test_marks_that_no_run_selects_are_refused(tmp_path: Path, marks: set[str], text: str, problem: str) -> None:
     module = tmp_path / "test_it.py"
@@ -101,65 +103,130 @@ def test_scenes_that_are_not_quick_are_of_no_tier(marks: tuple[str, ...], runs: 
 
 
 class Runs:
-    """Stands in for pytest: returns the codes in their order, and records what was run."""
+    """Stands in for pytest: returns these runs in their order, and records what was run."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, codes: Sequence[int], failed: Sequence[str]) -> None:
-        self.codes, self.commands = list(codes), list[tuple[str, ...]]()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, runs: Sequence[Run]) -> None:
+        self.runs, self.commands = list(runs), list[tuple[str, ...]]()
         monkeypatch.setattr(tiers, "_pytest", self.run)
-        monkeypatch.setattr(tiers, "LAST_FAILED", Path("/none/such"))
-        monkeypatch.setattr(tiers, "failed_tests", lambda: list(failed))
 
-    def run(self, *arguments: str) -> int:
+    def run(self, *arguments: str) -> Run:
         self.commands.append(arguments)
-        return self.codes.pop(0)
+        return self.runs.pop(0)
+
+
+TEST, OTHER, THIRD = "tests/a.py::one", "tests/a.py::two", "tests/b.py::three"
+PASSES = Run(0, passed=[TEST, OTHER])
+
+
+def failing(*tests: str, phase: str = "call", code: int = 1) -> Run:
+    return Run(code, failed=dict.fromkeys(tests, phase))
 
 
 @pytest.mark.parametrize(
-    ("codes", "failed", "expected", "rechecks"),
+    ("runs", "expected", "rechecks"),
     [
-        ([1, 0, 0, 0], ["a::b"], 0, 3),
-        ([1, 0, 1, 0], ["a::b"], 1, 3),
-        ([1], ["a", "b", "c"], 1, 0),
-        ([1], [], 1, 0),
-        ([2], ["a::b"], 2, 0),
-        ([0], ["of an earlier run"], 0, 0),
+        ([failing(TEST), PASSES, PASSES, PASSES], 0, 3),
+        ([failing(TEST, OTHER), PASSES, PASSES, PASSES], 0, 3),
+        ([failing(TEST), failing(OTHER), PASSES, PASSES], 1, 3),
+        ([failing(TEST), PASSES, failing(TEST), PASSES], 1, 3),
+        ([failing(TEST), PASSES, PASSES, Run(0)], 1, 3),
+        ([failing(TEST, OTHER, THIRD)], 1, 0),
+        ([failing(TEST, phase="teardown")], 1, 0),
+        ([failing(TEST, phase="???")], 1, 0),
+        ([failing("tests/a.py", phase="collect")], 1, 0),
+        ([Run(1)], 1, 0),
+        ([failing(TEST, code=2)], 2, 0),
+        ([PASSES], 0, 0),
     ],
-    ids=["passes again", "fails again", "too many", "unknown", "interrupted", "passed"],
+    ids=[
+        "passes again",
+        "two pass again",
+        "module fails",
+        "fails again",
+        "skipped",
+        "too many",
+        "teardown",
+        "crash",
+        "import",
+        "unknown",
+        "interrupted",
+        "passed",
+    ],
 )
 def test_recheck_forgives_tests_that_pass_again(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    codes: Sequence[int],
-    failed: Sequence[str],
-    expected: int,
-    rechecks: int,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], runs: Sequence[Run], expected: int, rechecks: int
 ) -> None:
-    runs = Runs(monkeypatch, codes, failed)
+    made = Runs(monkeypatch, runs)
     assert tiers.main(["fast", "--recheck", "-q"]) == expected
-    assert runs.commands[1:] == [("-q", *failed)] * rechecks
+    tests = tuple(runs[0].failed)
+    selected = made.commands[0][made.commands[0].index("-m") + 1]
+    module, alone = ("-q", "-m", selected, "tests/a.py"), ("-q", *tests)
+    assert made.commands[1:] == [module, alone, alone][:rechecks]
+    assert made.runs == []
     assert ("UNSTABLE: " in capsys.readouterr().out) is (rechecks > 0 and expected == 0)
 
 
 def test_nothing_is_forgiven_without_recheck(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs = Runs(monkeypatch, [1], ["a::b"])
+    made = Runs(monkeypatch, [failing(TEST)])
     assert tiers.main(["fast"]) == 1
-    assert len(runs.commands) == 1
+    assert len(made.commands) == 1
 
 
-def test_run_ends_with_what_was_not_compared(
+LEAVES = "import os\ndef test_first(): pass\ndef test_second(): os._exit(0)\ndef test_third(): assert False\n"
+EXITS = "import pytest\ndef test_first(): pass\ndef test_second(): pytest.exit('done', returncode=0)\ndef test_third(): assert False\n"
+FAILS = """
+import pytest
+@pytest.fixture
+def broken(): assert 0
+def test_setup(broken): pass
+def test_call(): assert 0
+def test_passes(): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"),
+    [
+        (LEAVES, Run(2)),
+        (EXITS, Run(2, passed=["test_run.py::test_first"])),
+        (
+            FAILS,
+            Run(1, {"test_run.py::test_setup": "setup", "test_run.py::test_call": "call"}, ["test_run.py::test_passes"]),
+        ),
+    ],
+    ids=["process", "session", "fails"],
+)
+@pytest.mark.medium
+def test_what_a_run_of_pytest_came_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, expected: Run) -> None:
+    (tmp_path / "test_run.py").write_text(module, "utf-8")
+    monkeypatch.setattr(tiers, "ROOT", tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(PROGRAM.parent))
+    run = tiers._pytest("-q", "-p", "support.run_report")
+    assert (run.code, run.failed, list(run.passed)) == (expected.code, expected.failed, list(expected.passed))
+
+
+def test_run_ends_with_what_it_came_to_and_was_not_compared(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.delenv("TRAINWRIGHT_SHARED", raising=False)
     monkeypatch.setattr(tiers, "ROOT", tmp_path / "checkout")
     monkeypatch.setattr(tiers, "modules_with_tests_alone", lambda: [])
-    monkeypatch.setattr(tiers, "_skipped", lambda: tmp_path / "skipped")
-    Runs(monkeypatch, [0, 5, 0, 5], [])
+    Runs(monkeypatch, [PASSES, Run(5)])
     assert tiers.main(["medium"]) == 0
-    assert capsys.readouterr().out == ""
-    (tmp_path / "skipped").write_text("users\nupstream\nusers\n", "utf-8")
+    assert capsys.readouterr().out == "medium: 2 passed, 0 failed\n"
+    Runs(monkeypatch, [Run(0, not_compared=["users", "upstream"]), Run(0, passed=[TEST], not_compared=["users"])])
     assert tiers.main(["medium"]) == 0
     assert capsys.readouterr().out == (
+        "medium: 1 passed, 0 failed\n"
         "Not compared with upstream (1 test), users (2 tests), because ../shared is missing; "
         "set TRAINWRIGHT_SHARED to a folder that has them.\n"
     )
-    assert list(tmp_path.iterdir()) == []
+    Runs(monkeypatch, [Run(5), Run(5)])
+    assert tiers.main(["medium", "tests/api"]) == 5
+    assert capsys.readouterr().out.startswith("No test of medium was selected")
+
+
+def test_workers_must_be_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORKERS", "abc")
+    with pytest.raises(SystemExit, match="WORKERS=abc: a number of processes is expected"):
+        tiers.workers(["fast"])

@@ -6,8 +6,9 @@
 A module runs in one process; those that may take longest start first. WORKERS sets the number of processes. The defaults were
 measured on two cores: fast tests mostly compute, medium ones mostly wait.
 
-With --recheck, as in CI, at most two tests that fail beside others run again alone, three times. If they pass each time, the
-machine was too busy for a limit of theirs: they are named at the end, to be fixed, and the run passes.
+With --recheck, as in CI, at most two tests that fail beside others run again, without others: once with all of their module, in its
+order, and twice alone. If they pass each time, the machine was too busy for a limit of theirs: they are named at the end, to be fixed,
+and the run passes. What fails outside of the test itself (a fixture, a crash, an import) is not forgiven.
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import wide_parts
 
 ROOT = Path(__file__).parents[1]
-LAST_FAILED = ROOT / ".pytest_cache" / "v" / "cache" / "lastfailed"
-"""Written by pytest."""
 TIERS = {
     "fast": "not medium and not slow and not wide",
     "medium": "medium and not slow and not wide",
@@ -38,9 +38,9 @@ ELSEWHERE = "not kind and (quick or not acceptance)"
 """Tests of no tier that `make acceptance` runs, and those on a cluster in docker, are left out."""
 WORKERS_PER_CORE = {"fast": 1.5, "medium": 2.0, "slow": 1.5, "wide": 1.5}
 """Slow tests start programs that compute: with two of them per core, limits of time are missed, and nothing ends sooner."""
-MOST_UNSTABLE, ATTEMPTS = 2, 3
-NOT_COMPARED = "TRAINWRIGHT_NOT_COMPARED"
-"""Names the file that pytest adds a line to for each test that it skips because a part of the shared folder is missing."""
+MOST_UNSTABLE, ATTEMPTS_ALONE = 2, 2
+REPORT = "TRAINWRIGHT_TEST_REPORT"
+"""Names the file that support/run_report.py writes."""
 GROUPS = {
     "tests/components/": "kfp",
     "tests/pipelines/": "kfp",
@@ -57,8 +57,20 @@ GROUPS = {
     "tests/quickstart/test_base_model.py": "torch",
 }
 """Tests by what they import, which takes up to ten seconds: one process imports it, not each."""
-PASSED, FAILED, NONE_SELECTED = 0, 1, 5
-"""Exit codes of pytest. All others mean that it did not get to the end: interrupted, misused, broken."""
+PASSED, FAILED, INTERRUPTED, MISUSED, NONE_SELECTED = 0, 1, 2, 4, 5
+"""Exit codes of pytest."""
+AT_THE_END = (PASSED, FAILED, NONE_SELECTED)
+"""Those of a run that has come to its end."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of pytest: its exit code, what failed with the phase that did, what passed, and what skipped tests are compared with."""
+
+    code: int
+    failed: Mapping[str, str] = field(default_factory=dict)
+    passed: Collection[str] = ()
+    not_compared: Sequence[str] = ()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -74,18 +86,19 @@ def main(arguments: Sequence[str]) -> int:
 
 def run_parts(arguments: Sequence[str]) -> int:
     """Run parts of the tier `wide`, all by default: their tests, then the targets of make that belong to them."""
-    parts = chosen_parts(arguments)
-    if unknown := [part for part in parts if part not in wide_parts.PARTS]:
-        print(f"tests/tiers.py: no part is named {', '.join(unknown)}; parts: {', '.join(wide_parts.PARTS)}", file=sys.stderr)
-        return 4
+    try:
+        parts = chosen_parts(arguments)
+    except ValueError as error:
+        print(f"tests/tiers.py: {error}", file=sys.stderr)
+        return MISUSED
     print(f"parts: {', '.join(parts) or 'none is asked for by these changes'}", flush=True)
     if not parts:
         return PASSED
     more = [argument for argument in arguments if not argument.startswith(("--parts=", "--since="))]
     codes = [run_tests(wide_parts.expression(parts), ["wide"], more)]
     targets = [target for part in parts if (target := wide_parts.PARTS[part].target)]
-    if codes[0] in (PASSED, NONE_SELECTED):
-        codes += [subprocess.run(["make", target], cwd=ROOT, check=False).returncode for target in targets]
+    if codes[0] in (PASSED, NONE_SELECTED) and "--collect-only" not in more:  # ARGS are for pytest, which targets do not call
+        codes += [subprocess.run(["make", target, "ARGS="], cwd=ROOT, check=False).returncode for target in targets]
     return exit_code(codes)
 
 
@@ -95,42 +108,66 @@ def run_tests(selected: str, tiers: Sequence[str], arguments: Sequence[str]) -> 
     coverage = ["--cov", "--cov-report="] if "--coverage" in arguments else []
     modules = [] if names_paths(more) else modules_with_tests_alone()
     parallel = ["-n", str(workers(tiers)), "--dist", "loadfile", "--no-loadscope-reorder"]  # conftest.py has the order
-    LAST_FAILED.unlink(missing_ok=True)  # it has those of earlier runs, too
-    codes = [_pytest(*parallel, "-m", f"({selected}) and not alone and {ELSEWHERE}", *coverage, *more)]
-    unstable = failed_tests() if codes == [FAILED] and "--recheck" in arguments else []
-    if 0 < len(unstable) <= MOST_UNSTABLE:
-        codes = [_pytest("-q", *unstable) for _ in range(ATTEMPTS)]
-    if codes[0] in (PASSED, FAILED, NONE_SELECTED) and tiers != ["fast"]:
+    beside_others = f"({selected}) and not alone and {ELSEWHERE}"
+    runs = [_pytest(*parallel, "-m", beside_others, *coverage, *more)]
+    unstable = unstable_tests(runs[0], beside_others) if "--recheck" in arguments else []
+    if runs[0].code in AT_THE_END and tiers != ["fast"]:
         appended = ["--cov-append"] if coverage else []
-        codes.append(_pytest("-m", f"({selected}) and alone and {ELSEWHERE}", *coverage, *appended, *more, *modules))
+        runs.append(_pytest("-m", f"({selected}) and alone and {ELSEWHERE}", *coverage, *appended, *more, *modules))
     if coverage:
         subprocess.run([sys.executable, "-m", "coverage", "report", "--skip-covered"], cwd=ROOT, check=False)
-    code = exit_code(codes)
-    if unstable and code == PASSED:
-        print(f"UNSTABLE: failed beside others and passed {ATTEMPTS} times alone: {', '.join(unstable)}")
-    print(end=not_compared(_skipped()))
+    code = exit_code([PASSED if unstable else runs[0].code, *(run.code for run in runs[1:])])
+    print(end=summary(tiers, runs, unstable, code))
     return code
 
 
+def unstable_tests(run: Run, selected: str) -> list[str]:
+    """The tests for whose failure the machine was too busy, as far as further runs can tell; empty if the failure counts."""
+    tests = sorted(run.failed)
+    if run.code != FAILED or not 0 < len(tests) <= MOST_UNSTABLE or set(run.failed.values()) != {"call"}:
+        return []
+    modules = sorted({test.partition("::")[0] for test in tests})
+    again = [_pytest("-q", "-m", selected, *modules), *(_pytest("-q", *tests) for _ in range(ATTEMPTS_ALONE))]
+    return tests if all(each.code == PASSED and set(tests) <= set(each.passed) for each in again) else []
+
+
+def summary(tiers: Sequence[str], runs: Sequence[Run], unstable: Sequence[str], code: int) -> str:
+    """The last lines: what several runs came to, the unstable tests, and what was not compared."""
+    lines = []
+    if code == NONE_SELECTED:
+        lines.append(f"No test of {' and '.join(tiers)} was selected; `.venv/bin/python -m pytest PATH` runs those of all tiers.")
+    elif len(runs) > 1:
+        passed, failed = (
+            sum(len(part) for part in parts) for parts in zip(*((run.passed, run.failed) for run in runs), strict=True)
+        )
+        lines.append(f"{' and '.join(tiers)}: {passed} passed, {failed} failed")
+    if unstable and code == PASSED:
+        lines.append(f"UNSTABLE: failed beside others and passed {1 + ATTEMPTS_ALONE} times without: {', '.join(unstable)}")
+    return "".join(f"{line}\n" for line in lines) + not_compared([what for run in runs for what in run.not_compared])
+
+
 def chosen_parts(arguments: Sequence[str]) -> list[str]:
-    """Return the parts that --parts names, those that the changes --since a revision ask for, or all."""
-    for argument in arguments:
-        name, _, value = argument.partition("=")
-        if name == "--parts":
-            return value.replace(",", " ").split() or [value]
-        if name == "--since":
-            return wide_parts.parts_for(wide_parts.changed_since(value))
-    return list(wide_parts.PARTS)
-
-
-def failed_tests() -> list[str]:
-    """The tests that have failed since LAST_FAILED was removed. Modules that could not be imported are among them."""
-    return sorted(json.loads(LAST_FAILED.read_text("utf-8"))) if LAST_FAILED.exists() else []
+    """Return the parts that --parts names, those that the changes --since a revision ask for, or all. Raises ValueError."""
+    chosen = [argument.partition("=") for argument in arguments if argument.startswith(("--parts=", "--since="))]
+    match chosen:
+        case []:
+            return list(wide_parts.PARTS)
+        case [("--since", _, revision)]:
+            return wide_parts.parts_for(wide_parts.changed_since(revision))
+        case [("--parts", _, value)]:
+            names = value.replace(",", " ").split() or [value]
+            if unknown := [name for name in names if name not in wide_parts.PARTS]:
+                raise ValueError(f"no part is named {', '.join(unknown)}; parts: {', '.join(wide_parts.PARTS)}")
+            return names
+        case _:
+            raise ValueError("give PARTS or SINCE, not both")
 
 
 def workers(tiers: Sequence[str]) -> int:
-    """How many processes run the tests of these tiers."""
+    """How many processes run the tests of these tiers. Exits if WORKERS is not a number."""
     given = os.environ.get("WORKERS")
+    if given and not given.isdecimal():
+        sys.exit(f"tests/tiers.py: WORKERS={given}: a number of processes is expected")
     return int(given) if given else round((os.cpu_count() or 1) * max(WORKERS_PER_CORE[name] for name in tiers))
 
 
@@ -156,8 +193,12 @@ def writes_alone(module: Path) -> bool:
 
 def never_runs(marks: Collection[str], module: Path, parts: Collection[str] = ()) -> str:
     """Why no run of `main` would select a test with these marks and parts, and what to do; empty if one does."""
+    if "" in parts:
+        return 'the mark needs its part, as in wide(part="airflow"); see tests/wide_parts.py'
     if unknown := set(parts) - wide_parts.PARTS.keys():
         return f"no part of the tier wide is named {', '.join(sorted(unknown))}; see tests/wide_parts.py"
+    if "acceptance" in marks and (parts or module.parent.name != "acceptance"):
+        return "scenes of the acceptance suite are in tests/acceptance, and in no other part of the tier wide"
     if "alone" not in marks:
         return ""
     if not {"medium", "slow"} & set(marks):
@@ -170,24 +211,32 @@ def exit_code(codes: Sequence[int]) -> int:
     return max((code for code in codes if code not in (PASSED, NONE_SELECTED)), default=min(codes))
 
 
-def not_compared(file: Path) -> str:
-    """One line with what the tests in this file would have been compared with, empty if there are none. Removes the file."""
-    counts = collections.Counter(file.read_text("utf-8").splitlines() if file.exists() else ())
-    file.unlink(missing_ok=True)
-    parts = [f"{what} ({count} test{'s' if count > 1 else ''})" for what, count in sorted(counts.items())]
+def not_compared(skipped: Sequence[str]) -> str:
+    """One line with what skipped tests would have been compared with, empty if there are none."""
+    parts = [f"{what} ({count} test{'s' if count > 1 else ''})" for what, count in sorted(collections.Counter(skipped).items())]
     folder = os.environ.get("TRAINWRIGHT_SHARED") or "../shared"
     lacks = "is missing" if not (ROOT / folder).is_dir() else "does not have them"
     how = f"because {folder} {lacks}; set TRAINWRIGHT_SHARED to a folder that has them"
     return f"Not compared with {', '.join(parts)}, {how}.\n" if parts else ""
 
 
-def _skipped() -> Path:
-    return ROOT / "build" / f"not-compared-{os.getpid()}"
+def _pytest(*arguments: str) -> Run:
+    file = ROOT / "build" / f"tests-{os.getpid()}.json"
+    file.unlink(missing_ok=True)
+    process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env={**os.environ, REPORT: str(file)})
+    code = _wait(process)
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except FileNotFoundError:
+        if code in AT_THE_END:
+            print("tests/tiers.py: pytest has ended before its end: a test may have ended its process", file=sys.stderr)
+        return Run(INTERRUPTED if code in AT_THE_END else code)
+    file.unlink()
+    interrupted = found.pop("interrupted") and code in AT_THE_END
+    return Run(INTERRUPTED if interrupted else code, **found)
 
 
-def _pytest(*arguments: str) -> int:
-    environment = {**os.environ, NOT_COMPARED: str(_skipped())}
-    process = subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT, env=environment)
+def _wait(process: subprocess.Popen[bytes]) -> int:
     while True:
         try:
             return process.wait()

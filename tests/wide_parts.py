@@ -6,6 +6,7 @@ this table; a test compares the two.
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -31,12 +32,19 @@ PARTS = {
     ),
     "airflow": Part(
         "Airflow 3.1 and 3.2; the scenes of `tests/e2e/test_airflow_matrix.py` beyond six",
-        ("operators", "dags", "trainwright/jobs/wait", "tests/airflow_versions", "tests/e2e/test_airflow_matrix.py"),
+        (
+            "operators",
+            "dags",
+            "trainwright/jobs/wait",
+            "tests/airflow_versions",
+            "tests/support/airflow_minors.py",
+            "pyproject.toml",
+        ),
     ),
     "browser": Part("other widths and colours of the page", ("trainwright/ui", "tests/ui")),
     "clients": Part(
         "the oldest and the newest client of Kubernetes",
-        ("trainwright/cluster", "trainwright/controlplane/apiserver", "tests/conformance"),
+        ("trainwright/cluster", "trainwright/controlplane/apiserver", "tests/conformance", "pyproject.toml"),
     ),
     "data-tools": Part(
         "DVC and Ray; the pipeline and the DAG `full_pipeline`",
@@ -51,20 +59,33 @@ PARTS = {
     ),
     "faults": Part(
         "40 schedules of faults instead of 8",
-        ("trainwright/cluster", "trainwright/jobs/submit", "trainwright/jobs/wait", "trainwright/checkpoints", "tests/faults"),
+        (
+            "trainwright/cluster",
+            "trainwright/jobs/submit",
+            "trainwright/jobs/wait",
+            "trainwright/checkpoints",
+            "trainwright/storage",
+            "tests/faults",
+        ),
     ),
     "formats": Part(
         "real checkpoints of FSDP, DCP and, where it is installed, DeepSpeed",
-        ("trainwright/checkpoints/formats", "tests/checkpoints/test_formats_real.py"),
+        ("trainwright/checkpoints/formats", "trainwright/checkpoints/find.py", "trainwright/checkpoints/hf_trainer.py"),
     ),
     "kfp": Part(
         "kfp 2.16 and 2.17, each with the oldest client",
-        ("components", "pipelines", "trainwright/pipeline_runs", "tests/kfp_versions"),
+        ("components", "pipelines", "trainwright/pipeline_runs", "tests/kfp_versions", "pyproject.toml"),
     ),
-    "lm-eval": Part("lm-evaluation-harness", ("trainwright/evaluation", "tests/evaluation")),
+    "lm-eval": Part("lm-evaluation-harness", ("trainwright/evaluation", "trainwright/tools", "tests/evaluation")),
     "registries": Part(
         "clients of MLflow, Model Registry and the Hub; MLflow, W&B and TensorBoard as trackers",
-        ("trainwright/checkpoints/registries", "trainwright/tracking", "tests/checkpoints/registries", "tests/tracking"),
+        (
+            "trainwright/checkpoints/registries",
+            "trainwright/tracking",
+            "trainwright/tools",
+            "tests/checkpoints/registries",
+            "tests/tracking",
+        ),
     ),
     "runtimes": Part(
         "`make runtimes`: a training on each stock runtime; one of each launcher through component and operator",
@@ -79,23 +100,52 @@ PARTS = {
     ),
     "trl": Part(
         "DPO and KTO with the other method each",
-        ("trainwright/jobs/trainers", "trainwright/checkpoints/resume_point.py", "trainwright/evaluation"),
+        (
+            "trainwright/jobs/trainers",
+            "trainwright/checkpoints/resume_point.py",
+            "trainwright/evaluation",
+            "tests/support/trl_run.py",
+        ),
     ),
 }
 
 
 def parts_for(changed: Iterable[str]) -> list[str]:
-    """The parts that these files, paths below the root, ask for."""
+    """The parts that these files, paths below the root, ask for. A module of tests asks for the parts that its marks name."""
     files = list(changed)
-    return [name for name, part in PARTS.items() if any(_is_in(file, pattern) for file in files for pattern in part.asked_for_by)]
+    marked = {part for file in files for part in marked_parts(ROOT / file)}
+    return [
+        name
+        for name, part in PARTS.items()
+        if name in marked or any(_is_in(file, pattern) for file in files for pattern in part.asked_for_by)
+    ]
+
+
+def marked_parts(module: Path) -> set[str]:
+    """The parts that marks in a module of tests name; none if the file is no such module, or gone."""
+    is_module = fnmatch(module.name, "test_*.py") and module.is_file()
+    return set(re.findall(r'mark\.wide\(part="([\w-]+)"', module.read_text("utf-8"))) if is_module else set()
 
 
 def changed_since(revision: str) -> list[str]:
-    """The files that differ from a revision, uncommitted and new ones included. Raises CalledProcessError."""
-    git = ["git", "-C", str(ROOT)]
-    tracked = subprocess.run([*git, "diff", "--name-only", revision], capture_output=True, text=True, check=True).stdout
-    new = subprocess.run([*git, "ls-files", "--others", "--exclude-standard"], capture_output=True, text=True, check=True).stdout
-    return [*tracked.splitlines(), *new.splitlines()]
+    """The files that this branch has changed since it left a revision, old names, uncommitted and new ones included.
+
+    Raises ValueError if git knows no such commit.
+    """
+    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    if not commit:
+        raise ValueError(f"{revision} names no commit; give a branch, a tag or a hash")
+    base = _git("merge-base", commit[0], "HEAD") or commit  # none where the history ends before it
+    return [
+        *_git("diff", "--name-only", "--no-renames", "-z", base[0], "--"),
+        *_git("ls-files", "-z", "--others", "--exclude-standard"),
+    ]
+
+
+def _git(*arguments: str) -> list[str]:
+    """The lines that git prints, with -z the names; none if it fails."""
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+    return [] if done.returncode else [part for part in done.stdout.split("\0" if "-z" in arguments else "\n") if part]
 
 
 def expression(parts: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """The folder of what upstream ships and what was recorded elsewhere, which is not in the repository: TRAINWRIGHT_SHARED, or ../shared.
 
-Tests that need a part of it that is missing are skipped. As a plugin of pytest, this module lists them for tests/tiers.py.
+Tests that need a part of it that is missing are skipped, and tests/tiers.py counts them.
 """
 
 from __future__ import annotations
@@ -40,21 +40,7 @@ def shared_folder(name: str) -> Path:
     return path
 
 
-class SkippedTests:
-    """Adds a line to the file for each test that was skipped for this reason, in any process of the run."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped and isinstance(report.longrepr, tuple) and (found := REASON.search(report.longrepr[2])):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            with self._file.open("a", encoding="utf-8") as lines:
-                lines.write(f"{found[1]}\n")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """Without the variable from here on: runs of pytest inside of tests are not part of this run."""
-    file = os.environ.pop(tiers.NOT_COMPARED, "")
-    if file and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(SkippedTests(Path(file)))
+def what_was_not_compared(reason: str) -> str:
+    """What a test would have been compared with that was skipped for this reason; empty if it is another one."""
+    found = REASON.search(reason)
+    return found[1] if found else ""

@@ -36,6 +36,7 @@ _VOLATILE = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "ge
 
 def test_what_recorded_trainjobs_become(tmp_path: Path) -> None:
     cases = sorted(path.parent for path in (recordings_of("materialize") / "cases").glob("*/cluster.yaml"))
+    assert cases
     plane = ControlPlane(Home(tmp_path / "home"), gates=FeatureGates(TrainJobStatus=False), node=False)
     plane.start()
     try:
