@@ -27,6 +27,7 @@ RULES = """\
 
 [words]
 "in vain" = "cannot succeed"
+"mend" = "fix"
 "is no X" = { pattern = "is no \\\\w+", say = "is not a X" }
 """
 
@@ -64,6 +65,13 @@ def commit(tree: Path, subject: str = "docs: add page") -> None:
         ("README.md", "````\n```\nin vain\n````\nFine.", []),
         ("README.md", "```sh``` is inline.\n\nIn vain.", [(3, "in vain", "In vain.")]),
         ("README.md", "~~~\nin vain\n~~~~\nIn\nvain.", [(4, "in vain", "In vain.")]),
+        ("README.md", "```\nin vain\n```\n\n```console\nIn vain.", [(6, "in vain", "console In vain.")]),
+        ("README.md", "> ```\n> in vain\n> ```\n> It tries in\n> vain.", [(4, "in vain", "It tries in vain.")]),
+        ("README.md", "<!-- in vain\n\n```\n--> It tries in <!-- much --> vain.", [(4, "in vain", "It tries in vain.")]),
+        ("README.md", "`mend`, ``in\nvain``, [a](mend.png), ![](mend.png) and MEND", []),
+        ("README.md", "It\ntries in **vain**.", [(2, "in vain", "It tries in **vain**.")]),
+        ("README.md", "It tries in\n[vain](a.md) b.", [(1, "in vain", "It tries in [vain](a.md) b.")]),
+        ("README.md", "A `default` is no `pod`.", [(1, "is no X", "A default is no pod.")]),
         ("README.md", "| tries in\n| vain |", []),
         (
             "docs/deep/page.md",
@@ -83,9 +91,17 @@ def commit(tree: Path, subject: str = "docs: add page") -> None:
         ),
         ("trainwright/a.py", 'log("# is", "no pod")\nlog("x\\nis no pod")', [(2, "is no X", "x is no pod")]),
         ("trainwright/a.py", "a = b'is no pod'\nis_no_pod = 1", []),
+        ("trainwright/a.py", "raise E('mend')", [(1, "mend", "mend")]),
+        (
+            "trainwright/a.py",
+            'log(\n  "is "  # is no\n  # pod\n\n  "no pod"\n)',
+            [(2, "is no X", "is no pod"), (2, "is no X", "is no pod")],
+        ),
         ("docs/a.py", 'a = [\n  \'x\', """\n is no pod"""]', [(3, "is no X", "is no pod")]),
         ("tests/a.py", "a = (\n  '''is no pod'''\n)\nb = 'is no pod'", []),
         ("tests/a.py", "def a():\n    '''Is no pod.'''", [(2, "is no X", "Is no pod.")]),
+        ("tests/a.py", "def a():  # b (,\n    'Is no pod.'", [(2, "is no X", "Is no pod.")]),
+        ("tests/a.py", "a = (\n  'b '\n  'is no pod'\n)\nc = \\\n  'is no pod'", []),
         ("tests/a.py", "\n\ndef test_it_runs(): ...", [(3, "test name", "test_it_runs")]),
         ("tests/a.py", "class A:\n    async def test_neither(self): ...", [(2, "test name", "test_neither")]),
         ("tests/a.py", "def test_items_are_listed(): ...", []),

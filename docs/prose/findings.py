@@ -20,8 +20,6 @@ CODE = ("trainwright", "components", "operators", "pipelines", "dags", "quicksta
 PAGES = ("*.md", "docs/**/*.md", "components/*/*.md", "pipelines/*/*.md", "deploy/**/*.md", "quickstart/**/*.md")
 SUBJECT_LENGTH = 72
 _BAD_TEST = re.compile(r"test_(?:what|it|they|one_that|neither)(?:_|$)")
-_CONTEXT = 3
-"""Words on each side of a finding that its excerpt shows."""
 
 
 class Entry(NamedTuple):
@@ -63,8 +61,9 @@ class Rules:
         for found in self._expression.finditer(prose.text.lower()):
             assert found.lastindex is not None
             rule, say = self._rules[found.lastindex - 1]
-            excerpt = _excerpt(prose.text, *found.span(found.lastindex))
-            yield Finding(Entry(path, rule, excerpt), prose.line_at(found.start()), say)
+            start, end = found.span(found.lastindex)
+            if not prose.is_code(start, end) and not prose.text[start:end].isupper():
+                yield Finding(Entry(path, rule, prose.excerpt(start, end)), prose.line_at(start), say)
 
 
 def findings(root: Path) -> Iterator[Finding]:
@@ -189,12 +188,6 @@ def _modules(root: Path) -> Iterator[Path]:
         for parent, folders, names in os.walk(root / folder):
             folders.sort()
             yield from (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
-
-
-def _excerpt(text: str, start: int, end: int) -> str:
-    before = text[text.rfind("\n", 0, start) + 1 : start].rsplit(" ", _CONTEXT + 1)[-_CONTEXT - 1 :]
-    after = text[end : text.index("\n", end)].split(" ", _CONTEXT + 1)[: _CONTEXT + 1]
-    return f"{' '.join(before)}{text[start:end]}{' '.join(after)}".strip()
 
 
 def _git(root: Path, *arguments: str) -> str | None:

@@ -21,11 +21,18 @@ _VALUE = re.compile(r"\{[^{}]*\}")
 _ESCAPE = re.compile(r"\\(.)")
 _BLOCK = re.compile(r"#+ |[-*] |\||\d+\. ")
 _BREAK = "\n"
-_FENCE = re.compile(r"(`{3,}|~{3,})[^`]*")
+# Code fences and HTML comments. A fence that is not closed hides nothing.
+_HIDDEN = re.compile(
+    r"^[> \t]*(?P<fence>`{3,}|~{3,})(?![`~])[^`\n]*\n(?:.*\n)*?[> \t]*(?P=fence)[`~]*[ \t]*$|<!--(?:.|\n)*?-->",
+    re.MULTILINE,
+)
+_MARKUP = re.compile(r"(?P<ticks>`+)(?P<code>[^`\n]+)(?P=ticks)|`|\*+|\[|\](?:\([^)\s]*\))?")
+_CONTEXT = 3
+"""Words on each side of a phrase that its excerpt shows."""
 
 
 class Prose:
-    """The paragraphs of a file in one text, a line each, with the line of the file that each part comes from."""
+    """The paragraphs of a file in one text, a line each, without backticks, asterisks and the targets of links."""
 
     def __init__(self, paragraphs: Iterable[Paragraph]) -> None:
         self._starts: list[int] = []
@@ -43,60 +50,88 @@ class Prose:
                     parts.append(part)
                     length += len(part)
                     after_space = part[-1] in (" ", _BREAK)
+        self._marked = "".join(parts)
+        # Where the pieces between markup start, here and in the marked text, and whether they are code.
+        self._pieces: list[tuple[int, int, bool]] = []
+        parts, length = [], 0
+        for start, end, is_code in _pieces(self._marked):
+            self._pieces.append((length, start, is_code))
+            parts.append(self._marked[start:end])
+            length += end - start
         self.text = "".join(parts)
 
     def line_at(self, position: int) -> int:
         """Return the line of the file for a position in `text`."""
-        return self._lines[bisect_right(self._starts, position) - 1]
+        return self._lines[bisect_right(self._starts, self._marked_position(position)) - 1]
+
+    def is_code(self, start: int, end: int) -> bool:
+        """Return whether a part of `text` is inline code from start to end."""
+        piece = self._piece(start)
+        return piece[2] and piece == self._piece(end - 1)
+
+    def excerpt(self, start: int, end: int) -> str:
+        """Return a part of `text` with the words and the markup around it, but without backticks."""
+        start, end, text = self._marked_position(start), self._marked_position(end - 1) + 1, self._marked
+        before = text[text.rfind("\n", 0, start) + 1 : start].rsplit(" ", _CONTEXT + 1)[-_CONTEXT - 1 :]
+        after = text[end : text.index("\n", end)].split(" ", _CONTEXT + 1)[: _CONTEXT + 1]
+        return f"{' '.join(before)}{text[start:end]}{' '.join(after)}".replace("`", "").strip()
+
+    def _marked_position(self, position: int) -> int:
+        start, marked, _ = self._piece(position)
+        return marked + position - start
+
+    def _piece(self, position: int) -> tuple[int, int, bool]:
+        return self._pieces[bisect_right(self._pieces, position, key=lambda piece: piece[0]) - 1]
+
+
+def plain(text: str) -> str:
+    """Return a line of text as `Prose` has it."""
+    return Prose([[(1, text)]]).text.strip()
 
 
 def markdown_paragraphs(source: str) -> Iterator[Paragraph]:
-    """Yield paragraphs, items of lists, rows of tables and headings; code fences are left out."""
+    """Yield paragraphs, items of lists, rows of tables and headings; code fences and HTML comments are left out."""
     paragraph: Paragraph = []
-    fence = ""
-    for number, line in enumerate(source.splitlines(), start=1):
-        stripped = line.strip()
-        opened = _FENCE.fullmatch(stripped)
-        if fence or opened or not stripped or _BLOCK.match(stripped):
-            if paragraph:
-                yield paragraph
+    visible = _HIDDEN.sub(lambda found: "\n" * found[0].count("\n"), source)
+    for number, line in enumerate(visible.splitlines(), start=1):
+        stripped = line.strip().lstrip("> ")
+        if paragraph and (not stripped or _BLOCK.match(stripped)):
+            yield paragraph
             paragraph = []
-        if fence:
-            if opened and opened[1] == stripped and stripped.startswith(fence):
-                fence = ""
-        elif opened:
-            fence = opened[1]
-        elif stripped:
+        if stripped:
             paragraph.append((number, f"{stripped} "))
     if paragraph:
         yield paragraph
 
 
 def python_paragraphs(source: str, *, only_docstrings: bool) -> Iterator[Paragraph]:
-    """Yield comments and string literals that contain a space; with `only_docstrings`, no other strings.
+    """Yield comments and string literals; with `only_docstrings`, no other strings.
 
     Comments on adjacent lines are one paragraph, and so are adjacent strings.
     """
-    paragraph: Paragraph = []
-    was_comment = False
-    line, end = 1, 0
+    comments: Paragraph = []
+    strings: Paragraph = []
+    line, end, depth = 1, 0, 0
     for token in _TOKEN.finditer(source):
         between = source[end : token.start()]
-        line, end = line + between.count("\n"), token.end()
+        line, end, code = line + between.count("\n"), token.end(), between.strip()
+        depth += sum(map(between.count, "([{")) - sum(map(between.count, ")]}"))
         is_comment = token["quote"] is None
-        # A blank line separates comments, but not strings.
-        continues = was_comment == is_comment and not between.strip() and not (is_comment and between.count("\n") > 1)
-        if paragraph and not continues:
-            yield paragraph
-            paragraph = []
-        was_comment = is_comment
+        # Neither a blank line nor a comment separates strings.
+        if strings and code:
+            yield strings
+            strings = []
+        if comments and (code or not is_comment or between.count("\n") > 1):
+            yield comments
+            comments = []
         if is_comment:
-            paragraph.append((line, f"{token['comment']} "))
-        elif " " in token[0] and (not only_docstrings or _is_docstring(source, token)):
-            paragraph.extend(_string(line, token))
+            comments.append((line, f"{token['comment']} "))
+        else:
+            begins_line = not source[source.rfind("\n", 0, token.start()) + 1 : token.start()].strip()
+            if not only_docstrings or (begins_line and not depth and not code.endswith("\\")):
+                strings.extend(_string(line, token))
         line += token[0].count("\n")
-    if paragraph:
-        yield paragraph
+    yield from (paragraph for paragraph in (strings, comments) if paragraph)
 
 
 def test_names(source: str) -> Iterator[tuple[int, str]]:
@@ -105,15 +140,6 @@ def test_names(source: str) -> Iterator[tuple[int, str]]:
     for found in _TEST.finditer(source):
         line, end = line + source.count("\n", end, found.start(1)), found.start(1)
         yield line, found[1]
-
-
-def _is_docstring(source: str, token: re.Match[str]) -> bool:
-    """Return whether a string in three quotes is a statement: it begins a line, and the code above is complete."""
-    if len(token["quote"]) == 1:
-        return False
-    start = source.rfind("\n", 0, token.start()) + 1
-    above = source[max(0, start - 1000) : start].rstrip()
-    return not source[start : token.start()].strip() and above[-1:] not in set("([{,=+%\\")
 
 
 def _string(line: int, token: re.Match[str]) -> Iterator[tuple[int, str]]:
@@ -130,6 +156,17 @@ def _string(line: int, token: re.Match[str]) -> Iterator[tuple[int, str]]:
 
 
 def _one_space(text: str) -> str:
-    """Return the text without backticks and with one space for each gap, one at its ends included."""
-    words = " ".join(text.replace("`", "").split())
+    """Return the text with one space for each gap, one at its ends included."""
+    words = " ".join(text.split())
     return f"{' ' * text[:1].isspace()}{words}{' ' * (bool(words) and text[-1:].isspace())}"
+
+
+def _pieces(marked: str) -> Iterator[tuple[int, int, bool]]:
+    """Yield start and end of each piece between markup, and whether it is inline code."""
+    end = 0
+    for mark in _MARKUP.finditer(marked):
+        yield end, mark.start(), False
+        if mark["code"]:
+            yield *mark.span("code"), True
+        end = mark.end()
+    yield end, len(marked), False
