@@ -106,6 +106,7 @@ def commit(tree: Path, subject: str = "docs: add page") -> None:
         ("tests/a.py", "class A:\n    async def test_neither(self): ...", [(2, "test name", "test_neither")]),
         ("tests/a.py", "def test_items_are_listed(): ...", []),
         ("bench/a.py", "def test_it_runs(): ...", []),
+        ("operators/deep/a.md", "In vain.", [(1, "in vain", "In vain.")]),
         ("vendor/a.py", "# is no pod", []),
     ],
 )
@@ -127,6 +128,28 @@ def test_links_to_folders_are_read_once(tree: Path) -> None:
     (tree / "components/a.py").write_text("# is no pod")
     (tree / "trainwright/components").symlink_to("../components")
     assert [one.entry.path for one in prose.findings(tree)] == ["components/a.py"]
+
+
+def test_all_tracked_pages_and_modules_are_read() -> None:
+    tracked = subprocess.run(["git", "ls-files", "*.md", "*.py"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
+    if not tracked:
+        pytest.skip("needs git")
+    folders = {name.split("/")[0] for name in tracked.splitlines() if "/" in name}
+    assert folders - set(prose.FOLDERS) == set()
+
+
+@pytest.mark.parametrize("name", ["a.md", "tests/a.md", "docs/a.py"])
+@pytest.mark.parametrize("kind", ["bytes", "dangling link", "folder"])
+def test_unreadable_file_is_named(tree: Path, name: str, kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if kind == "bytes":
+        (tree / name).write_bytes(b"\xff")
+    elif kind == "folder":
+        (tree / name).mkdir()
+    else:
+        (tree / name).symlink_to("nowhere")
+    assert program.main(tree) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{tree / name}: cannot be read: ")
 
 
 def test_finding_is_printed_with_replacement(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from prose.findings import (
     findings,
     format_known,
     parse_known,
+    read,
     split_allowed,
     subject_findings,
 )
@@ -31,10 +32,14 @@ ROOT = Path(__file__).parents[2]
 def main(root: Path = ROOT, *, update: bool = False) -> int:
     """Print what is wrong in the tree at `root`, and return the exit status."""
     try:
-        allowed = list(allowances(_read(root / ALLOWED) or ""))
+        return _check(root, update=update)
     except ValueError as error:
         print(error)
         return 1
+
+
+def _check(root: Path, *, update: bool) -> int:
+    allowed = list(allowances(_read(root / ALLOWED) or ""))
     subjects, note = subject_findings(root)
     found, unused = split_allowed([*findings(root), *subjects], allowed)
     in_files, in_subjects = [one for one in found if one.line], [one for one in found if not one.line]
@@ -62,7 +67,7 @@ def main(root: Path = ROOT, *, update: bool = False) -> int:
 
 
 def _read(path: Path) -> str | None:
-    return path.read_text("utf-8") if path.exists() else None
+    return read(path) if path.exists() else None
 
 
 if __name__ == "__main__":

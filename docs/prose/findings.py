@@ -16,8 +16,19 @@ from prose.texts import Prose, markdown_paragraphs, python_paragraphs, test_name
 
 FOLDER = Path("docs/prose")
 KNOWN, ALLOWED, RULES = FOLDER / "known.txt", FOLDER / "allowed.txt", FOLDER / "rules.toml"
-CODE = ("trainwright", "components", "operators", "pipelines", "dags", "quickstart", "docs", "tests", "bench")
-PAGES = ("*.md", "docs/**/*.md", "components/*/*.md", "pipelines/*/*.md", "deploy/**/*.md", "quickstart/**/*.md")
+FOLDERS = (
+    ".github",
+    "trainwright",
+    "components",
+    "operators",
+    "pipelines",
+    "dags",
+    "quickstart",
+    "deploy",
+    "docs",
+    "tests",
+    "bench",
+)
 SUBJECT_LENGTH = 72
 _BAD_TEST = re.compile(r"test_(?:what|it|they|one_that|neither)(?:_|$)")
 
@@ -45,7 +56,7 @@ class Rules:
     """All phrases as one expression, so that each text is searched once."""
 
     def __init__(self, path: Path) -> None:
-        tables = tomllib.loads(path.read_text("utf-8"))
+        tables = tomllib.loads(read(path))
         self._rules = [("sentence", say) for say in tables["sentences"].values()]
         patterns = [re.escape(phrase.lower().replace("`", "")) for phrase in tables["sentences"]]
         for name, about in tables["words"].items():
@@ -67,18 +78,35 @@ class Rules:
 
 
 def findings(root: Path) -> Iterator[Finding]:
-    """Yield the findings in pages and code below `root`."""
+    """Yield the findings in pages and code below `root`.
+
+    Raises:
+        ValueError: a file cannot be read.
+    """
     rules = Rules(root / RULES)
-    for page in sorted({page for pattern in PAGES for page in root.glob(pattern)}):
-        yield from rules.findings(page.relative_to(root).as_posix(), Prose(markdown_paragraphs(page.read_text("utf-8"))))
-    for module in _modules(root):
-        path, source = module.relative_to(root).as_posix(), module.read_text("utf-8")
+    for file in _files(root):
+        path, source = file.relative_to(root).as_posix(), read(file)
+        if file.suffix == ".md":
+            yield from rules.findings(path, Prose(markdown_paragraphs(source)))
+            continue
         is_test = path.startswith("tests/")
         # Strings of tests are data as often as prose.
         yield from rules.findings(path, Prose(python_paragraphs(source, only_docstrings=is_test)))
         for line, name in test_names(source) if is_test else ():
             if _BAD_TEST.match(name):
                 yield Finding(Entry(path, "test name", name), line, "test_<unit>_<outcome>")
+
+
+def read(path: Path) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ValueError: it cannot be read.
+    """
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeError) as error:
+        raise ValueError(f"{path}: cannot be read: {error}") from error
 
 
 def subject_findings(root: Path) -> tuple[list[Finding], str]:
@@ -182,16 +210,19 @@ def committed_known(root: Path, revision: str = "HEAD") -> str | None:
     return _git(root, "show", f"{revision}:./{KNOWN}")
 
 
-def _modules(root: Path) -> Iterator[Path]:
-    for folder in CODE:
+def _files(root: Path) -> Iterator[Path]:
+    """Yield the pages of `root`, and the pages and modules in its folders."""
+    yield from sorted(root.glob("*.md"))
+    for folder in FOLDERS:
         # Links are not followed: `trainwright/components` is `components`.
         for parent, folders, names in os.walk(root / folder):
             folders.sort()
-            yield from (Path(parent, name) for name in sorted(names) if name.endswith(".py"))
+            yield from (Path(parent, name) for name in sorted(folders + names) if name.endswith((".md", ".py")))
 
 
 def _git(root: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", str(root), *arguments]
     try:
-        return subprocess.run(["git", "-C", root, *arguments], capture_output=True, encoding="utf-8", check=True).stdout
+        return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=True).stdout
     except (OSError, subprocess.CalledProcessError):
         return None
