@@ -29,6 +29,10 @@ RULES = """\
 "in vain" = "cannot succeed"
 "mend" = "fix"
 "is no X" = { pattern = "is no \\\\w+", say = "is not a X" }
+
+["test names"]
+pattern = "test_(?:it|neither)(?=_|$)"
+say = "name the unit"
 """
 
 
@@ -152,12 +156,23 @@ def test_unreadable_file_is_named(tree: Path, name: str, kind: str, capsys: pyte
     assert line.startswith(f"{tree / name}: cannot be read: ")
 
 
-def test_finding_is_printed_with_replacement(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tree / "README.md").write_text("\nIt tries in vain.")
+def test_finding_is_printed_with_phrase_and_replacement(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tree / "README.md").write_text("\nIt tries in **vain**.")
+    (tree / "tests/a.py").write_text("def test_it_runs(): ...")
     assert program.main(tree) == 1
-    first, last = capsys.readouterr().out.splitlines()
-    assert first == "README.md:2: It tries in vain. -> cannot succeed"
-    assert last.startswith("prose: 1 new, 0 known, 0 moved, 0 gone; ")
+    page, name, summary, *advice = capsys.readouterr().out.splitlines()
+    assert page == 'README.md:2: "in vain" in: It tries in **vain**. -> cannot succeed'
+    assert name == 'tests/a.py:1: "test_it" in: test_it_runs -> name the unit'
+    assert summary.startswith("prose: 2 new, 0 known, 0 moved, 0 gone; ")
+    assert "changed the words around an old one" in advice[0]
+    assert "docs/prose/allowed.txt" in advice[-1]
+    assert "CONTRIBUTING.md" in advice[-1]
+
+
+def test_advice_is_printed_for_new_findings_only(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tree / prose.KNOWN).write_text("README.md\tin vain\tIt tries in vain.\n")
+    assert program.main(tree) == 1
+    assert program.ADVICE not in capsys.readouterr().out
 
 
 def test_known_finding_passes_wherever_its_line_is(tree: Path) -> None:
@@ -318,6 +333,6 @@ def test_comments_are_those_of_the_tokenizer(source: str) -> None:
 
 
 def test_rules_with_a_capturing_group_are_rejected(tree: Path) -> None:
-    (tree / prose.RULES).write_text('[sentences]\n[words]\na = { pattern = "(a|b)", say = "c" }\n')
+    (tree / prose.RULES).write_text(RULES.replace("is no", "(is|was) no"))
     with pytest.raises(ValueError, match="capturing group"):
         prose.Rules(tree / prose.RULES)

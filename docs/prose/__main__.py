@@ -27,6 +27,9 @@ from prose.findings import (
 )
 
 ROOT = Path(__file__).parents[2]
+ADVICE = f"""\
+Each of these is new, or you have changed the words around an old one: say it otherwise. If the phrase is right in its place, add a
+line to {ALLOWED}: path, phrase and reason, separated by tabs. See "Changes" in CONTRIBUTING.md."""
 
 
 def main(root: Path = ROOT, *, update: bool = False) -> int:
@@ -57,12 +60,14 @@ def _check(root: Path, *, update: bool) -> int:
         (root / KNOWN).write_text(format_known([*result.known, *result.moved]), "utf-8")
     else:
         for finding in result.moved:
-            print(f"{finding.entry.path}:{finding.line}: {finding.entry.excerpt} -> known in another file: run `make prose`")
+            print(finding._replace(say="known in another file: run `make prose`"))
         for entry in result.gone:
             print(f"{KNOWN}: {entry.path} no longer says: {entry.excerpt} -> run `make prose`")
     for allowance in unused:
         print(f"{ALLOWED}:{allowance.line}: {allowance.path} no longer says: {allowance.phrase} -> remove the line")
     print(f"prose: {len(wrong)} new, {len(result.known)} known, {len(result.moved)} moved, {len(result.gone)} gone; {note}")
+    if wrong:
+        print(ADVICE)
     return int(bool(wrong or unused or (not update and (result.moved or result.gone))))
 
 

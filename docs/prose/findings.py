@@ -30,7 +30,6 @@ FOLDERS = (
     "bench",
 )
 SUBJECT_LENGTH = 72
-_BAD_TEST = re.compile(r"test_(?:what|it|they|one_that|neither)(?:_|$)")
 
 
 class Entry(NamedTuple):
@@ -45,11 +44,13 @@ class Finding(NamedTuple):
     entry: Entry
     line: int
     """0 for the subject of a commit."""
+    words: str
+    """The phrase, as the text has it."""
     say: str
 
     def __str__(self) -> str:
         where = f"{self.entry.path}:{self.line}" if self.line else self.entry.path
-        return f"{where}: {self.entry.excerpt} -> {self.say}"
+        return f'{where}: "{self.words}" in: {self.entry.excerpt} -> {self.say}'
 
 
 class Rules:
@@ -57,6 +58,7 @@ class Rules:
 
     def __init__(self, path: Path) -> None:
         tables = tomllib.loads(read(path))
+        self._test_name, self._say_test_name = re.compile(tables["test names"]["pattern"]), tables["test names"]["say"]
         self._rules = [("sentence", say) for say in tables["sentences"].values()]
         patterns = [re.escape(phrase.lower().replace("`", "")) for phrase in tables["sentences"]]
         for name, about in tables["words"].items():
@@ -73,8 +75,14 @@ class Rules:
             assert found.lastindex is not None
             rule, say = self._rules[found.lastindex - 1]
             start, end = found.span(found.lastindex)
-            if not prose.is_code(start, end) and not prose.text[start:end].isupper():
-                yield Finding(Entry(path, rule, prose.excerpt(start, end)), prose.line_at(start), say)
+            words = prose.text[start:end]
+            if not prose.is_code(start, end) and not words.isupper():
+                yield Finding(Entry(path, rule, prose.excerpt(start, end)), prose.line_at(start), words, say)
+
+    def test_name_findings(self, path: str, source: str) -> Iterator[Finding]:
+        for line, name in test_names(source):
+            if found := self._test_name.match(name):
+                yield Finding(Entry(path, "test name", name), line, found[0], self._say_test_name)
 
 
 def findings(root: Path) -> Iterator[Finding]:
@@ -92,9 +100,8 @@ def findings(root: Path) -> Iterator[Finding]:
         is_test = path.startswith("tests/")
         # Strings of tests are data as often as prose.
         yield from rules.findings(path, Prose(python_paragraphs(source, only_docstrings=is_test)))
-        for line, name in test_names(source) if is_test else ():
-            if _BAD_TEST.match(name):
-                yield Finding(Entry(path, "test name", name), line, "test_<unit>_<outcome>")
+        if is_test:
+            yield from rules.test_name_findings(path, source)
 
 
 def read(path: Path) -> str:
@@ -125,7 +132,8 @@ def subject_findings(root: Path) -> tuple[list[Finding], str]:
         commit, subject = line.split("\t", 1)
         path = f"commit {commit[:7]}"
         if len(subject) > SUBJECT_LENGTH:
-            found.append(Finding(Entry(path, "subject", subject), 0, f"at most {SUBJECT_LENGTH} characters, not {len(subject)}"))
+            say = f"at most {SUBJECT_LENGTH} characters, not {len(subject)}"
+            found.append(Finding(Entry(path, "subject", subject), 0, subject[SUBJECT_LENGTH:], say))
         found.extend(one._replace(line=0) for one in rules.findings(path, Prose(iter([[(1, subject)]]))))
     return found, f"commit subjects checked: {len(log.splitlines())}"
 
