@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from prose.texts import Prose, markdown_paragraphs, python_paragraphs, test_names
+from prose.texts import Prose, markdown_paragraphs, plain, python_paragraphs, test_names
 
 FOLDER = Path("docs/prose")
 KNOWN, ALLOWED, RULES = FOLDER / "known.txt", FOLDER / "allowed.txt", FOLDER / "rules.toml"
@@ -30,6 +30,8 @@ FOLDERS = (
     "bench",
 )
 SUBJECT_LENGTH = 72
+COMMIT = "commit"
+"""The path of an allowance for the subject of a commit; hashes change in a rebase."""
 
 
 class Entry(NamedTuple):
@@ -130,11 +132,15 @@ def subject_findings(root: Path) -> tuple[list[Finding], str]:
     found: list[Finding] = []
     for line in log.splitlines():
         commit, subject = line.split("\t", 1)
-        path = f"commit {commit[:7]}"
+        path = f"{COMMIT} {commit}"
         if len(subject) > SUBJECT_LENGTH:
             say = f"at most {SUBJECT_LENGTH} characters, not {len(subject)}"
             found.append(Finding(Entry(path, "subject", subject), 0, subject[SUBJECT_LENGTH:], say))
-        found.extend(one._replace(line=0) for one in rules.findings(path, Prose(iter([[(1, subject)]]))))
+        # The whole subject is the excerpt: an allowance may have any part of it.
+        found.extend(
+            one._replace(entry=Entry(path, one.entry.rule, subject), line=0)
+            for one in rules.findings(path, Prose([[(1, subject)]]))
+        )
     return found, f"commit subjects checked: {len(log.splitlines())}"
 
 
@@ -177,7 +183,7 @@ class Allowance(NamedTuple):
 
 
 def allowances(text: str) -> Iterator[Allowance]:
-    """Parse lines of a path (or `commit <hash>`), a phrase and a reason, separated by tabs.
+    """Parse lines of a path (or `commit`), a phrase and a reason, separated by tabs.
 
     Raises:
         ValueError: a line lacks one of them.
@@ -187,22 +193,23 @@ def allowances(text: str) -> Iterator[Allowance]:
             path, phrase, reason = ([one.strip() for one in line.split("\t")] + ["", "", ""])[:3]
             if not (path and phrase and reason):
                 raise ValueError(f"{ALLOWED}:{number}: an allowance has a path, a phrase and a reason, separated by tabs")
-            yield Allowance(number, path, phrase.lower())
+            yield Allowance(number, path, plain(phrase))
 
 
 def split_allowed(found: Iterable[Finding], allowed: list[Allowance]) -> tuple[list[Finding], list[Allowance]]:
     """Return the findings that nothing allows, and the allowances that no finding needs.
 
-    Those of commits are never unneeded: a commit does not change, and a shallow clone does not have all.
+    Those of commits are never unneeded: a shallow clone does not have all commits.
     """
     used: set[Allowance] = set()
     rest = []
     for finding in found:
-        by = [one for one in allowed if one.path == finding.entry.path and one.phrase in finding.entry.excerpt.lower()]
+        path, excerpt = finding.entry.path if finding.line else COMMIT, plain(finding.entry.excerpt)
+        by = [one for one in allowed if one.path == path and one.phrase in excerpt]
         used.update(by)
         if not by:
             rest.append(finding)
-    return rest, [one for one in allowed if one not in used and not one.path.startswith("commit ")]
+    return rest, [one for one in allowed if one not in used and one.path != COMMIT]
 
 
 def parse_known(text: str) -> list[Entry]:

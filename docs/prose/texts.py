@@ -85,8 +85,8 @@ class Prose:
 
 
 def plain(text: str) -> str:
-    """Return a line of text as `Prose` has it."""
-    return Prose([[(1, text)]]).text.strip()
+    """Return a line of text in lower case and without markup, to compare it."""
+    return " ".join(_MARKUP.sub("", text.replace("`", "")).lower().split())
 
 
 def markdown_paragraphs(source: str) -> Iterator[Paragraph]:
