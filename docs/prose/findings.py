@@ -121,13 +121,14 @@ def read(path: Path) -> str:
 def subject_findings(root: Path) -> tuple[list[Finding], str]:
     """Return the findings in subjects of commits, and a note with the number of commits or the reason why none was checked.
 
-    Commits after the one that added the rules are checked. In a shallow clone, the oldest commit seems to have added all files.
+    Commits after the one that added the rules are checked.
     """
-    added = _git(root, "log", "--diff-filter=A", "--format=%H", "--", str(RULES))
-    if not added:
-        return [], "commit subjects not checked: no git, or the rules are not committed"
+    added = _commit_that_added(root, RULES)
+    if added is None:
+        why = "a shallow clone" if _is_shallow(root) else "no git, or the rules are not committed"
+        return [], f"growth of {KNOWN.name} and subjects of commits not checked: {why}"
     # Only descendants: a branch that began before the rules could not know them.
-    log = _git(root, "log", "--no-merges", "--ancestry-path", "--format=%h\t%s", f"{added.split()[-1]}..HEAD") or ""
+    log = _git(root, "log", "--no-merges", "--ancestry-path", "--format=%h\t%s", f"{added}..HEAD") or ""
     rules = Rules(root / RULES)
     found: list[Finding] = []
     for line in log.splitlines():
@@ -141,7 +142,7 @@ def subject_findings(root: Path) -> tuple[list[Finding], str]:
             one._replace(entry=Entry(path, one.entry.rule, subject), line=0)
             for one in rules.findings(path, Prose([[(1, subject)]]))
         )
-    return found, f"commit subjects checked: {len(log.splitlines())}"
+    return found, f"subjects of commits checked: {len(log.splitlines())}"
 
 
 @dataclass
@@ -220,9 +221,31 @@ def format_known(found: Iterable[Finding]) -> str:
     return "".join("\t".join(entry) + "\n" for entry in sorted(finding.entry for finding in found))
 
 
-def committed_known(root: Path, revision: str = "HEAD") -> str | None:
-    """Return the list of known findings as `revision` has it, None without git, commit or list."""
-    return _git(root, "show", f"{revision}:./{KNOWN}")
+def committed_known(root: Path) -> str | None:
+    """Return the list of known findings as the last commit has it, None without git, commit or list."""
+    return _git(root, "show", f"HEAD:./{KNOWN}")
+
+
+def grown_known(root: Path) -> list[Entry]:
+    """Return the known findings that a commit after the first list, or the uncommitted change, has added.
+
+    `make prose` may change the file of an entry, when a file moves.
+    """
+    now = parse_known(read(root / KNOWN)) if (root / KNOWN).exists() else []
+    committed = committed_known(root)
+    changes = [] if committed is None else [(parse_known(committed), now)]
+    if added := _commit_that_added(root, KNOWN):
+        # Only modifications: compared with a parent from before the list, a merge adds all of it.
+        form = ("-m", "-p", "-U0", "--no-color", "--diff-filter=M", "--format=%x00")
+        log = _git(root, "log", *form, f"{added}..HEAD", "--", str(KNOWN)) or ""
+        for patch in log.split("\0"):
+            lines = [line for line in patch.splitlines() if line.count("\t") == 2]
+            before, after = ([Entry(*line[1:].split("\t")) for line in lines if line[0] == sign] for sign in "-+")
+            changes.append((before, after))
+    grown: set[tuple[str, ...]] = set()
+    for before, after in changes:
+        grown.update(Counter(entry[1:] for entry in after) - Counter(entry[1:] for entry in before))
+    return [entry for entry in now if entry[1:] in grown]
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -233,6 +256,16 @@ def _files(root: Path) -> Iterator[Path]:
         for parent, folders, names in os.walk(root / folder):
             folders.sort()
             yield from (Path(parent, name) for name in sorted(folders + names) if name.endswith((".md", ".py")))
+
+
+def _commit_that_added(root: Path, path: Path) -> str | None:
+    """Return the commit that added `path`; None in a shallow clone, where the oldest commit seems to have added all files."""
+    log = None if _is_shallow(root) else _git(root, "log", "--diff-filter=A", "--format=%H", "--", str(path))
+    return log.split()[-1] if log else None
+
+
+def _is_shallow(root: Path) -> bool:
+    return _git(root, "rev-parse", "--is-shallow-repository") == "true\n"
 
 
 def _git(root: Path, *arguments: str) -> str | None:
