@@ -127,6 +127,29 @@ def test_findings_have_line_rule_and_excerpt(
         assert excerpt in (None, finding.entry.excerpt)
 
 
+@pytest.mark.parametrize(
+    ("rule", "plain", "translated"),
+    [
+        ("is no X", "The default is no unless it is set", "This is no default"),
+        ("is no X", "If there really is no pod", "If it really is no pod"),
+        ("is no X", "It is no different from a pod", "It is no difference"),
+        ("is no X", "It is no bigger", "It is no container"),
+        ("what is ... of", "What is new to this release", "What is added to this release"),
+        ("what is ... of", "what is safe to delete", "what is known about it"),
+        ("tells X from Y", "The server tells clients from the start", "It tells clients from servers"),
+        ("tells X from Y", "Read what the log tells you from line 3", "tells a new one from the stale"),
+        ("of its own", "Bring a bucket of your own", "It has a bucket of its own"),
+        ("are told", "The job is told to stop", "The job is told together with its pods"),
+        ("in any case", "In any case-insensitive comparison", "Retry in any case"),
+    ],
+)
+def test_rule_finds_translated_phrases_only(rule: str, plain: str, translated: str) -> None:
+    rules = prose.Rules(ROOT / prose.RULES)
+    found = [one.entry for one in rules.findings("a.md", texts.Prose([[(1, plain)], [(2, translated)]]))]
+    assert [one.rule for one in found] == [rule]
+    assert found[0].excerpt in translated
+
+
 def test_links_to_folders_are_read_once(tree: Path) -> None:
     (tree / "components").mkdir()
     (tree / "trainwright").mkdir()
