@@ -9,6 +9,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,22 +17,9 @@ from prose.texts import Prose, markdown_paragraphs, plain, python_paragraphs, te
 
 FOLDER = Path("docs/prose")
 KNOWN, ALLOWED, RULES = FOLDER / "known.txt", FOLDER / "allowed.txt", FOLDER / "rules.toml"
-FOLDERS = (
-    ".github",
-    "trainwright",
-    "components",
-    "operators",
-    "pipelines",
-    "dags",
-    "quickstart",
-    "deploy",
-    "docs",
-    "tests",
-    "bench",
-)
+FOLDERS = ("trainwright", "components", "operators", "pipelines", "dags", "quickstart", "deploy", "docs", "tests", "bench")
 SUBJECT_LENGTH = 72
-COMMIT = "commit"
-"""The path of an allowance for the subject of a commit; hashes change in a rebase."""
+COMMIT = "commit"  # the path of allowances for subjects: hashes change in a rebase
 
 
 class Entry(NamedTuple):
@@ -60,7 +48,6 @@ class Rules:
 
     def __init__(self, path: Path) -> None:
         tables = tomllib.loads(read(path))
-        self._test_name, self._say_test_name = re.compile(tables["test names"]["pattern"]), tables["test names"]["say"]
         self._rules = [("sentence", say) for say in tables["sentences"].values()]
         patterns = [re.escape(phrase.lower().replace("`", "")) for phrase in tables["sentences"]]
         for name, about in tables["words"].items():
@@ -81,37 +68,24 @@ class Rules:
             if not prose.is_code(start, end) and not words.isupper():
                 yield Finding(Entry(path, rule, prose.excerpt(start, end)), prose.line_at(start), words, say)
 
-    def test_name_findings(self, path: str, source: str) -> Iterator[Finding]:
-        for line, name in test_names(source):
-            if found := self._test_name.match(name):
-                yield Finding(Entry(path, "test name", name), line, found[0], self._say_test_name)
-
 
 def findings(root: Path) -> Iterator[Finding]:
-    """Yield the findings in pages and code below `root`.
-
-    Raises:
-        ValueError: a file cannot be read.
-    """
+    """Yield the findings in pages and code below `root`."""
     rules = Rules(root / RULES)
     for file in _files(root):
         path, source = file.relative_to(root).as_posix(), read(file)
         if file.suffix == ".md":
-            yield from rules.findings(path, Prose(markdown_paragraphs(source)))
-            continue
-        is_test = path.startswith("tests/")
-        # Strings of tests are data as often as prose.
-        yield from rules.findings(path, Prose(python_paragraphs(source, only_docstrings=is_test)))
-        if is_test:
-            yield from rules.test_name_findings(path, source)
+            paragraphs = markdown_paragraphs(source)
+        elif path.startswith("tests/"):
+            # Strings of tests are data as often as prose.
+            paragraphs = chain(python_paragraphs(source, only_docstrings=True), test_names(source))
+        else:
+            paragraphs = python_paragraphs(source, only_docstrings=False)
+        yield from rules.findings(path, Prose(paragraphs))
 
 
 def read(path: Path) -> str:
-    """Return the text of a file.
-
-    Raises:
-        ValueError: it cannot be read.
-    """
+    """Return the text of a file, or raise a ValueError that names it."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeError) as error:
@@ -119,10 +93,7 @@ def read(path: Path) -> str:
 
 
 def subject_findings(root: Path) -> tuple[list[Finding], str]:
-    """Return the findings in subjects of commits, and a note with the number of commits or the reason why none was checked.
-
-    Commits after the one that added the rules are checked.
-    """
+    """Return the findings in subjects of commits after the rules, and a note with their number or why none was checked."""
     added = _commit_that_added(root, RULES)
     if added is None:
         why = "a shallow clone" if _is_shallow(root) else "no git, or the rules are not committed"
@@ -137,11 +108,9 @@ def subject_findings(root: Path) -> tuple[list[Finding], str]:
         if len(subject) > SUBJECT_LENGTH:
             say = f"at most {SUBJECT_LENGTH} characters, not {len(subject)}"
             found.append(Finding(Entry(path, "subject", subject), 0, subject[SUBJECT_LENGTH:], say))
-        # The whole subject is the excerpt: an allowance may have any part of it.
-        found.extend(
-            one._replace(entry=Entry(path, one.entry.rule, subject), line=0)
-            for one in rules.findings(path, Prose([[(1, subject)]]))
-        )
+        for one in rules.findings(path, Prose([[(1, subject)]])):
+            # The whole subject: an allowance may have any part of it.
+            found.append(one._replace(entry=Entry(path, one.entry.rule, subject), line=0))
     return found, f"subjects of commits checked: {len(log.splitlines())}"
 
 
@@ -226,26 +195,22 @@ def committed_known(root: Path) -> str | None:
     return _git(root, "show", f"HEAD:./{KNOWN}")
 
 
-def grown_known(root: Path) -> list[Entry]:
-    """Return the known findings that a commit after the first list, or the uncommitted change, has added.
+def late_known(root: Path) -> set[tuple[str, ...]]:
+    """Return rule and excerpt of what a commit after the first list, or the uncommitted change, has added to the list.
 
     `make prose` may change the file of an entry, when a file moves.
     """
-    now = parse_known(read(root / KNOWN)) if (root / KNOWN).exists() else []
-    committed = committed_known(root)
-    changes = [] if committed is None else [(parse_known(committed), now)]
+    # Only modifications: compared with a parent from before the list, a merge adds all of it.
+    form = ("-U0", "--no-color", "--no-ext-diff", "--diff-filter=M")
+    patches = [_git(root, "diff", *form, "HEAD", "--", str(KNOWN)) or ""]
     if added := _commit_that_added(root, KNOWN):
-        # Only modifications: compared with a parent from before the list, a merge adds all of it.
-        form = ("-m", "-p", "-U0", "--no-color", "--diff-filter=M", "--format=%x00")
-        log = _git(root, "log", *form, f"{added}..HEAD", "--", str(KNOWN)) or ""
-        for patch in log.split("\0"):
-            lines = [line for line in patch.splitlines() if line.count("\t") == 2]
-            before, after = ([Entry(*line[1:].split("\t")) for line in lines if line[0] == sign] for sign in "-+")
-            changes.append((before, after))
-    grown: set[tuple[str, ...]] = set()
-    for before, after in changes:
-        grown.update(Counter(entry[1:] for entry in after) - Counter(entry[1:] for entry in before))
-    return [entry for entry in now if entry[1:] in grown]
+        patches += (_git(root, "log", "-p", "-m", "--format=%x00", *form, f"{added}..HEAD", "--", str(KNOWN)) or "").split("\0")
+    late: set[tuple[str, ...]] = set()
+    for patch in patches:
+        rows = [line.split("\t") for line in patch.splitlines() if line.count("\t") == 2]
+        before, after = (Counter((rule, excerpt) for path, rule, excerpt in rows if path[0] == sign) for sign in "-+")
+        late.update(after - before)
+    return late
 
 
 def _files(root: Path) -> Iterator[Path]:

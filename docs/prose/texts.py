@@ -134,12 +134,12 @@ def python_paragraphs(source: str, *, only_docstrings: bool) -> Iterator[Paragra
     yield from (paragraph for paragraph in (strings, comments) if paragraph)
 
 
-def test_names(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the line and the name of each test function."""
+def test_names(source: str) -> Iterator[Paragraph]:
+    """Yield the name of each test function."""
     line, end = 1, 0
     for found in _TEST.finditer(source):
         line, end = line + source.count("\n", end, found.start(1)), found.start(1)
-        yield line, found[1]
+        yield [(line, found[1])]
 
 
 def _string(line: int, token: re.Match[str]) -> Iterator[tuple[int, str]]:
