@@ -74,7 +74,7 @@ class Run:
         paths = {"model_name_or_path": self.base, "dataset_name": self.workspace / "dataset", "output_dir": self.output}
         words = [word for name, path in paths.items() for word in (f"--{name}", str(path))]
         given = self.trainer.settings.model_validate({**SETTINGS, **settings})
-        more = ["--report_to", "none", "--disable_tqdm", "True", "--save_strategy", "steps"]
+        more = ["--report_to", "none", "--disable_tqdm", "True", "--logging_nan_inf_filter", "False", "--save_strategy", "steps"]
         if given.method != "full":
             more += ["--lora_dropout", "0"]
         env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "FORK_LAUNCHED": "1"}
