@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support import scripted_trainer
-from support.scripted_image import scripted_programs
+from support.scripted_image import SCRIPT, scripted_programs
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -90,12 +89,12 @@ def prepared(workspace: Path, run: str, inputs: Inputs) -> dict[str, str]:
 
 def script(**fields: Any) -> dict[str, str]:
     """The variable of the scripted trainer with the fields of a `Script`."""
-    return {scripted_trainer.SCRIPT: json.dumps(fields)}
+    return {SCRIPT: json.dumps(fields)}
 
 
 def learned(checkpoint: Path) -> dict[str, Any]:
     """What the scripted trainer has read for a checkpoint: `rows`, `model`, `start`, `arguments`."""
-    told: dict[str, Any] = json.loads((checkpoint / "trainer_state.json").read_bytes())[scripted_trainer.KNOWN]
+    told: dict[str, Any] = json.loads((checkpoint / "trainer_state.json").read_bytes())["scripted"]
     return told
 
 

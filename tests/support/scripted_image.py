@@ -14,12 +14,13 @@ from typing import Any
 
 import yaml
 
-from support.scripted_trainer import SCRIPT
 from trainwright.controlplane.environments.definition import FILE_NAME
 from trainwright.runtimes.image import image
 
 _FOLDER = Path(__file__).parent
-TRAINER, EVALUATION = (_FOLDER / f"scripted_{name}.py" for name in ("trainer", "evaluation"))
+TRAINER, EVALUATION, _LIBRARIES = (_FOLDER / f"scripted_{name}.py" for name in ("trainer", "evaluation", "libraries"))
+SCRIPT = "TRAINER_SCRIPT"
+"""The variable of the scripted trainer with the fields of its `Script` as JSON."""
 PYTHON = """
 import os, sys
 words = sys.argv[1:]
@@ -54,4 +55,5 @@ def use_scripted_programs(home: Path, programs: Path, **script: Any) -> None:
 def scripted_programs(folder: Path) -> tuple[Path, Path]:
     """Copies of the trainer and the evaluation in a new folder, since pods see no file of the checkout."""
     folder.mkdir(parents=True)
+    shutil.copy(_LIBRARIES, folder)
     return Path(shutil.copy(TRAINER, folder)), Path(shutil.copy(EVALUATION, folder))

@@ -10,7 +10,10 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +39,30 @@ SETTINGS: dict[str, Any] = {
     "steps": EXPORTED + 1,
     "cpu": True,
 }
+
+
+@contextmanager
+def report_server(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[dict[str, Any]]]:
+    """Takes reports of progress, as the API server of a cluster does; trainings find it in the environment."""
+    taken: list[dict[str, Any]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            assert self.headers["Authorization"] == "Bearer token"
+            taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["trainerStatus"])
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    (folder / "token").write_text("token")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        patch.setenv("KUBEFLOW_TRAINER_SERVER_URL", f"http://127.0.0.1:{server.server_port}/status")
+        patch.setenv("KUBEFLOW_TRAINER_SERVER_TOKEN", str(folder / "token"))
+        yield taken
+        server.shutdown()
 
 
 class Run:
