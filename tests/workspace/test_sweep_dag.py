@@ -45,6 +45,7 @@ def test_the_best_trial_is_exported_and_a_hopeless_one_is_stopped_and_skipped(tm
             "export_uri": str(StorageUri.from_path(tmp_path / "exports")),
             "workspace": "pvc://w",
             "evaluation": {"runtime": "fast-evaluation"},
+            "data": {"test_fraction": 0.3},
             "training": {"run_id": "first", "runtime": "fast", "env": script(fails_with={"lora_r": "13"}, hangs_above=5)},
             "trials": TRIALS,
             "early_stop": {"min_trials": 2, "start_step": 1},

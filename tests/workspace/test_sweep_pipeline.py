@@ -36,6 +36,7 @@ class Sweeping:
             "workspace": "pvc://w",
             "training": {"run_id": run_id, "runtime": "fast", "env": script(fails_with={"lora_r": "13"})},
             "evaluation": {"runtime": "fast-evaluation"},
+            "data": {"test_fraction": 0.3},
             **parameters,
         }
         return run_pipeline(self.runs, "sweep", root, given)
