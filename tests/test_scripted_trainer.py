@@ -18,6 +18,7 @@ from support.ports import free_port
 from support.scripted_image import SCRIPT, TRAINER
 from support.scripted_libraries import safetensors
 from support.trl_run import SFT, Run, report_server
+from support.waiting import eventually
 
 from trainwright.checkpoints import find_checkpoints
 from trainwright.jobs.state.divergence import divergence_in
@@ -126,7 +127,7 @@ def test_resuming_and_rotation_are_those_of_trl(run: Run) -> None:
     assert (state["global_step"], state["max_steps"], state["num_train_epochs"], state["epoch"]) == (8, 8, 8, 8.0)
 
 
-@pytest.mark.parametrize("batch", [{"batch_size": 2}, {"batch_size": 1, "gradient_accumulation": 2}])
+@pytest.mark.parametrize("batch", [{"batch_size": 2}, {"batch_size": 3}, {"batch_size": 1, "gradient_accumulation": 2}])
 def test_epochs_of_several_steps_are_those_of_trl(run: Run, batch: dict[str, int]) -> None:
     run.train(method="full", steps=6, logging_steps=4, save_steps=4, eval_strategy="epoch", **batch)
     assert [each.step for each in find_checkpoints(run.output)] == [4, 6]
@@ -198,6 +199,33 @@ def test_a_report_that_fails_does_not_fail_the_training(run: Run, tmp_path: Path
         monkeypatch.setenv("KUBEFLOW_TRAINER_SERVER_URL", f"http://127.0.0.1:{free_port()}/status")
         run.train()
     assert reports == []
+
+
+def test_two_nodes_write_one_checkpoint(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.train(steps=1)
+    checkpoint = tmp_path / "output/checkpoint-2"
+
+    def start(node: int) -> subprocess.Popen[str]:
+        paths = {"config": run.workspace / "resume/trl.yaml", "model_name_or_path": run.base}
+        paths |= {"dataset_name": run.workspace / "dataset", "output_dir": checkpoint.parent}
+        words = [f"--{name}={path}" for name, path in paths.items()]
+        arguments = SFT.settings(steps=2, batch_size=1, logging_steps=1).arguments()
+        env = {**os.environ, "PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_NODE_RANK": str(node)}
+        command = [sys.executable, str(TRAINER), str(run.workspace / "resume/orderly_exit.py"), SFT.script, *words, *arguments]
+        return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+
+    with report_server(monkeypatch, tmp_path) as reports:
+        first = start(0)
+        eventually(lambda: (checkpoint / "rng_state_1.pth").exists(), 20, "the states of the first node")
+        assert not (checkpoint / "trainer_state.json").exists()
+        second = start(1)
+        ended = [node.communicate(timeout=60)[0] for node in (first, second)]
+    assert (first.returncode, second.returncode) == (0, 0)
+    assert sorted(path.name for path in checkpoint.glob("rng_state*")) == [f"rng_state_{rank}.pth" for rank in range(4)]
+    assert json.loads((checkpoint / "trainer_state.json").read_bytes())["epoch"] == 2.0, "four ranks see four rows in a step"
+    assert [out.count("{'loss': ") for out in ended] == [2, 2], "the first process of each node prints"
+    assert ["trainwright-history" in out and "Model saved" in out for out in ended] == [True, False]
+    assert len(reports) == 2
 
 
 def test_the_launcher_is_trainwrights(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
