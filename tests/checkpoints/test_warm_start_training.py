@@ -6,23 +6,25 @@ The training whose weights these are is also compared with that of the scripted 
 from __future__ import annotations
 
 import ast
+import base64
 import json
+import math
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+import zlib
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.scripted_image import TRAINER
-from support.trl_run import EXPORTED, Run
+from support.trl_run import EXPORTED, Run, report_server
 
 from trainwright.checkpoints import find_checkpoints
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+HISTORY = "trainwright-history 1/1 "
 
 
 @dataclass
@@ -32,30 +34,6 @@ class Trained:
     run: Run
     printed: str
     reports: list[dict[str, Any]]
-
-
-@contextmanager
-def report_server(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[dict[str, Any]]]:
-    """Takes reports of progress, as the API server of a cluster does; trainings find it in the environment."""
-    taken: list[dict[str, Any]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            assert self.headers["Authorization"] == "Bearer token"
-            taken.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["trainerStatus"])
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    (folder / "token").write_text("token")
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        patch.setenv("KUBEFLOW_TRAINER_SERVER_URL", f"http://127.0.0.1:{server.server_port}/status")
-        patch.setenv("KUBEFLOW_TRAINER_SERVER_TOKEN", str(folder / "token"))
-        yield taken
-        server.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -82,31 +60,121 @@ def first(method: str, base: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def test_scripted_trainer_writes_and_reports_like_trl(method: str, first: Trained, base: Path, tmp_path: Path) -> None:
     scripted = train(tmp_path, base, method, TRAINER)
-    assert files_of(scripted.run.output) == files_of(first.run.output)
     for found in (first, scripted):
         assert [(each.step, each.incomplete) for each in find_checkpoints(found.run.output)] == [(6, ""), (7, "")]
-    assert entries_of(scripted) == entries_of(first)
+        check_figures(found)
+        check_reports(found.reports)
+        for step in (6, 7):
+            check_order(found.run.output / f"checkpoint-{step}")
+    assert files_of(scripted.run.output) == files_of(first.run.output)
+    for step in (6, 7):
+        assert state_of(scripted, step) == state_of(first, step)
+    for folder in ("", "checkpoint-6", "checkpoint-7"):
+        assert model_in(scripted.run.output / folder) == model_in(first.run.output / folder)
     assert lines_of(scripted.printed) == lines_of(first.printed)
     assert [progress(report) for report in ends_of(scripted)] == [progress(report) for report in ends_of(first)]
+    assert len(scripted.reports) == 2
+
+
+def check_figures(trained: Trained) -> None:
+    """Histories, what is printed and what is reported agree, and losses and gradients are those of a training."""
+    (payload,) = (line.removeprefix(HISTORY) for line in trained.printed.splitlines() if line.startswith(HISTORY))
+    history = json.loads(zlib.decompress(base64.b64decode(payload)))
+    state = read_state(trained, 7)
+    assert history[:-1] == state["log_history"]
+    assert read_state(trained, 6)["log_history"] == [entry for entry in history if entry["step"] <= 6]
+    printed = [ast.literal_eval(line) for line in trained.printed.splitlines() if line.startswith("{'")]
+    assert printed == [
+        {name: value if name == "step" else f"{value:.4g}" for name, value in entry.items() if name != "total_flos"}
+        for entry in history
+    ]
+    logged = [entry for entry in history if "loss" in entry]
+    for name in ("loss", "grad_norm", "num_tokens"):
+        assert all(math.isfinite(entry[name]) and entry[name] > 0 for entry in logged)
+        assert len({entry[name] for entry in logged}) == len(logged)
+    reported = {entry["name"]: entry["value"] for entry in trained.reports[-1]["metrics"]}
+    of_evaluation = [entry for entry in history if "eval_loss" in entry][-1]
+    assert reported == {
+        **{name: str(value) for name, value in {**of_evaluation, **history[-1], **logged[-1]}.items()},
+        **{"eval_step": "7", "current_step": "7", "total_steps": "7"},
+    }
+
+
+def check_reports(reports: list[dict[str, Any]]) -> None:
+    """Between the first and the last there is one in five seconds, none in a short training, with the share of steps."""
+    times = [datetime.fromisoformat(report["lastUpdatedTime"]) for report in reports]
+    assert all(time.tzinfo is not None and abs(datetime.now(UTC) - time) < timedelta(hours=1) for time in times)
+    assert all(later - earlier >= timedelta(seconds=4.9) for earlier, later in pairwise(times[:-1]))
+    for report in reports[1:-1]:
+        metrics = {entry["name"]: entry["value"] for entry in report["metrics"]}
+        assert report["progressPercentage"] == min(99, int(int(metrics["current_step"]) / 7 * 100))
+        assert {"current_epoch", "total_steps", "loss"} <= set(metrics)
+
+
+def check_order(checkpoint: Path) -> None:
+    """Weights come before the optimizer, this before the random states, and trainer_state.json is the last."""
+    changed = {path.name: path.stat().st_mtime_ns for path in checkpoint.iterdir()}
+    (weights,) = (name for name in changed if name.endswith(".safetensors"))
+    order = [changed[name] for name in (weights, "training_args.bin", "optimizer.pt", "rng_state.pth", "trainer_state.json")]
+    assert order == sorted(order)
+    assert max(changed.values()) == changed["trainer_state.json"]
 
 
 def files_of(output: Path) -> list[str]:
     return sorted(str(path.relative_to(output)) for path in output.rglob("*") if path.is_file())
 
 
-def entries_of(trained: Trained) -> list[dict[str, Any]]:
-    """The history of the last checkpoint, the types in the place of the figures."""
-    state = json.loads((trained.run.output / "checkpoint-7" / "trainer_state.json").read_bytes())
-    return [{name: type(value) if name != "step" else value for name, value in entry.items()} for entry in state["log_history"]]
+def read_state(trained: Trained, step: int) -> dict[str, Any]:
+    state: dict[str, Any] = json.loads((trained.run.output / f"checkpoint-{step}" / "trainer_state.json").read_bytes())
+    return state
 
 
-def lines_of(printed: str) -> list[set[str]]:
-    """The names of the figures printed for each step, and the beginnings of the last lines."""
-    figures = [set(ast.literal_eval(line)) for line in printed.splitlines() if line.startswith("{'")]
-    return [
-        *figures,
-        {word for word in ("trainwright-history 1/1 ", "✅ Training completed.", "💾 Model saved to ") if word in printed},
+def state_of(trained: Trained, step: int) -> dict[str, Any]:
+    """What Trainwright reads of the state of a checkpoint. Of a figure that depends on the weights or on the time, only its type."""
+    state = read_state(trained, step)
+    names = (
+        "global_step",
+        "epoch",
+        "max_steps",
+        "num_train_epochs",
+        "train_batch_size",
+        "logging_steps",
+        "save_steps",
+        "eval_steps",
+    )
+    history = [
+        {name: round(value, 12) if name in ("step", "epoch", "learning_rate") else type(value) for name, value in entry.items()}
+        for entry in state["log_history"]
     ]
+    return {**{name: state[name] for name in (*names, "best_metric")}, "log_history": history}
+
+
+def model_in(folder: Path) -> dict[str, Any]:
+    """The configuration of a model or an adapter, and the types and shapes of its weights."""
+    (weights,) = folder.glob("*.safetensors")
+    with weights.open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    tensors = {name: (entry["dtype"], entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+    if weights.name == "model.safetensors":
+        return {"weights": tensors, "config": json.loads((folder / "config.json").read_bytes())}
+    config = json.loads((folder / "adapter_config.json").read_bytes())
+    names = ("peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "bias", "base_model_name_or_path", "inference_mode")
+    return {
+        "weights": tensors,
+        "target_modules": sorted(config["target_modules"]),
+        **{name: config[name] for name in (*names, "use_rslora", "use_dora")},
+    }
+
+
+def lines_of(printed: str) -> list[str | list[str]]:
+    """The lines that Trainwright reads: of figures their names, of the last ones their beginnings."""
+    beginnings = (HISTORY, "✅ Training completed.", "💾 Model saved to ")
+    found: list[str | list[str]] = []
+    for line in printed.splitlines():
+        if line.startswith("{'"):
+            found.append(sorted(ast.literal_eval(line)))
+        found += [beginning for beginning in beginnings if line.startswith(beginning)]
+    return found
 
 
 def ends_of(trained: Trained) -> list[dict[str, Any]]:
@@ -114,14 +182,11 @@ def ends_of(trained: Trained) -> list[dict[str, Any]]:
     return [trained.reports[0], trained.reports[-1]]
 
 
-def progress(report: dict[str, Any]) -> tuple[int, set[str], dict[str, str]]:
-    """The percentage, the names of the metrics, and those that count steps."""
+def progress(report: dict[str, Any]) -> dict[str, Any]:
+    """The report, with the figures that count steps and the names of the others."""
     metrics = {entry["name"]: entry["value"] for entry in report["metrics"]}
-    return (
-        report["progressPercentage"],
-        set(metrics),
-        {name: value for name, value in metrics.items() if re.search("step$|steps$", name)},
-    )
+    counts = {name: value if re.search("steps?$|^epoch$", name) else "" for name, value in metrics.items()}
+    return {**report, "lastUpdatedTime": "", "metrics": counts}
 
 
 def test_the_first_loss_is_that_of_the_exported_weights(
