@@ -260,6 +260,17 @@ def test_weights_of_an_export_are_checked_by_the_launcher(run: Run, make_run: Ma
     assert "this training compares with a reference model" in printed
 
 
+def test_all_weights_of_an_export_replace_the_model(run: Run, make_run: MakeRun) -> None:
+    run.train(method="full")
+    uri = run.export()
+    second = make_run("second")
+    assert f"all weights are those of {uri}; training starts at step 0" in second.train(f"weights:{uri}", method="full")
+    state = json.loads((second.output / "checkpoint-6/trainer_state.json").read_bytes())
+    assert str(run.base) not in state["scripted"]["arguments"]
+    printed = make_run("adapter").train(f"weights:{uri}", expected=1)
+    assert "it has all weights of a model, but this run trains an adapter" in printed
+
+
 def test_a_launcher_that_is_not_python_fails(tmp_path: Path) -> None:
     launcher = tmp_path / "orderly_exit.py"
     launcher.write_text("import os; [")
