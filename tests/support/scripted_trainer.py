@@ -353,7 +353,7 @@ def train(method: str) -> NoReturn:
 
 if __name__ == "__main__":
     del sys.argv[0]
-    if sys.argv[1].removeprefix(SCRIPTS) not in COLUMNS:
+    if sys.argv[1] not in [SCRIPTS + method for method in COLUMNS]:
         _do_not_know(sys.argv[1])
     install(Trainer, train)
     runpy.run_path(sys.argv[0], run_name="__main__")
