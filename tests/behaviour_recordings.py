@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import sys
 import tempfile
-from collections import Counter, defaultdict
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,15 @@ ON_PURPOSE = {"trainjob-patch-affinity-suspended"}
 """A change that can never be applied is refused at once: docs/reference/differences.md. Shown, but no failure."""
 
 
-def differences(recordings: Path, names: list[str], gates: FeatureGates) -> dict[str, list[str]]:
-    """What differs from the recordings, for each of these scenarios; they must all want these gates."""
+def differences(recordings: Path, names: list[str]) -> dict[str, list[str]]:
+    """What differs from the recordings, for each of these scenarios."""
     cases = [recordings / "cases" / name for name in names]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        with embedded(folder, node=False, gates=gates) as kubeconfig, ThreadPoolExecutor(WORKERS) as pool:
+        with (
+            embedded(folder, node=False, gates=FeatureGates(TrainJobStatus=False)) as kubeconfig,
+            ThreadPoolExecutor(WORKERS) as pool,
+        ):
             api = run.Api(str(kubeconfig))
             seen = list(pool.map(lambda case: run.Run(api, str(case), QUIET_SECONDS).go()[0], cases))
         found = {}
@@ -43,27 +46,19 @@ def differences(recordings: Path, names: list[str], gates: FeatureGates) -> dict
     return found
 
 
-def gates_of(case: Path) -> FeatureGates:
-    """The gates that a scenario was recorded with."""
-    wanted = _read(case / "scenario.yaml").get("gates") or []
-    return FeatureGates(**{"TrainJobStatus": False, **dict.fromkeys(wanted, True)})
-
-
 def main() -> int:
     """Run the scenarios whose area or name begins with one of the arguments (all without any). 1 when something differs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("wanted", nargs="*", help="beginnings of areas or names")
     arguments = parser.parse_args()
     recordings = recordings_of("behaviour")
-    areas, by_gates = {}, defaultdict(list)
+    areas = {}
     for case in sorted((recordings / "cases").iterdir()):
-        areas[case.name] = str(_read(case / "scenario.yaml")["area"])
-        begins = tuple(arguments.wanted)
-        if not begins or areas[case.name].startswith(begins) or case.name.startswith(begins):
-            by_gates[gates_of(case)].append(case.name)
-    found: dict[str, list[str]] = {}
-    for gates, names in by_gates.items():
-        found |= differences(recordings, names, gates)
+        scenario, begins = _read(case / "scenario.yaml"), tuple(arguments.wanted)
+        if not scenario.get("gates") and (not begins or scenario["area"].startswith(begins) or case.name.startswith(begins)):
+            areas[case.name] = str(scenario["area"])
+    found = differences(recordings, list(areas))
+    print("Scenarios of JobSet's alpha gates are left out: the embedded cluster refuses their fields, as a stock cluster does.")
     _tell(found, areas)
     return 1 if any(wrong for name, wrong in found.items() if name not in ON_PURPOSE) else 0
 

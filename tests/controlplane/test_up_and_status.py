@@ -115,7 +115,7 @@ def test_controllers_are_chosen_at_each_start(home: Home) -> None:
 
 def test_a_running_control_plane_is_not_taken_for_one_with_other_options(home: Home) -> None:
     limits = ("--max-token-seconds", "7200", "--host-folder", str(home.path.parent))
-    up(home, "--feature-gates", "RestartJob=true", *limits)
+    up(home, "--feature-gates", "TrainJobStatus=false", *limits)
     running = home.running()
     assert running is not None
     assert (running.token_seconds, running.host_folders) == (7200, (str(home.path.parent),))
@@ -123,12 +123,12 @@ def test_a_running_control_plane_is_not_taken_for_one_with_other_options(home: H
     assert "already runs" in refused.stderr
     assert f"with tokens of at most 7200 s and with other host folders ({home.path.parent}); stop it first" in refused.stderr
     refused = trainwright(
-        "up", "--home", str(home.path), "--durability", "full", "--no-node", "--feature-gates", "RestartJob=false"
+        "up", "--home", str(home.path), "--durability", "full", "--no-node", "--feature-gates", "TrainJobStatus=true"
     )
     assert refused.returncode == 1
     assert "already runs" in refused.stderr
     assert "with a node, with durability normal, with other feature gates; stop it first" in refused.stderr
-    assert up(home, "--feature-gates", "RestartJob=true", "--durability", "normal") == str(home.kubeconfig)
+    assert up(home, "--feature-gates", "TrainJobStatus=false", "--durability", "normal") == str(home.kubeconfig)
     assert up(home) == str(home.kubeconfig)
 
 

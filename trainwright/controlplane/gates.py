@@ -13,14 +13,10 @@ class GateError(ValueError):
 class FeatureGates:
     """`TrainJobStatus` enables progress reports from pods: on by default here, off upstream.
 
-    The others are alpha gates of JobSet: `RestartJob` allows failure policies to restart single Jobs, `InPlaceRestart` to restart
-    containers without recreating pods, and `ElasticJobSet` allows resizing a running JobSet.
+    The alpha gates of JobSet are off, as on a stock cluster, and cannot be switched on.
     """
 
     TrainJobStatus: bool = True
-    RestartJob: bool = False
-    InPlaceRestart: bool = False
-    ElasticJobSet: bool = False
 
 
 def parse_gates(text: str) -> FeatureGates:

@@ -101,7 +101,7 @@ class ControlPlane:
         self._controllers: ControllerLoop | None = None
         self._store = Store(home.database, durability=durability)
         self._host_paths = HostPathPolicy(home.path, home.claims, host_folders)
-        self._server = ResourceServer(self._store, gates=gates, host_paths=self._host_paths, service_accounts=node)
+        self._server = ResourceServer(self._store, host_paths=self._host_paths, service_accounts=node)
         self._credentials = load_credentials(home.credentials)
         self._authority = self._credentials.authority.read_text("ascii")
         self._tokens = Tokens(self._credentials.admin_token, self._credentials.signing_key, token_seconds)
@@ -191,7 +191,7 @@ class ControlPlane:
                 trainjob_controller(cluster, self._settings, bundled=True),
                 runtime_finalizer(cluster),
             ],
-            ControllerName.jobset: lambda: [jobset_controller(cluster, self._gates)],
+            ControllerName.jobset: lambda: [jobset_controller(cluster)],
             ControllerName.job: lambda: [job_controller(cluster, pod_admission(cluster))],
             ControllerName.local_queue: lambda: [local_queue(cluster)],
         }

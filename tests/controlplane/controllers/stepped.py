@@ -31,7 +31,6 @@ from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.store_informer import StoreInformer
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.materialize import Settings
 
 Obj = dict[str, Any]
@@ -76,12 +75,10 @@ class Stepped:
         self,
         make: Callable[[Any, Stepped], list[Controller]] | None = None,
         *,
-        gates: FeatureGates | None = None,
         cpu: str = "8",
         node: bool = True,
     ):
         self.now = datetime(2026, 1, 1, tzinfo=UTC)
-        self.gates = gates or FeatureGates(TrainJobStatus=False)
         self._make = make or all_controllers
         self._stack = ExitStack()
         outer = self
@@ -95,7 +92,7 @@ class Stepped:
             self._stack.enter_context(mock.patch(f"trainwright.controlplane.controllers.{module}.datetime", Frozen))
         self.store = Store(":memory:")
         self._stack.callback(self.store.close)
-        self.server = ResourceServer(self.store, clock=lambda: self.now, gates=self.gates)
+        self.server = ResourceServer(self.store, clock=lambda: self.now)
         self.cluster = EmbeddedCluster(self.server)
         self.writing = Writing(EmbeddedCluster(self.server, shared=True))
         self.controllers: list[Controller] = []
@@ -238,7 +235,7 @@ class Stepped:
 def all_controllers(cluster: Any, world: Stepped) -> list[Controller]:
     return [
         trainjob_controller(cluster, Settings, bundled=True, clock=lambda: world.now),
-        jobset_controller(cluster, world.gates),
+        jobset_controller(cluster),
         job_controller(cluster),
         garbage_collector(cluster),
         scheduler(cluster),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from behaviour_recordings import differences, gates_of
+from behaviour_recordings import differences
 from recording_archives import recordings_of
 
 pytestmark = pytest.mark.medium
@@ -40,18 +40,11 @@ SAMPLE = [
     "trainjob-name-taken-jobset",
     "trainjob-suspend-create-resume",
 ]
-GATED = ["gate-restartjob-two-at-once-budget-one", "gate-inplace-two-jobs", "gate-elastic-down"]
 
 
 def test_the_controllers_behave_as_recorded() -> None:
     recordings = recordings_of("behaviour")
-    _expect_none(differences(recordings, SAMPLE, gates_of(recordings / "cases" / SAMPLE[0])))
-
-
-@pytest.mark.parametrize("name", GATED)
-def test_behind_a_gate_they_behave_as_recorded(name: str) -> None:
-    recordings = recordings_of("behaviour")
-    _expect_none(differences(recordings, [name], gates_of(recordings / "cases" / name)))
+    _expect_none(differences(recordings, SAMPLE))
 
 
 def _expect_none(found: dict[str, list[str]]) -> None:

@@ -16,10 +16,7 @@ from stepped import Crash, Stepped, failing, sized_jobset, sized_trainjob
 
 from trainwright.api.errors import ApiError, Conflict, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, JOB, JOBSET, NODE, POD, SECRET, SERVICE, TRAINJOB
-from trainwright.api.objects import annotations_of
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
-from trainwright.controlplane.controllers.jobset.in_place import ATTEMPT
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.runtimes import bundled_runtimes
 
 Obj = dict[str, Any]
@@ -28,7 +25,7 @@ CPU = 6
 ROOTS = (TRAINJOB, JOBSET, JOB)
 OWNED = (JOBSET, JOB, POD, SERVICE, CONFIG_MAP, SECRET)
 COUNTS = ("completedIndexes", "failedIndexes", "restarts", "terminalState", "jobsStatus")
-SINGLE = ("RestartJob", "RestartJobAndIgnoreMaxRestarts")
+UNCOUNTED = "RestartJobSetAndIgnoreMaxRestarts"
 ENDS = ("Complete", "Completed", "Failed")
 RUNTIME = next(runtime for runtime in bundled_runtimes() if runtime["metadata"]["name"] == "torch-distributed")
 
@@ -90,15 +87,10 @@ def jobsets(draw: st.DrawFn) -> Obj:
         steps.append(("b", 1, second["pods"], second["cpu"], more))
         if draw(st.booleans()):
             spec["successPolicy"] = {"operator": "Any", "targetReplicatedJobs": ["a"]}
-    strategy = draw(st.sampled_from(["", "", "BlockingRecreate", "InPlaceRestart"]))
-    if strategy:
-        spec["failurePolicy"]["restartStrategy"] = strategy
-    if strategy == "InPlaceRestart":  # asks for Jobs whose pods stay
-        for step in steps:
-            stays = {"backoffLimit": 2**31 - 1, "podReplacementPolicy": "Failed"}
-            step[4]["job"] = stays
-    elif action := draw(st.sampled_from(["", "", *SINGLE])):
-        spec["failurePolicy"]["rules"] = [{"name": "single", "action": action}]
+    if draw(st.booleans()):
+        spec["failurePolicy"]["restartStrategy"] = "BlockingRecreate"
+    if action := draw(st.sampled_from(["", "", UNCOUNTED])):
+        spec["failurePolicy"]["rules"] = [{"name": "rule", "action": action}]
     if draw(st.booleans()):
         spec["ttlSecondsAfterFinished"] = 30
     if draw(st.booleans()):
@@ -122,9 +114,8 @@ def workloads(draw: st.DrawFn) -> Obj:
     return factories.job("set", **spec)
 
 
-def new_world(*, elastic: bool = False) -> Stepped:
-    gates = FeatureGates(TrainJobStatus=False, ElasticJobSet=elastic, RestartJob=True, InPlaceRestart=True)
-    world = Stepped(cpu=str(CPU), gates=gates)
+def new_world() -> Stepped:
+    world = Stepped(cpu=str(CPU))
     world.cluster.create(RUNTIME)
     return world
 
@@ -141,9 +132,8 @@ def owned_by_someone(world: Stepped) -> list[str]:
 class UnderFire(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.world = new_world(elastic=True)
+        self.world = new_world()
         self.ends: dict[str, tuple[str, ...]] = {}
-        self.attempts: dict[str, int] = {}
 
     @initialize(workload=workloads())
     def submit(self, workload: Obj) -> None:
@@ -217,15 +207,6 @@ class UnderFire(RuleBasedStateMachine):
         if pods:
             self.world.cluster.delete(POD, pods[which % len(pods)]["metadata"]["name"], "default", grace_period_seconds=grace)
 
-    @rule(which=st.integers(0, 9), attempt=st.sampled_from([None, 0, 1]))
-    def pod_waits_at_an_attempt(self, which: int, attempt: int | None) -> None:
-        """None: all pods at that of the first and one, as after a failure that every one of them has heard of."""
-        pods = [pod for pod in self.world.pods() if is_live(pod)]
-        for pod in pods if attempt is None else pods[which : which + 1]:
-            now = int(annotations_of(pods[0] if attempt is None else pod).get(ATTEMPT, "0"))
-            patch = {"metadata": {"annotations": {ATTEMPT: str(now + (1 if attempt is None else attempt))}}}
-            self.world.cluster.patch(POD, pod["metadata"]["name"], patch, "default")
-
     @rule()
     def doomed_pods_end(self) -> None:
         self.world.gone_pods()
@@ -245,10 +226,6 @@ class UnderFire(RuleBasedStateMachine):
         if self.kind is JOB:
             self._patch({"spec": {"parallelism": pods, "completions": pods}})
             self._patch({"spec": {"parallelism": pods}})
-        elif self.kind is JOBSET and (found := self.world.get(JOBSET, "set")) is not None:
-            steps = found["spec"]["replicatedJobs"]
-            steps[0]["template"]["spec"] |= {"parallelism": pods, "completions": pods}
-            self._patch({"spec": {"replicatedJobs": steps}})
 
     @precondition(lambda self: len(self.ends) > 0)
     @rule(propagation=st.sampled_from(["Background", "Foreground"]))
@@ -269,7 +246,6 @@ class UnderFire(RuleBasedStateMachine):
     @invariant()
     def never(self) -> None:
         self.nobody_restarts_too_often()
-        self.attempts_in_place_never_go_back()
         self.no_index_has_two_pods()
         self.the_node_is_never_overcommitted()
         self.the_end_is_the_end()
@@ -281,18 +257,9 @@ class UnderFire(RuleBasedStateMachine):
         for found in self.world.cluster.list(JOBSET).items:
             most = (found["spec"].get("failurePolicy") or {}).get("maxRestarts", 0)
             status = found.get("status") or {}
-            steps = status.get("replicatedJobsStatus") or []
-            alone = sum(sum(step.get("jobRestartsCountTowardsMax") or []) for step in steps)
-            assert status.get("restartsCountTowardsMax", 0) + alone <= most
-            assert status.get("restarts", 0) <= most
-            assert (status.get("currentInPlaceRestartAttempt") or 0) <= most
-
-    def attempts_in_place_never_go_back(self) -> None:
-        for found in self.world.cluster.list(JOBSET).items:
-            status, uid = found.get("status") or {}, found["metadata"]["uid"]
-            ended_attempt = status.get("previousInPlaceRestartAttempt") or 0
-            assert ended_attempt >= self.attempts.get(uid, 0)
-            self.attempts[uid] = ended_attempt
+            assert status.get("restartsCountTowardsMax", 0) <= most
+            if not (found["spec"].get("failurePolicy") or {}).get("rules"):
+                assert status.get("restarts", 0) <= most
 
     def no_index_has_two_pods(self) -> None:
         live = [(owner(pod).get("uid"), index) for pod in self.world.pods() if is_live(pod) and (index := index_of(pod))]
@@ -448,7 +415,7 @@ class Played:
 
     def _code(self, pod: Obj) -> int:
         labels = pod["metadata"]["labels"]
-        attempt = [labels.get(f"jobset.sigs.k8s.io/{name}", "") for name in ("restart-attempt", "job-restart-attempt")]
+        attempt = labels.get("jobset.sigs.k8s.io/restart-attempt", "")
         who = f"{labels['batch.kubernetes.io/job-name']}/{attempt}/{index_of(pod)}"
         self._tries[who] += 1
         return self._codes[sum(map(ord, f"{who}/{self._tries[who]}")) % len(self._codes)]
@@ -457,7 +424,7 @@ class Played:
 def ends_by_itself(workload: Obj) -> bool:
     """And stays, so that its outcome can be looked at."""
     rules = (workload["spec"].get("failurePolicy") or {}).get("rules") or []
-    return "ttlSecondsAfterFinished" not in workload["spec"] and all(rule["action"] != SINGLE[1] for rule in rules)
+    return "ttlSecondsAfterFinished" not in workload["spec"] and all(rule["action"] != UNCOUNTED for rule in rules)
 
 
 @pytest.mark.medium

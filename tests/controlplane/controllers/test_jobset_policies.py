@@ -10,12 +10,10 @@ from factories import job, jobset, replicated_job
 
 from trainwright.api.errors import Forbidden
 from trainwright.controlplane.controllers.controller import TerminalError
-from trainwright.controlplane.controllers.jobset.children import classify_children, count_single_restart, counters
+from trainwright.controlplane.controllers.jobset.children import classify_children, counters
 from trainwright.controlplane.controllers.jobset.construct import child_jobs
 from trainwright.controlplane.controllers.jobset.depends_on import dependencies_met
-from trainwright.controlplane.controllers.jobset.elastic import resize_patch
 from trainwright.controlplane.controllers.jobset.failure_policy import failure_action
-from trainwright.controlplane.controllers.jobset.in_place import Attempts, attempts
 from trainwright.controlplane.controllers.jobset.placement import place_pod
 from trainwright.controlplane.controllers.jobset.startup_policy import has_started
 from trainwright.controlplane.controllers.jobset.success_policy import has_succeeded
@@ -152,19 +150,6 @@ def test_a_job_whose_attempt_cannot_be_read_stops_the_pass() -> None:
         classify_children([child_job("a", attempt="broken")], {})
 
 
-def test_single_restarts_share_the_budget_and_outdate_one_job() -> None:
-    whole = jobset_of(("a", 2), failurePolicy={"maxRestarts": 1, "rules": [{"name": "one", "action": "RestartJob"}]})
-    failed = [child_job("a", index, "Failed", more={JOB_ATTEMPT: "0"}) for index in range(2)]
-    status = {"replicatedJobsStatus": [{"name": "a"}]}
-    assert failure_action(whole | {"status": status}, failed, single_restarts=True).outcome == "restart job"
-    count_single_restart(status, failed[1], 2, counted=True)
-    assert status["replicatedJobsStatus"] == [{"name": "a", "jobRestarts": [0, 1], "jobRestartsCountTowardsMax": [0, 1]}]
-    children = classify_children(failed, status, single_restarts=True)
-    assert (children.previous, children.failed) == ([failed[1]], [failed[0]])
-    decided = failure_action(whole | {"status": status}, children.failed, single_restarts=True)
-    assert (decided.outcome, decided.reason) == ("fail", "ReachedMaxRestarts")
-
-
 @pytest.mark.parametrize(("pattern", "outcome"), [("limit$", "fail"), ("other", "restart"), ("(", "restart")])
 def test_message_patterns_are_searched_and_bad_ones_match_nothing(pattern: str, outcome: str) -> None:
     policy = {"maxRestarts": 1, "rules": [{"name": "r", "action": "FailJobSet", "onJobFailureMessagePatterns": [pattern]}]}
@@ -191,40 +176,6 @@ def test_resuming_adds_and_never_removes() -> None:
         },
     }
     assert resume_patch(present, {"template": {"spec": {"template": {}}}}) == {"suspend": False}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "patch"),
-    [((3, 3), {"parallelism": 3, "completions": 3}), ((2, 2), None), ((3, 2), None), ((None, None), None)],
-)
-def test_what_a_resized_set_changes(wanted: tuple[int | None, int | None], patch: dict[str, int] | None) -> None:
-    template = {"spec": {"parallelism": wanted[0], "completions": wanted[1]}}
-    assert resize_patch({"template": template}, child_job("a")) == patch
-
-
-def _pod_at(attempt: int | None, phase: str = "Running", restarts: int = 0) -> dict[str, Any]:
-    notes = {} if attempt is None else {"jobset.sigs.k8s.io/in-place-restart-attempt": str(attempt)}
-    status = {"phase": phase, "containerStatuses": [{"restartCount": restarts}]}
-    return {"metadata": {"name": "p", "annotations": notes}, "status": status}
-
-
-@pytest.mark.parametrize(
-    ("pods", "decided"),
-    [
-        ([_pod_at(0), _pod_at(0)], Attempts(current=0)),
-        ([_pod_at(0), _pod_at(None)], Attempts()),
-        ([_pod_at(0)], Attempts()),
-        ([_pod_at(1), _pod_at(0)], Attempts(previous=0)),
-        ([_pod_at(1), _pod_at(1)], Attempts(current=1)),
-        ([_pod_at(1), _pod_at(1), _pod_at(0, "Failed")], Attempts(current=1)),
-        ([_pod_at(3), _pod_at(0)], Attempts(failed=True)),
-        ([_pod_at(0), _pod_at(0, restarts=3)], Attempts(failed=True)),
-    ],
-)
-def test_attempts_in_place(pods: list[dict[str, Any]], decided: Attempts) -> None:
-    whole = jobset_of(("a", 1), failurePolicy={"maxRestarts": 2, "restartStrategy": "InPlaceRestart"})
-    whole["spec"]["replicatedJobs"][0]["template"]["spec"] |= {"parallelism": 2, "completions": 2}
-    assert attempts(whole, pods) == decided
 
 
 def test_pods_wait_for_the_node_of_their_leader() -> None:

@@ -1,1 +1,1 @@
-"""Built-in admission: webhook rules, feature gates, pod priority and the policies of TrainJobs."""
+"""Built-in admission: webhook rules, pod priority and the policies of TrainJobs."""

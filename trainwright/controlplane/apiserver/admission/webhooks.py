@@ -1,4 +1,4 @@
-"""Runs admission for the server: the rules of each kind, feature gates, pod priority and runtime policies."""
+"""Runs admission for the server: the rules of each kind, pod priority and runtime policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 from trainwright.controlplane.apiserver.admission.escalation import check_binding, check_role
 from trainwright.controlplane.apiserver.admission.host_paths import check_host_paths
-from trainwright.controlplane.apiserver.admission.jobset_gates import check_gates, with_mutable_sizes
+from trainwright.controlplane.apiserver.admission.jobset_gates import refuse_gated_fields
 from trainwright.controlplane.apiserver.admission.not_enforced import not_enforced_warnings
 from trainwright.controlplane.apiserver.admission.pod_counts import check_pod_count
 from trainwright.controlplane.apiserver.admission.pod_priority import set_priority
@@ -18,7 +18,6 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.storage.views import view_of
 from trainwright.controlplane.apiserver.wire.requester import Requester
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.host_paths import HostPathPolicy
 
 _RBAC = {kind.kind: kind for kind in kinds.RBAC_KINDS}
@@ -28,10 +27,8 @@ _KIND_NAMED = {kind.kind: kind for kind in kinds.ALL if view_of(kind) is None}
 class Webhooks:
     """Admits objects before they are stored. Called under the store's lock."""
 
-    def __init__(
-        self, store: Store, gates: FeatureGates, host_paths: HostPathPolicy | None = None, *, service_accounts: bool = True
-    ):
-        self._store, self._gates, self._host_paths, self._service_accounts = store, gates, host_paths, service_accounts
+    def __init__(self, store: Store, host_paths: HostPathPolicy | None = None, *, service_accounts: bool = True):
+        self._store, self._host_paths, self._service_accounts = store, host_paths, service_accounts
 
     def admit(self, new: Obj, old: Obj | None, options: WriteOptions, now: str) -> tuple[Obj, list[str]]:
         """Admit an object; returns the object to store and warnings. Raises BadRequest, Denied, Invalid."""
@@ -43,14 +40,13 @@ class Webhooks:
             only_status=options.status,
             is_json=True,
         )
-        gated = new.get("kind") == kinds.JOBSET.kind and not options.status
         if old is None and new.get("kind") == kinds.POD.kind:
             if self._service_accounts:
                 check_service_account(new, self.lookup)
             new = set_priority(new, [record.object for record in self._store.list(kinds.PRIORITY_CLASS.resource)[0]])
-        admitted = admit(new, with_mutable_sizes(old, new, self._gates) if gated and old else old, context=context)
-        if gated:
-            check_gates(old, admitted.object, self._gates)
+        admitted = admit(new, old, context=context)
+        if old is None and new.get("kind") == kinds.JOBSET.kind:
+            refuse_gated_fields(admitted.object)
         if new.get("kind") == kinds.TRAINJOB.kind and not options.status:
             check_trainjob_policies(admitted.object, self.lookup)
         if options.sender is not None and new.get("kind") in _RBAC:

@@ -40,12 +40,10 @@ from trainwright.controlplane.apiserver.wire import patch_types
 from trainwright.controlplane.apiserver.wire.api_errors import UnknownReasonError, not_found_error
 from trainwright.controlplane.apiserver.wire.list_options import ListOptions, parse_resource_version
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
-from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.host_paths import HostPathPolicy
 
 log = logging.getLogger(__name__)
 
-_DEFAULT_GATES = FeatureGates()
 _PLAIN = WriteOptions()
 _ALL = ListOptions()
 _DELETE = DeleteOptions()
@@ -62,13 +60,12 @@ class ResourceServer:
         store: Store,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        gates: FeatureGates = _DEFAULT_GATES,
         host_paths: HostPathPolicy | None = None,
         service_accounts: bool = True,
     ):
         self.store = store
         self._writer = ObjectWriter(
-            store, Webhooks(store, gates, host_paths, service_accounts=service_accounts), clock, service_accounts
+            store, Webhooks(store, host_paths, service_accounts=service_accounts), clock, service_accounts
         )
         for name in namespaces.INITIAL:
             if store.get(kinds.NAMESPACE.resource, "", name) is None:

@@ -7,23 +7,17 @@ from collections.abc import Collection, Iterator
 
 from trainwright.api import names
 from trainwright.api.objects import Obj, copy_of, name_of, namespace_of, owner_reference, uid_of
-from trainwright.controlplane.controllers.jobset.children import JOB_RESTART_ATTEMPT_LABEL, restarts_of
 from trainwright.controlplane.controllers.jobset.placement import NODE_SELECTOR, placement_annotations, select_domain
 from trainwright.controlplane.controllers.jobset.volume_claims import add_claims
 
 _PREFIX = "jobset.sigs.k8s.io/"
 
 
-def child_jobs(
-    jobset: Obj, replicated: Obj, *, single_restarts: bool = False, exclude: Collection[str] = frozenset()
-) -> Iterator[Obj]:
-    """Yield the Jobs of a replicated job for the current attempt, in index order, except those with names in `exclude`.
-
-    `single_restarts`: adds the label with the number of individual restarts.
-    """
+def child_jobs(jobset: Obj, replicated: Obj, *, exclude: Collection[str] = frozenset()) -> Iterator[Obj]:
+    """Yield the Jobs of a replicated job for the current attempt, in index order, except those with names in `exclude`."""
     for index in range(replicated.get("replicas", 1)):
         if job_name(jobset, replicated, index) not in exclude:
-            yield _job(jobset, replicated, index, single_restarts)
+            yield _job(jobset, replicated, index)
 
 
 def job_name(jobset: Obj, replicated: Obj, index: int) -> str:
@@ -48,12 +42,10 @@ def headless_service(jobset: Obj) -> Obj | None:
     }
 
 
-def _job(jobset: Obj, replicated: Obj, index: int, single_restarts: bool) -> Obj:
+def _job(jobset: Obj, replicated: Obj, index: int) -> Obj:
     template = copy_of(replicated["template"])
     name = job_name(jobset, replicated, index)
     keys = _job_keys(jobset, replicated, index)
-    if single_restarts:
-        keys[JOB_RESTART_ATTEMPT_LABEL] = str(restarts_of(jobset.get("status") or {}, replicated["name"], index))
     placement = placement_annotations(jobset, replicated)
     spec = template["spec"]
     spec["suspend"] = bool(jobset["spec"].get("suspend"))

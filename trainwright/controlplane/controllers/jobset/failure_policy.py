@@ -7,10 +7,10 @@ from typing import Literal
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, name_of
-from trainwright.controlplane.controllers.jobset.children import counted_single_restarts, replicated_job_of
+from trainwright.controlplane.controllers.jobset.children import replicated_job_of
 from trainwright.controlplane.controllers.jobset.message_patterns import is_found
 
-FAIL, RESTART, RESTART_JOB = "FailJobSet", "RestartJobSet", "RestartJob"
+FAIL, RESTART = "FailJobSet", "RestartJobSet"
 _UNCOUNTED = "AndIgnoreMaxRestarts"
 
 
@@ -18,7 +18,7 @@ _UNCOUNTED = "AndIgnoreMaxRestarts"
 class FailureAction:
     """The action for `job`; `counted` restarts count towards the maximum, `rule` is the reason of the condition."""
 
-    outcome: Literal["fail", "restart", "restart job"]
+    outcome: Literal["fail", "restart"]
     job: Obj
     reason: str
     message: str
@@ -26,7 +26,7 @@ class FailureAction:
     counted: bool = True
 
 
-def failure_action(jobset: Obj, failed: list[Obj], *, single_restarts: bool = False) -> FailureAction:
+def failure_action(jobset: Obj, failed: list[Obj]) -> FailureAction:
     """Return the action for the failed Jobs (at least one) of the current attempt."""
     policy = jobset["spec"].get("failurePolicy")
     first = min(failed, key=_failed_at)
@@ -37,22 +37,16 @@ def failure_action(jobset: Obj, failed: list[Obj], *, single_restarts: bool = Fa
     if action == FAIL:
         return _fail(job, "FailJobSetFailurePolicyAction", "applying FailJobSet failure policy action")
     counted = not action.endswith(_UNCOUNTED)
-    if counted and _used(jobset, single_restarts) >= int(policy.get("maxRestarts") or 0):
+    used = int((jobset.get("status") or {}).get("restartsCountTowardsMax") or 0)
+    if counted and used >= int(policy.get("maxRestarts") or 0):
         return _fail(job, "ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
-    outcome: Literal["restart", "restart job"] = "restart job" if action.removesuffix(_UNCOUNTED) == RESTART_JOB else "restart"
     message = f"applying {action} failure policy action (first failed job: {name_of(job)})"
     named = f"FailurePolicy_{rule['name']}" if rule["name"] else "DefaultFailurePolicy"
-    return FailureAction(outcome, job, f"{action}FailurePolicyAction", message, named, counted)
+    return FailureAction("restart", job, f"{action}FailurePolicyAction", message, named, counted)
 
 
 def _fail(job: Obj, reason: str, message: str) -> FailureAction:
     return FailureAction("fail", job, reason, f"{message} (first failed job: {name_of(job)})")
-
-
-def _used(jobset: Obj, single_restarts: bool) -> int:
-    """Return the number of restarts that count towards maxRestarts, of the JobSet and of individual Jobs."""
-    status = jobset.get("status") or {}
-    return int(status.get("restartsCountTowardsMax") or 0) + (counted_single_restarts(status) if single_restarts else 0)
 
 
 def _matching(policy: Obj, failed: list[Obj]) -> tuple[Obj, Obj] | None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import islice
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import AlreadyExists, ApiError, NotFound
-from trainwright.api.kinds import CLAIM, JOB, JOBSET, POD, SERVICE, Kind
+from trainwright.api.kinds import CLAIM, JOB, JOBSET, SERVICE
 from trainwright.api.objects import (
     Obj,
     copy_of,
     is_controlled_by,
     is_deleting,
-    labels_of,
     name_of,
-    named,
     namespace_of,
     uid_of,
 )
@@ -25,16 +22,9 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.expiry import seconds_to_expiry
-from trainwright.controlplane.controllers.jobset import in_place
-from trainwright.controlplane.controllers.jobset.children import (
-    classify_children,
-    count_single_restart,
-    counters,
-    replicated_job_of,
-)
+from trainwright.controlplane.controllers.jobset.children import classify_children, counters
 from trainwright.controlplane.controllers.jobset.construct import child_jobs, headless_service
 from trainwright.controlplane.controllers.jobset.depends_on import dependencies_met
-from trainwright.controlplane.controllers.jobset.elastic import resize_patch
 from trainwright.controlplane.controllers.jobset.failure_policy import failure_action
 from trainwright.controlplane.controllers.jobset.reconcile_state import ReconcileState
 from trainwright.controlplane.controllers.jobset.startup_policy import has_started, is_in_order, mark_completed, mark_in_progress
@@ -42,30 +32,20 @@ from trainwright.controlplane.controllers.jobset.success_policy import has_succe
 from trainwright.controlplane.controllers.jobset.suspension import resume_patch
 from trainwright.controlplane.controllers.jobset.volume_claims import volume_claims
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.controlplane.gates import FeatureGates
 
 SOURCE = "jobset-controller"
 MAX_JOBS_PER_PASS = 500
 """Jobs of one replicated job that a reconcile creates: `replicas` may be two thousand million, and other objects wait meanwhile."""
 
 
-def jobset_controller(cluster: Cluster, gates: FeatureGates | None = None) -> Controller:
-    gates = gates or FeatureGates()
+def jobset_controller(cluster: Cluster) -> Controller:
     of_jobset = owner_key("JobSet")
-    watches: dict[Kind, Callable[[Obj], list[Key]]] = {JOBSET: object_key, JOB: of_jobset, SERVICE: of_jobset}
-    if gates.InPlaceRestart:
-        watches[POD] = _jobset_of_pod
-    return Controller("jobset", JobSetReconciler(cluster, gates).reconcile, watches)
-
-
-def _jobset_of_pod(pod: Obj) -> list[Key]:
-    name = labels_of(pod).get(names.JOBSET_NAME_LABEL)
-    return [(namespace_of(pod), name)] if name else []
+    return Controller("jobset", JobSetReconciler(cluster).reconcile, {JOBSET: object_key, JOB: of_jobset, SERVICE: of_jobset})
 
 
 class JobSetReconciler:
-    def __init__(self, cluster: Cluster, gates: FeatureGates):
-        self._cluster, self._gates = cluster, gates
+    def __init__(self, cluster: Cluster):
+        self._cluster = cluster
 
     def reconcile(self, key: Key) -> float | None:
         namespace, name = key
@@ -77,7 +57,7 @@ class JobSetReconciler:
             return None
         before = copy_of(jobset.get("status") or {})
         status: Obj = jobset.setdefault("status", {})
-        children = classify_children(self._jobs(jobset), status, single_restarts=self._gates.RestartJob)
+        children = classify_children(self._jobs(jobset), status)
         state = ReconcileState(jobset, status, children, datetime.now(UTC))
         requeue_after = self._reconcile_jobset(state)
         if status != before:
@@ -109,13 +89,11 @@ class JobSetReconciler:
             state.complete()
             return None
         self._create_companions(state)
-        self._resize(state)
         self._create_jobs(state)
         if state.is_suspended:
             self._suspend(state)
         else:
             self._resume(state)
-        self._restart_in_place(state)
         return None
 
     def _expire(self, state: ReconcileState) -> float | None:
@@ -127,18 +105,14 @@ class JobSetReconciler:
         return None
 
     def _fail_or_restart(self, state: ReconcileState) -> None:
-        decided = failure_action(state.jobset, state.children.failed, single_restarts=self._gates.RestartJob)
+        decided = failure_action(state.jobset, state.children.failed)
         if decided.outcome == "fail":
             state.fail(decided.reason, decided.message)
             return
-        if decided.outcome == "restart job":
-            replicated = named(state.replicated_jobs, replicated_job_of(decided.job)) or {}
-            count_single_restart(state.status, decided.job, replicated.get("replicas", 1), counted=decided.counted)
-        else:
-            state.status["restarts"] = int(state.status.get("restarts") or 0) + 1
-            if decided.counted:
-                state.status["restartsCountTowardsMax"] = int(state.status.get("restartsCountTowardsMax") or 0) + 1
-            state.update_condition("RestartingJobSet", True, decided.rule, decided.message, "Warning")
+        state.status["restarts"] = int(state.status.get("restarts") or 0) + 1
+        if decided.counted:
+            state.status["restartsCountTowardsMax"] = int(state.status.get("restartsCountTowardsMax") or 0) + 1
+        state.update_condition("RestartingJobSet", True, decided.rule, decided.message, "Warning")
         state.add_event("Warning", decided.reason, decided.message)
 
     def _create_companions(self, state: ReconcileState) -> None:
@@ -161,15 +135,6 @@ class JobSetReconciler:
             record_event(self._cluster, state.jobset, "Warning", reason, error.message, SOURCE)
             raise
 
-    def _resize(self, state: ReconcileState) -> None:
-        if not self._gates.ElasticJobSet:
-            return
-        for replicated in state.replicated_jobs:
-            for job in state.children.active_of(replicated["name"]):
-                size = resize_patch(replicated, job)
-                if size is not None:
-                    self._cluster.patch(JOB, name_of(job), {"spec": size}, namespace_of(job))
-
     def _create_jobs(self, state: ReconcileState) -> None:
         strategy = (state.jobset["spec"].get("failurePolicy") or {}).get("restartStrategy")
         if strategy == "BlockingRecreate" and state.children.previous:
@@ -191,7 +156,7 @@ class JobSetReconciler:
         """Create missing Jobs, MAX_JOBS_PER_PASS at most; they enqueue the JobSet again. Raises the first error after all attempts."""
         taken = {name_of(job) for job in state.children.all}
         failed: list[tuple[str, ApiError]] = []
-        missing = child_jobs(state.jobset, replicated, single_restarts=self._gates.RestartJob, exclude=taken)
+        missing = child_jobs(state.jobset, replicated, exclude=taken)
         for job in islice(missing, MAX_JOBS_PER_PASS):
             try:
                 self._cluster.create(job)
@@ -229,19 +194,6 @@ class JobSetReconciler:
         if (job.get("status") or {}).get("startTime"):  # a started Job's template cannot be changed
             self._cluster.patch(JOB, name, {"status": {"startTime": None}}, namespace, subresource="status")
         self._cluster.patch(JOB, name, {"spec": resume_patch(job, replicated)}, namespace)
-
-    def _restart_in_place(self, state: ReconcileState) -> None:
-        if not self._gates.InPlaceRestart or not in_place.is_in_place(state.jobset):
-            return
-        selector = f"{names.JOBSET_NAME_LABEL}={name_of(state.jobset)}"
-        pods = self._cluster.list(POD, namespace_of(state.jobset), label_selector=selector).items
-        decided = in_place.attempts(state.jobset, pods)
-        if decided.failed:
-            state.fail("ReachedMaxRestarts", "jobset failed due to reaching max number of restarts")
-        if decided.current is not None:
-            state.status["currentInPlaceRestartAttempt"] = decided.current
-        if decided.previous is not None:
-            state.status["previousInPlaceRestartAttempt"] = decided.previous
 
     def _delete(self, jobs: list[Obj]) -> None:
         for job in jobs:
