@@ -141,6 +141,10 @@ def hub(cluster: ClusterUnderTest, namespace: Namespace) -> str:
     return "pods do not reach the Hugging Face Hub" if asked.returncode else ""
 
 
+def preemption(cluster: ClusterUnderTest, _namespace: Namespace) -> str:
+    return "the scheduler of the embedded cluster does not preempt" if not cluster.options.kubeconfig else ""
+
+
 def _pod(namespace: Namespace, container: Obj) -> Obj:
     spec = {"containers": [{"name": "c", "image": "docker.io/library/python:3.11", "command": ["true"], **container}]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "asked", "namespace": namespace.name}, "spec": spec}
@@ -159,6 +163,7 @@ MEANS: dict[str, Callable[[ClusterUnderTest, Namespace], str]] = {
     "Trainer's place": free_place,
     "the Hub": hub,
     "cases": cases,
+    "preemption": preemption,
     "quotas": quotas,
     "shared runtimes": shared_runtimes,
     "tokens that end": tokens_that_end,

@@ -9,7 +9,7 @@ import pytest
 from stepped import Crash, Stepped, failing, sized_jobset, sized_pod, sized_trainjob, told
 
 from trainwright.api.errors import Forbidden
-from trainwright.api.kinds import CLAIM, COSCHEDULING_GROUP, EVENT, JOBSET, NODE, POD, TRAINJOB, VOLCANO_GROUP
+from trainwright.api.kinds import CLAIM, EVENT, JOBSET, NODE, POD, TRAINJOB
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_filters import obstacle
 from trainwright.runtimes import bundled_runtimes
@@ -99,6 +99,13 @@ def test_priority_comes_before_age(world: Stepped) -> None:
     world.cluster.patch(NODE, "local", {"spec": {"unschedulable": None}})
     world.settle()
     assert placed(world) == ["young"]
+
+
+def test_no_pod_ends_for_one_of_higher_priority(world: Stepped) -> None:
+    create(world, priority_class("high", 100), sized_pod("low", "3"), sized_pod("high", "3", priorityClassName="high"))
+    assert placed(world) == ["low"]
+    assert message(world, "high") == f"0/1 nodes are available: 1 Insufficient cpu. {NO_VICTIMS}"
+    assert not world.cluster.get(POD, "low", "default")["metadata"].get("deletionTimestamp")
 
 
 def test_a_pod_waits_for_its_claim_its_gates_and_a_node() -> None:
@@ -287,72 +294,6 @@ def test_stages_are_what_runs_at_the_same_time() -> None:
     assert [[(name, count) for name, count, _ in stage] for stage in found] == [[("a", 1)], [("b", 6), ("c", 1)]]
 
 
-# -- PodGroups
-
-
-def group(kind: str, name: str = "gang", **spec: Any) -> dict[str, Any]:
-    version = {"coscheduling": "scheduling.x-k8s.io/v1alpha1", "volcano": "scheduling.volcano.sh/v1beta1"}[kind]
-    return {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
-
-
-def member(kind: str, name: str, cpu: str = "1") -> dict[str, Any]:
-    marks = {
-        "coscheduling": {"labels": {"scheduling.x-k8s.io/pod-group": "gang"}},
-        "volcano": {"annotations": {"scheduling.k8s.io/group-name": "gang"}},
-    }
-    return sized_pod(name, cpu, metadata=marks[kind])
-
-
-@pytest.mark.parametrize("kind", ["coscheduling", "volcano"])
-def test_the_pods_of_a_group_wait_for_each_other(world: Stepped, kind: str) -> None:
-    served = COSCHEDULING_GROUP if kind == "coscheduling" else VOLCANO_GROUP
-    create(world, member(kind, "a", "2"))
-    assert 'PodGroup "gang" not found' in message(world, "a")
-    create(world, group(kind, minMember=2))
-    assert "cannot find enough sibling pods, current pods number: 1, minMember of group: 2" in message(world, "a")
-    assert world.cluster.get(served, "gang", "default")["status"]["phase"] == "Pending"
-    create(world, sized_pod("other", "1"), member(kind, "b", "2"))
-    assert placed(world) == ["other"]
-    world.cluster.delete(POD, "other", "default", grace_period_seconds=0)
-    world.settle()
-    assert placed(world) == ["a", "b"]
-    for name in ("a", "b"):
-        world.set_pod(name, phase="Running")
-    world.settle()
-    status = world.cluster.get(served, "gang", "default")["status"]
-    assert (status["phase"], status["running"]) == ("Running", 2)
-    for name in ("a", "b"):
-        world.end_pod(world.cluster.get(POD, name, "default"), 0)
-    world.settle()
-    ended = world.cluster.get(served, "gang", "default")["status"]["phase"]
-    assert ended == {"coscheduling": "Finished", "volcano": "Completed"}[kind]
-
-
-def test_what_a_group_needs_at_least_has_to_be_free(world: Stepped) -> None:
-    create(world, sized_pod("other", "2"), group("volcano", minMember=1, minResources={"cpu": "3"}), member("volcano", "a"))
-    assert placed(world) == ["other"]
-    conditions = world.cluster.get(VOLCANO_GROUP, "gang", "default")["status"]["conditions"]
-    assert [(entry["type"], entry["reason"]) for entry in conditions] == [("Unschedulable", "NotEnoughResources")]
-    world.end_pod(world.cluster.get(POD, "other", "default"), 0)
-    world.settle()
-    assert placed(world) == ["a", "other"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "why"),
-    [
-        ({"minMember": "x"}, "spec.minMember must be an integer"),
-        ({"minMember": 1, "minResources": {"cpu": "lots"}}, "spec.minResources: 'lots' is not a quantity"),
-        ({"minMember": 1, "minResources": {"cpu": "1e999"}}, "spec.minResources: '1e999' is not a quantity"),
-        ({"minMember": 1, "minResources": ["cpu"]}, "spec.minResources must be an object"),
-    ],
-)
-def test_a_group_that_cannot_be_read_stops_its_own_pods_only(world: Stepped, spec: dict[str, Any], why: str) -> None:
-    create(world, group("volcano", **spec), member("volcano", "a"), sized_pod("other"))
-    assert placed(world) == ["other"]
-    assert f'PodGroup "gang" is invalid: {why}' in message(world, "a")
-
-
 # -- too large
 
 
@@ -378,7 +319,6 @@ def test_a_settled_world_is_not_written_to(world: Stepped) -> None:
         world,
         sized_jobset("fits"),
         sized_jobset("waits", steps=[("main", 1, 3, "1", {})]),
-        group("volcano", minMember=2),
         sized_pod("p", "9"),
     )
     world.start()

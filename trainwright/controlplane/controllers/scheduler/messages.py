@@ -26,11 +26,6 @@ def insufficient(insufficient: list[str], *, is_permanent: bool, pod_spec: dict[
     return f"{_AVAILABLE.format(_lacking(insufficient))} {_second(pod_spec, _HELPLESS if is_permanent else _NO_VICTIMS)}"
 
 
-def making_room(insufficient: list[str]) -> str:
-    """The node will have enough when pods of lower priority have ended."""
-    return _AVAILABLE.format(_lacking(insufficient))
-
-
 def together(message: str, gang: str) -> str:
     """The message for a pod that would fit without its gang."""
     return f"{message} The pods of {gang} are placed together or not at all."

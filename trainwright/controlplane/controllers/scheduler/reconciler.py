@@ -12,7 +12,7 @@ from typing import Protocol
 from trainwright.api import names
 from trainwright.api.conditions import condition, set_condition
 from trainwright.api.errors import Conflict, NotFound
-from trainwright.api.kinds import CLAIM, COSCHEDULING_GROUP, JOB, JOBSET, NODE, POD, VOLCANO_GROUP, Kind
+from trainwright.api.kinds import CLAIM, JOB, JOBSET, NODE, POD, Kind
 from trainwright.api.objects import (
     Obj,
     annotations_of,
@@ -22,27 +22,23 @@ from trainwright.api.objects import (
     namespace_of,
     uid_of,
 )
-from trainwright.api.patching.merge_patch import difference
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.queue import Key
-from trainwright.controlplane.controllers.scheduler import capacity_check, messages, pod_groups
+from trainwright.controlplane.controllers.scheduler import capacity_check, messages
 from trainwright.controlplane.controllers.scheduler.cycle import Cycle
 from trainwright.controlplane.controllers.scheduler.gangs import PodDemand, missing_requests, pod_demands
 from trainwright.controlplane.controllers.scheduler.messages import SOURCE
 from trainwright.controlplane.controllers.scheduler.node_resources import NodeResources, add
-from trainwright.controlplane.controllers.scheduler.preemption import evict, find_victims, is_nominated
-from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache, group_of
+from trainwright.controlplane.controllers.scheduler.scheduler_cache import PodInfo, SchedulerCache
 from trainwright.materialize.pod_requests import Requests
 
 log = logging.getLogger(__name__)
 PASS: Key = ("", "pass")
-_GROUPS = {"coscheduling": COSCHEDULING_GROUP, "volcano": VOLCANO_GROUP}
-GroupKey = tuple[str, str, str]
-Unit = tuple[str, tuple[str, ...]]
-"""What is scheduled at once: jobset, group or pod, and its key."""
+Unit = tuple[str, Key]
+"""What is scheduled at once: jobset or pod, and its key."""
 
 
 class BindingCluster(Cluster, Protocol):
@@ -63,9 +59,7 @@ class Scheduler:
         self._cluster, self._cache = cluster, SchedulerCache()
         self._stale_pods: set[Key] = set()
         self._stale_jobsets: set[Key] = set()
-        self._stale_groups: set[GroupKey] = set()
         self._demands: dict[Key, list[PodDemand]] = {}
-        self._found: dict[GroupKey, Obj] = {}
         self._is_primed, self._has_new_capacity = False, True
 
     def watches(self) -> dict[Kind, Callable[[Obj], Iterable[Key]]]:
@@ -75,8 +69,6 @@ class Scheduler:
             CLAIM: self._on_capacity,
             JOBSET: lambda jobset: self._on_jobset((namespace_of(jobset), name_of(jobset))),
             JOB: self._on_job,
-            COSCHEDULING_GROUP: lambda group: self._on_group(("coscheduling", namespace_of(group), name_of(group))),
-            VOLCANO_GROUP: lambda group: self._on_group(("volcano", namespace_of(group), name_of(group))),
         }
 
     def reconcile(self, _key: Key) -> float | None:
@@ -88,14 +80,11 @@ class Scheduler:
         else:
             self._refresh(node)
             self._schedule(Cycle(self._cluster, node, NodeResources(node, self._cache.requested)))
-        self._report_groups()
         self._has_new_capacity = False
         return None
 
     def _on_pod(self, pod: Obj) -> list[Key]:
         self._stale_pods.add((namespace_of(pod), name_of(pod)))
-        if (group := group_of(pod)) is not None:
-            self._stale_groups.add(group)
         return [PASS]
 
     def _on_capacity(self, seen: Obj) -> list[Key]:
@@ -112,11 +101,6 @@ class Scheduler:
     def _on_job(self, job: Obj) -> list[Key]:
         owner = controller_of(job) or {}
         return self._on_jobset((namespace_of(job), owner["name"])) if owner.get("kind") == "JobSet" else []
-
-    def _on_group(self, group: GroupKey) -> list[Key]:
-        self._stale_groups.add(group)
-        self._has_new_capacity = True
-        return [PASS]
 
     def _apply_changes(self) -> None:
         if not self._is_primed:
@@ -150,17 +134,13 @@ class Scheduler:
         return next(iter([*preferred, *nodes]), None)
 
     def _refresh(self, node: Obj) -> None:
-        """Refresh changed JobSets and PodGroups that have pods in the cache."""
+        """Refresh changed JobSets that have pods in the cache."""
         for key in list(self._stale_jobsets):
             before = self._demands.pop(key, None)
             if key in self._cache.by_jobset:
                 self._demands[key] = self._pod_demands(key, node)
             self._has_new_capacity |= before != self._demands.get(key)
             self._stale_jobsets.discard(key)
-        for group in self._stale_groups:
-            self._found.pop(group, None)
-            if group in self._cache.by_group and (obj := self._group(group)) is not None:
-                self._found[group] = obj
 
     def _pod_demands(self, key: Key, node: Obj) -> list[PodDemand]:
         namespace, name = key
@@ -172,63 +152,40 @@ class Scheduler:
         capacity_check.report(self._cluster, jobset, node)
         return pod_demands(jobset, self._cluster.list(JOB, namespace, label_selector=selector).items)
 
-    def _group(self, group: GroupKey) -> Obj | None:
-        try:
-            return self._cluster.get(_GROUPS[group[0]], group[2], group[1])
-        except NotFound:
-            return None
-
     def _schedule(self, cycle: Cycle) -> None:
-        """Schedule first what room was made for, then started JobSets, and reserve resources for their missing pods.
-
-        Then others by priority and age.
-        """
+        """Schedule started JobSets first, and reserve resources for their missing pods; then others by priority and age."""
         if not self._cache.pending:
             return
         units = self._units()
-        for unit in [unit for unit, entries in units.items() if any(map(is_nominated, entries))]:
-            self._schedule_unit(cycle, unit, units.pop(unit))
         for jobset in list(self._cache.bound_pods):
             for entry in units.pop(("jobset", jobset), []):
                 self._schedule_alone(cycle, entry)
             cycle.resources.reserve(self._missing_requests(jobset))
         for unit, entries in sorted(units.items(), key=lambda unit: unit[1][0].order):
-            if self._has_new_capacity or not all(entry.message for entry in entries):
-                self._schedule_unit(cycle, unit, entries)
-
-    def _schedule_unit(self, cycle: Cycle, unit: Unit, entries: list[PodInfo]) -> None:
-        kind, of = unit
-        if kind == "jobset":
-            self._schedule_together(cycle, entries, self._missing_requests(of), f"JobSet {of[0]}/{of[1]}")
-        elif kind == "group":
-            self._schedule_group(cycle, entries, of)
-        else:
-            self._schedule_alone(cycle, entries[0])
+            if not self._has_new_capacity and all(entry.message for entry in entries):
+                continue
+            kind, of = unit
+            if kind == "jobset":
+                self._schedule_together(cycle, entries, self._missing_requests(of), f"JobSet {of[0]}/{of[1]}")
+            else:
+                self._schedule_alone(cycle, entries[0])
 
     def _units(self) -> dict[Unit, list[PodInfo]]:
         """Return pending pods, grouped by what must be scheduled together, in order."""
         units: dict[Unit, list[PodInfo]] = {}
         for entry in sorted(self._cache.pending.values(), key=lambda entry: entry.order):
-            of_group = entry.group is not None and (
-                entry.jobset is None or (entry.group in self._found and pod_groups.gates_pods(self._found[entry.group]))
-            )
-            if of_group and entry.group is not None:
-                unit: Unit = ("group", entry.group)
-            elif entry.jobset is not None:
-                unit = ("jobset", entry.jobset)
-            else:
-                unit = ("pod", entry.key)
+            unit = ("pod", entry.key) if entry.jobset is None else ("jobset", entry.jobset)
             units.setdefault(unit, []).append(entry)
         return units
 
-    def _missing_requests(self, jobset: tuple[str, ...]) -> Requests:
-        return missing_requests(self._demands.get((jobset[0], jobset[1]), []), self._cache.live_pods)
+    def _missing_requests(self, jobset: Key) -> Requests:
+        return missing_requests(self._demands.get(jobset, []), self._cache.live_pods)
 
     def _schedule_alone(self, cycle: Cycle, entry: PodInfo) -> None:
         why = cycle.reason(entry)
         if not why:
             self._bind(cycle, entry)
-        elif not self._preempt(cycle, [entry], entry.requests):
+        else:
             self._report_unschedulable(entry, why)
 
     def _schedule_together(self, cycle: Cycle, entries: list[PodInfo], reserved: Requests, gang: str) -> None:
@@ -243,8 +200,6 @@ class Scheduler:
                 self._bind(cycle, entry)
             cycle.resources.reserve(reserved)
             return
-        if self._preempt(cycle, entries, total, gang):
-            return
         is_permanent = bool(cycle.resources.exceeding_capacity(total))
         first = next(filter(None, reasons), "")
         for entry, own in zip(entries, reasons, strict=True):
@@ -255,61 +210,6 @@ class Scheduler:
                     messages.insufficient(insufficient, is_permanent=is_permanent, pod_spec=entry.pod["spec"]), gang
                 )
             self._report_unschedulable(entry, why, event=entry is entries[0])
-
-    def _preempt(self, cycle: Cycle, entries: list[PodInfo], total: Requests, gang: str = "") -> bool:
-        """Make room for these pods by ending others of lower priority, and keep it for them. Returns False if that cannot help."""
-        insufficient = cycle.resources.insufficient(total)
-        if any(map(cycle.misplaced, entries)):
-            return False
-        victims = find_victims(entries, total, self._cache.entries.values(), cycle.resources)
-        if victims is None:
-            return False
-        why = messages.making_room(insufficient)
-        for entry in entries:
-            message = messages.together(why, gang) if gang else why
-            self._report_unschedulable(entry, message, event=entry is entries[0], nominated=cycle.node_name)
-        for victim in victims:
-            evict(self._cluster, victim, entries[0], cycle.node_name)
-        cycle.resources.reserve(total)
-        return True
-
-    def _schedule_group(self, cycle: Cycle, entries: list[PodInfo], key: tuple[str, ...]) -> None:
-        group_key: GroupKey = (key[0], key[1], key[2])
-        group = self._found.get(group_key)
-        if group is None:
-            for entry in entries:
-                self._report_unschedulable(entry, messages.unbound(f'PodGroup "{key[2]}" not found'))
-            return
-        if why := pod_groups.problem(group):
-            for entry in entries:
-                self._report_unschedulable(entry, messages.unbound(f'PodGroup "{key[2]}" is invalid: {why}'))
-            return
-        members = [entry for entry in self._cache.by_group[group_key].values() if not entry.is_terminating]
-        bound = [entry for entry in members if entry.is_bound]
-        needed = max(pod_groups.min_members(group) - len(bound), 0)
-        if needed > len(entries):
-            for entry in entries:
-                self._report_unschedulable(
-                    entry, pod_groups.too_few_message(entry.key[1], len(members), group), event=entry is entries[0]
-                )
-            return
-        if needed:
-            self._schedule_together(
-                cycle, entries[:needed], self._reserve(group, [*bound, *entries[:needed]]), f"PodGroup {key[2]}"
-            )
-            if any(entry.key in self._cache.pending for entry in entries[:needed]):
-                for entry in entries[needed:]:
-                    self._report_unschedulable(entry, entries[0].message, event=False)
-                return
-        for entry in entries[needed:]:
-            self._schedule_alone(cycle, entry)
-
-    def _reserve(self, group: Obj, members: list[PodInfo]) -> Requests:
-        """Return the part of `minResources` that exceeds the requests of these pods."""
-        left = dict(pod_groups.min_resources(group))
-        for entry in members:
-            add(left, {name: amount for name, amount in entry.requests.items() if name in left}, -1)
-        return {name: amount for name, amount in left.items() if amount.value > 0}
 
     def _bind(self, cycle: Cycle, entry: PodInfo) -> None:
         namespace, name = entry.key
@@ -327,44 +227,23 @@ class Scheduler:
         pod["spec"]["nodeName"] = cycle.node_name
         self._cache.update(entry.key, pod)
 
-    def _report_unschedulable(self, entry: PodInfo, message: str, *, event: bool = True, nominated: str = "") -> None:
-        if entry.message == message and is_nominated(entry) == bool(nominated):
+    def _report_unschedulable(self, entry: PodInfo, message: str, *, event: bool = True) -> None:
+        if entry.message == message:
             return
         namespace, name = entry.key
         try:
-            if self._mark(self._cluster.get(POD, name, namespace), False, "Unschedulable", message, nominated) and event:
+            if self._mark(self._cluster.get(POD, name, namespace), False, "Unschedulable", message) and event:
                 record_event(self._cluster, entry.pod, "Warning", "FailedScheduling", message, SOURCE)
         except NotFound:
             return
         entry.message = message
 
-    def _mark(self, pod: Obj, scheduled: bool, reason: str, message: str, nominated: str = "") -> bool:
+    def _mark(self, pod: Obj, scheduled: bool, reason: str, message: str) -> bool:
         existing, before = condition(pod, "PodScheduled"), pod.get("status") or {}
-        is_known = existing and existing.get("status") == str(scheduled) and existing.get("message", "") == message
-        if is_known and (before.get("nominatedNodeName") or "") == nominated:
+        if existing and existing.get("status") == str(scheduled) and existing.get("message", "") == message:
             return False
         status: Obj = {"conditions": [dict(entry) for entry in before.get("conditions") or []]}
-        if nominated or "nominatedNodeName" in before:
-            status["nominatedNodeName"] = nominated or None
         set_condition(status, "PodScheduled", scheduled, reason, message, now())
         patch = {"metadata": {"uid": uid_of(pod)}, "status": status}
         self._cluster.patch(POD, name_of(pod), patch, namespace_of(pod), subresource="status")
         return True
-
-    def _report_groups(self) -> None:
-        """Update the status of PodGroups whose pods have changed."""
-        for key in list(self._stale_groups):
-            group = self._group(key)
-            if group is not None and not pod_groups.problem(group):
-                pending = [entry for entry in self._cache.by_group.get(key, {}).values() if entry.key in self._cache.pending]
-                why = pending[0].message if pending else ""
-                status = pod_groups.status_after(key[0], group, self._members(key, group), why, now())
-                if change := difference(group.get("status") or {}, status):
-                    self._cluster.patch(_GROUPS[key[0]], key[2], {"status": change}, key[1], subresource="status")
-            self._stale_groups.discard(key)
-
-    def _members(self, key: GroupKey, group: Obj) -> list[Obj]:
-        """Return the pods of a group; for a TrainJob's group, its JobSet's pods, selected by label."""
-        selector = "" if pod_groups.gates_pods(group) else f"{names.JOBSET_NAME_LABEL}={key[2]}"
-        pods = self._cluster.list(POD, key[1], label_selector=selector).items
-        return [pod for pod in pods if group_of(pod) == key]

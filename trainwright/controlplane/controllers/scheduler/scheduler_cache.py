@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainwright.api import names
-from trainwright.api.objects import Obj, annotations_of, controller_of, is_deleting, labels_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, controller_of, is_deleting, labels_of, namespace_of, uid_of
 from trainwright.api.quantities import parse_quantity
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.node_resources import PODS, add
 from trainwright.materialize.pod_requests import Requests, pod_requests
 
-COSCHEDULING_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")
-VOLCANO_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 _ONE = parse_quantity(1)
 
 
@@ -31,7 +29,6 @@ class PodInfo:
     priority: int
     job: str
     jobset: Key | None
-    group: tuple[str, str, str] | None
     message: str = ""
 
     @property
@@ -52,7 +49,6 @@ class SchedulerCache:
     """Number of bound, non-terminating pods by JobSet."""
     live_pods: Counter[str] = field(default_factory=Counter)
     """Number of non-terminating pods, bound or not, by the UID of their Job."""
-    by_group: dict[tuple[str, str, str], dict[Key, PodInfo]] = field(default_factory=dict)
 
     def update(self, key: Key, pod: Obj | None) -> bool:
         """Update a pod (None: deleted). Returns whether resources have been freed."""
@@ -74,8 +70,6 @@ class SchedulerCache:
         self._count(entry, 1)
         if entry.jobset is not None:
             self.by_jobset.setdefault(entry.jobset, {})[entry.key] = entry
-        if entry.group is not None:
-            self.by_group.setdefault(entry.group, {})[entry.key] = entry
 
     def _remove(self, entry: PodInfo) -> None:
         del self.entries[entry.key]
@@ -83,8 +77,10 @@ class SchedulerCache:
             add(self.requested, entry.requests, -1)
         self.pending.pop(entry.key, None)
         self._count(entry, -1)
-        _remove_member(self.by_jobset, entry.jobset, entry.key)
-        _remove_member(self.by_group, entry.group, entry.key)
+        members = self.by_jobset.get(entry.jobset, {}) if entry.jobset is not None else {}
+        members.pop(entry.key, None)
+        if entry.jobset is not None and not members:
+            self.by_jobset.pop(entry.jobset, None)
 
     def _count(self, entry: PodInfo, one: int) -> None:
         if entry.is_terminating:
@@ -93,16 +89,6 @@ class SchedulerCache:
             _increment(self.live_pods, entry.job, one)
         if entry.jobset is not None and entry.is_bound:
             _increment(self.bound_pods, entry.jobset, one)
-
-
-def group_of(pod: Obj) -> tuple[str, str, str] | None:
-    """Return the PodGroup of a pod: scheduler, namespace, name; or None."""
-    labels, annotations = labels_of(pod), annotations_of(pod)
-    for kind, keys, found in (("coscheduling", COSCHEDULING_LABELS, labels), ("volcano", VOLCANO_ANNOTATIONS, annotations)):
-        for key in keys:
-            if found.get(key):
-                return kind, namespace_of(pod), found[key]
-    return None
 
 
 def _pod_info(key: Key, pod: Obj) -> PodInfo | None:
@@ -123,7 +109,6 @@ def _pod_info(key: Key, pod: Obj) -> PodInfo | None:
         int(spec.get("priority") or 0),
         str(owner.get("uid")) if of_job else "",
         (namespace_of(pod), jobset) if jobset and of_job else None,
-        group_of(pod),
     )
 
 
@@ -131,10 +116,3 @@ def _increment(counts: Counter[Any], of: Any, one: int) -> None:
     counts[of] += one
     if not counts[of]:
         del counts[of]
-
-
-def _remove_member(index: dict[Any, dict[Key, PodInfo]], of: Any, key: Key) -> None:
-    if of is not None and (members := index.get(of)) is not None:
-        members.pop(key, None)
-        if not members:
-            del index[of]
