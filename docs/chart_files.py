@@ -15,6 +15,7 @@ import yaml
 from trainwright import __version__
 from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
 from trainwright.jobs.submit.rbac_manifests import Extras, rbac_manifests
+from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.image import DEFAULT_IMAGE, PLACEHOLDERS, ImageName, image
 from trainwright.submission.mode import Mode
 from trainwright.text.yaml_writer import to_yaml
@@ -38,18 +39,16 @@ def files() -> Iterator[tuple[Path, str]]:
     yield CHART / "Chart.yaml", _chart()
     for name, rules in _rules().items():
         yield CHART / f"files/rules/{name}.yaml", _GENERATED + to_yaml(rules)
-    runtimes = {path.name: path.read_text("utf-8") for path in _own_runtimes()}
+    runtimes = own_runtimes()
     for name, text in runtimes.items():
         yield CHART / "files/runtimes" / name, text
         yield KUSTOMIZE / name, text
     yield KUSTOMIZE / "kustomization.yaml", _kustomization(list(runtimes))
 
 
-def _own_runtimes() -> list[Path]:
-    """Return the files of the catalogue that name an image of the project."""
-    catalogue = ROOT / "trainwright" / "runtimes" / "catalogue"
-    files = sorted(catalogue.glob("*.yaml"))
-    return [file for file in files if any(placeholder in file.read_text("utf-8") for placeholder in PLACEHOLDERS)]
+def own_runtimes() -> dict[str, str]:
+    """Return the bundled runtimes that name an image of the project."""
+    return {name: text for name, text in catalogue_texts().items() if any(placeholder in text for placeholder in PLACEHOLDERS)}
 
 
 def _kustomization(names: list[str]) -> str:

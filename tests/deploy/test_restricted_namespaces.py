@@ -11,11 +11,11 @@ from support.pod_security import pods_in, violations
 
 from trainwright.jobs.submit.clean_up_manifests import clean_up_manifests
 from trainwright.runtimes import bundled_runtime
+from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.image import PLACEHOLDERS
 from trainwright.submission.mode import Mode
 
-CATALOGUE = ROOT / "trainwright" / "runtimes" / "catalogue"
-OWN = sorted(file.stem for file in CATALOGUE.glob("*.yaml") if any(word in file.read_text("utf-8") for word in PLACEHOLDERS))
+OWN = [name.removesuffix(".yaml") for name, text in catalogue_texts().items() if any(word in text for word in PLACEHOLDERS)]
 
 
 def checked(manifest: Any) -> list[str]:

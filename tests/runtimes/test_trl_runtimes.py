@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
-from trainwright.api.objects import Obj, named
+from trainwright.api.objects import named
 from trainwright.jobs.logs.history_lines import parse_history
 from trainwright.jobs.trainers.dpo import DpoTrainer
 from trainwright.jobs.trainers.kto import KtoTrainer
 from trainwright.jobs.trainers.sft import SftTrainer
 from trainwright.jobs.trainers.trl import TrlTrainer
 from trainwright.runtimes import bundled_runtime
+from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.report_progress import install
 
 TRAINERS = (SftTrainer(), DpoTrainer(), KtoTrainer())
@@ -50,15 +51,13 @@ def test_accelerate_still_leaves_the_process_group_alone_when_it_is_told_to() ->
     assert done.returncode == 0, done.stderr
 
 
-def test_the_runtimes_differ_only_in_script_and_learning_rate() -> None:
-    def as_sft(runtime: Obj, name: str) -> Obj:
-        text = json.dumps(runtime).replace(f"trl-{name}", "trl-sft").replace(f"trl.scripts.{name}", "trl.scripts.sft")
-        found: Obj = json.loads(text.replace('"5e-6"', '"2e-4"'))
-        return found
-
-    runtimes = {trainer.name: bundled_runtime(trainer.runtime) for trainer in TRAINERS}
-    assert all(as_sft(runtime, name) == runtimes["sft"] for name, runtime in runtimes.items() if runtime is not None)
-    assert f"trl.scripts.{TRAINERS[1].name}" in node("trl-dpo")["command"]
+@pytest.mark.parametrize(("name", "rate"), [("sft", "2e-4"), ("dpo", "5e-6"), ("kto", "5e-6")])
+def test_each_method_has_a_runtime_with_its_script_and_learning_rate(name: str, rate: str) -> None:
+    assert [trainer.runtime for trainer in TRAINERS if trainer.name == name] == [f"trl-{name}"]
+    container = node(f"trl-{name}")
+    assert container["command"][2] == f"trl.scripts.{name}"
+    assert container["args"][container["args"].index("--learning_rate") + 1] == rate
+    assert "sft" not in catalogue_texts()[f"trl-{name}.yaml"] or name == "sft"
 
 
 @pytest.mark.medium

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from functools import cache
 from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,11 @@ from trainwright.runtimes.image import PLACEHOLDERS, image
 
 FOLDERS = "TRAINWRIGHT_RUNTIMES"
 """Environment variable with folders of additional runtimes, separated like PATH."""
+_LIKE_SFT = {
+    "dpo": "Direct preference optimization (chosen and rejected answers)",
+    "kto": "Kahneman-Tversky optimization (answers that are marked good or bad, or pairs)",
+}
+"""Scripts of TRL whose runtime is trl-sft with another name, script and learning rate."""
 
 
 def bundled_runtimes(image_setting: str = "") -> list[Obj]:
@@ -29,6 +33,25 @@ def bundled_runtimes(image_setting: str = "") -> list[Obj]:
 def bundled_runtime(name: str, image_setting: str = "") -> Obj | None:
     """Return a copy of a bundled runtime, or None. `image_setting` is that of `bundled_runtimes`."""
     return next((_with_images(runtime, image_setting) for runtime in _catalogue() if name_of(runtime) == name), None)
+
+
+def catalogue_texts() -> dict[str, str]:
+    """Return the texts of the bundled runtimes, as YAML, by the names of their files."""
+    folder = resources.files("trainwright.runtimes") / "catalogue"
+    texts = {entry.name: entry.read_text("utf-8") for entry in folder.iterdir() if entry.name.endswith(".yaml")}
+    for script, title in _LIKE_SFT.items():
+        others = {
+            "Supervised fine-tuning": title,
+            "trl sft": f"trl {script}",
+            "trl-sft": f"trl-{script}",
+            "trl.scripts.sft": f"trl.scripts.{script}",
+            "2e-4": "5e-6",
+        }
+        text = texts["trl-sft.yaml"]
+        for own, other in others.items():
+            text = text.replace(own, other)
+        texts[f"trl-{script}.yaml"] = text
+    return dict(sorted(texts.items()))
 
 
 def _with_images(runtime: Obj, setting: str) -> Obj:
@@ -51,8 +74,7 @@ def _is_own(part: object) -> bool:
 @cache
 def _catalogue() -> list[Obj]:
     """Return all runtimes by name. A user's runtime overrides a bundled one with the same name."""
-    folder = resources.files("trainwright.runtimes") / "catalogue"
-    runtimes = {name_of(runtime): runtime for runtime in _runtimes_in(folder)}
+    runtimes = {name_of(runtime): runtime for runtime in _runtimes(catalogue_texts())}
     for added in filter(None, os.environ.get(FOLDERS, "").split(os.pathsep)):
         if not Path(added).is_dir():
             raise BadRequest(f"{FOLDERS}: {added} is not a folder")
@@ -60,17 +82,20 @@ def _catalogue() -> list[Obj]:
     return [runtimes[name] for name in sorted(runtimes)]
 
 
-def _runtimes_in(folder: Traversable) -> list[Obj]:
-    """Load the runtimes in a folder. Raises BadRequest, which names the file, if it is unreadable or has other objects."""
-    files = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith((".yaml", ".yml")))
-    documents = [(file, document) for file in files for document in load_documents(_text(folder / file), file)]
+def _runtimes_in(folder: Path) -> list[Obj]:
+    """Load the runtimes in a folder of the user. Raises BadRequest, which names the file, if one is unreadable or not a runtime."""
+    return _runtimes({file.name: _text(file) for file in sorted(folder.iterdir()) if file.name.endswith((".yaml", ".yml"))})
+
+
+def _runtimes(texts: dict[str, str]) -> list[Obj]:
+    documents = [(file, document) for file, text in texts.items() for document in load_documents(text, file)]
     for file, document in documents:
         if document.get("kind") != "ClusterTrainingRuntime" or not (document.get("metadata") or {}).get("name"):
             raise BadRequest(f"{file}: expected a ClusterTrainingRuntime with a name, found {document.get('kind')}")
     return [document for _, document in documents]
 
 
-def _text(file: Traversable) -> str:
+def _text(file: Path) -> str:
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
