@@ -57,7 +57,6 @@ _JOB = f"/jobs/default/{FIRST}"
 PICTURES = [
     Picture("list", "/jobs", ("9 TrainJobs",)),
     Picture("job", _JOB, ("Timeline", "Started container node")),
-    Picture("curves", f"{_JOB}/curves", ("grad_norm as a table",), prepare=compare),
     Picture("curves-dark", f"{_JOB}/curves", ("grad_norm as a table",), scheme="dark", prepare=compare),
     Picture("logs", f"{_JOB}/logs", ("205 lines", "live"), prepare=search),
     Picture("objects", f"{_JOB}/objects", ("As built", "torch", "In the cluster now"), prepare=filter_objects),
