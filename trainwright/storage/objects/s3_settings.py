@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -62,14 +63,21 @@ class S3Settings:
         """Return a boto3 session with these keys, or with boto3's provider chain. Raises NoAccess for an unknown profile."""
         library = _boto3()
         from botocore.exceptions import BotoCoreError
+        from botocore.session import Session
 
         try:
-            return library.session.Session(
+            session = Session()
+            loader = _loader(session.get_config_variable("data_path"))
+            session.register_component("data_loader", loader)
+            made = library.session.Session(
+                botocore_session=session,
                 aws_access_key_id=self.access_key_id or None,
                 aws_secret_access_key=self.secret_access_key or None,
                 aws_session_token=self.session_token or None,
                 region_name=self.region or None,
             )
+            loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # boto3 has added its own once more
+            return made
         except BotoCoreError as error:
             raise NoAccess(f"the AWS configuration cannot be used: {without_credentials(error)}; check AWS_PROFILE") from None
 
@@ -179,6 +187,14 @@ def _checked_endpoint(url: str, allow_http: bool) -> str:
     if parts.scheme == "http" and not allow_http and not is_loopback(parts.hostname):
         raise StorageError(f"the S3 endpoint {shown} is not encrypted; use https://, or set AWS_ALLOW_HTTP=true to allow it")
     return url.rstrip("/")
+
+
+@functools.cache
+def _loader(data_path: str | None) -> Any:
+    """Return what loads the descriptions of services, shared by all sessions: each would read 60 ms of JSON for itself."""
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
 
 
 def _boto3() -> Any:
