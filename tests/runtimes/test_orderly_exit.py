@@ -64,11 +64,11 @@ def test_a_module_that_is_not_there_is_an_error(tmp_path: Path) -> None:
 
 @pytest.mark.medium
 def test_two_ranks_end_well_right_after_a_collective(tmp_path: Path) -> None:
-    """Under plain `python -m`, one of these ten exits at least aborts in 99 of 100 runs of this test."""
+    """Under plain `python -m`, one of these six exits at least aborts in 94 of 100 runs of this test."""
     folders = [tmp_path / "0", tmp_path / "1"]  # a rank must not read its program while that of the other is written
     for folder in folders:
         folder.mkdir()
-    for _ in range(5):
+    for _ in range(3):
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
         ranks = [start(folder, COLLECTIVES, RANK=str(rank), **place) for rank, folder in enumerate(folders)]
         for rank in ranks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -32,9 +33,16 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         built = model_folder(models, preset="tiny")
         if not built.is_dir():
             subprocess.run([sys.executable, "-c", _BUILD, str(models)], check=True, timeout=300)
-    before = digests(built)
-    yield built
-    assert digests(built) == before, "a test has changed the model that all tests share"
+    with unchanged(built):
+        yield built
+
+
+@contextlib.contextmanager
+def unchanged(folder: Path) -> Iterator[None]:
+    """Fail at the end of the block if a file of the folder has changed."""
+    before = digests(folder)
+    yield
+    assert digests(folder) == before, "a test has changed the model that all tests share"
 
 
 def digests(folder: Path) -> dict[str, str]:
