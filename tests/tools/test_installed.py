@@ -85,6 +85,8 @@ def test_what_uv_is_told_itself_is_left_alone() -> None:
     given = installer_variables({"PIP_INDEX_URL": "https://a/", "UV_INDEX_URL": "https://b/"})
     assert "UV_DEFAULT_INDEX" not in given
     assert given["UV_INDEX_URL"] == "https://b/"
+    assert installer_variables({"UV_FIND_LINKS": "https://c/,/not/there"})["UV_FIND_LINKS"] == "https://c/"
+    assert "UV_FIND_LINKS" not in installer_variables({"UV_FIND_LINKS": "/not/there", "PIP_FIND_LINKS": "https://c/"})
 
 
 def test_a_tool_gets_only_the_variables_that_it_needs() -> None:

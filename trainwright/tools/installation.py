@@ -75,7 +75,9 @@ def find_uv() -> str | None:
 def installer_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables for uv and pip: those that both know, and for uv what pip's say."""
     variables = {name: text for name, text in variables_for(environ, _PASSED_ON).items() if name not in _ELSEWHERE}
-    links = [link for link in variables.get("PIP_FIND_LINKS", "").split() if "://" in link or Path(link).exists()]
+    of_uv, of_pip = variables.pop("UV_FIND_LINKS", "").split(","), variables.get("PIP_FIND_LINKS", "").split()
+    given = filter(None, of_uv if any(of_uv) else of_pip)
+    links = [link for link in given if "://" in link or Path(link).exists()]  # uv fails for a folder that is missing
     for ours, text in (
         ("UV_DEFAULT_INDEX", "" if "UV_INDEX_URL" in variables else variables.get("PIP_INDEX_URL", "")),
         ("UV_INDEX", "" if "UV_EXTRA_INDEX_URL" in variables else variables.get("PIP_EXTRA_INDEX_URL", "")),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
 import shutil
 import subprocess
 import threading
@@ -18,12 +17,9 @@ from trainwright.controlplane.environments import EnvironmentDefinition, Environ
 from trainwright.controlplane.environments import preparations as preparing
 from trainwright.controlplane.environments import store as module
 from trainwright.controlplane.environments.installer import (
-    InstallFailed,
     Stopped,
     failure,
-    find_uv,
     torch_builds,
-    uv_environment,
 )
 from trainwright.controlplane.environments.preparations import Preparing
 from trainwright.controlplane.environments.store import Prepared
@@ -132,7 +128,7 @@ def test_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 
 
 def test_missing_uv_is_told(store: EnvironmentStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    monkeypatch.setattr("trainwright.controlplane.environments.installer.find_uv", lambda: None)
     with pytest.raises(EnvironmentFailed, match="uv is not installed"):
         store.prepare(defined())
 
@@ -207,14 +203,6 @@ def test_gpu_has_its_own_requirements(store: EnvironmentStore, monkeypatch: pyte
     assert store.place(definition) != without
 
 
-def test_settings_of_pip_are_passed_to_uv(tmp_path: Path) -> None:
-    env = {"PIP_INDEX_URL": "https://a", "PIP_FIND_LINKS": str(tmp_path), "PYTHONPATH": "/x", "VIRTUAL_ENV": "/y", "HOME": "/h"}
-    found = uv_environment(env)
-    assert (found["UV_DEFAULT_INDEX"], found["UV_FIND_LINKS"], found["HOME"]) == ("https://a", str(tmp_path), "/h")
-    assert not {"PYTHONPATH", "VIRTUAL_ENV"} & found.keys()
-    assert "UV_FIND_LINKS" not in uv_environment({"PIP_FIND_LINKS": "/none/such"}), "uv fails for a folder that is missing"
-
-
 @pytest.mark.parametrize(
     ("requirements", "has_gpu", "is_local", "builds"),
     [
@@ -246,11 +234,6 @@ def test_failure_of_uv_is_one_line_without_passwords() -> None:
     ]
     assert failure(lines) == "Failed to fetch: `https://index.example.com/simple/jax/ Caused by: dns error"
     assert failure([]) == "uv has failed without a message"
-
-
-def test_uv_is_found_beside_the_interpreter() -> None:
-    assert os.access(find_uv(), os.X_OK)
-    assert issubclass(InstallFailed, Exception)
 
 
 def test_pods_see_how_far_a_preparation_is_and_how_it_fails(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from trainwright.text.foreign_texts import without_credentials
+from trainwright.tools.installation import find_uv, installer_variables
 
 Progress = Callable[[str], None]
 _DOWNLOADING = re.compile(r"^\s*(?:Downloading|Building) ([^ ]+)(?: \((.+)\))?$")
@@ -20,9 +21,6 @@ _INSTALLED = re.compile(r"^Installed (\d+) packages? ")
 _NO_NEWS = re.compile(r"^(warning|Using |Resolved |Prepared |Audited |Bytecode | [+~-] |\s*$)")
 _MARKS = re.compile(r"[^\x00-\x7f]|^error: ")
 """What uv draws before the parts of a message."""
-_LEFT_OUT = ("VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONSAFEPATH")
-_OF_PIP = {"PIP_INDEX_URL": "UV_DEFAULT_INDEX", "PIP_EXTRA_INDEX_URL": "UV_INDEX", "PIP_CERT": "SSL_CERT_FILE"}
-"""Settings of pip that uv does not read, and their names there."""
 _LAST_LINES = 12
 _LOCK = "lock.txt"
 """In an environment: the versions that were asked for."""
@@ -47,8 +45,7 @@ class Installer:
 
     def __init__(self, progress: Progress, stop: threading.Event, inherited: Sequence[int] = ()):
         self._progress, self._stop, self._inherited = progress, stop, inherited
-        self._uv = find_uv()
-        self._env = uv_environment(os.environ)
+        self._uv, self._env = uv_and_variables()
 
     def create(self, folder: Path) -> None:
         """Create an empty environment with this interpreter. Raises InstallFailed, Stopped."""
@@ -149,25 +146,12 @@ def check_space(folder: Path, mebibytes: int, what: str) -> None:
         raise InstallFailed(f"{what} needs about {mebibytes} MiB in {folder}, and {free} MiB are free")
 
 
-def find_uv() -> str:
-    """Return the program uv, of this environment or of the PATH. Raises InstallFailed."""
-    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    found = shutil.which("uv", path=folders)
+def uv_and_variables() -> tuple[str, dict[str, str]]:
+    """Return the program uv, of this environment or of the PATH, and its variables. Raises InstallFailed."""
+    found = find_uv()
     if found is None:
         raise InstallFailed("uv is not installed, which installs packages: pip install 'trainwright[embedded]' brings it")
-    return found
-
-
-def uv_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables for uv: those of this process with pip's settings, which uv does not read by itself."""
-    found = {name: value for name, value in env.items() if name not in _LEFT_OUT}
-    for ours, theirs in _OF_PIP.items():
-        if value := found.get(ours):
-            found.setdefault(theirs, value)
-    links = found.pop("UV_FIND_LINKS", "") or found.get("PIP_FIND_LINKS", "")
-    if links and Path(links).is_dir():  # uv fails if it is missing
-        found["UV_FIND_LINKS"] = links
-    return found | {"UV_COMPILE_BYTECODE": "1", "UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
+    return found, installer_variables(os.environ) | {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
 
 
 def torch_builds(requirements: Sequence[str], env: Mapping[str, str], *, has_gpu: bool) -> list[list[str]]:
@@ -175,8 +159,8 @@ def torch_builds(requirements: Sequence[str], env: Mapping[str, str], *, has_gpu
 
     On Linux that is a CUDA build of several GB, so that without a GPU the CPU build is tried first.
     """
-    links = env.get("UV_FIND_LINKS")
-    is_local = links is not None and any(Path(links).glob("torch-*.whl"))
+    folders = [Path(link) for link in env.get("UV_FIND_LINKS", "").split(",") if link and "://" not in link]
+    is_local = any(wheel for folder in folders for wheel in folder.glob("torch-*.whl"))
     wants_torch = any(re.split(r"[^A-Za-z0-9_.-]", requirement)[0] == "torch" for requirement in requirements)
     if not wants_torch or has_gpu or is_local or sys.platform != "linux":
         return [[]]

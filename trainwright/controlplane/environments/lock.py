@@ -6,13 +6,12 @@ have one version and several files.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 from trainwright.controlplane.environments.definition import FILE_NAME, parse_environments
-from trainwright.controlplane.environments.installer import find_uv, uv_environment
+from trainwright.controlplane.environments.installer import uv_and_variables
 
 _OPTIONS = ("--quiet", "--universal", "--python-version", "3.11", "--no-header", "--no-annotate", "--no-emit-find-links")
 _HEAD = "# What the environment {name} installs, by version. Renew all: make environment-locks\n"
@@ -33,10 +32,9 @@ def main(names: list[str]) -> None:
 
 def compiled(requirements: tuple[str, ...]) -> str:
     """Return the lock of some requirements. Raises subprocess.CalledProcessError."""
-    command = [find_uv(), "pip", "compile", *_OPTIONS, "--no-emit-index-url", "-"]
-    done = subprocess.run(
-        command, input="\n".join(requirements), env=uv_environment(os.environ), text=True, stdout=subprocess.PIPE, check=True
-    )
+    uv, variables = uv_and_variables()
+    command = [uv, "pip", "compile", *_OPTIONS, "--no-emit-index-url", "-"]
+    done = subprocess.run(command, input="\n".join(requirements), env=variables, text=True, stdout=subprocess.PIPE, check=True)
     return done.stdout
 
 
