@@ -1,4 +1,4 @@
-"""What the cluster stores and does not enforce is told at its creation, once, to whom it matters."""
+"""What the cluster stores and does not enforce is reported once, when it is created."""
 
 from __future__ import annotations
 

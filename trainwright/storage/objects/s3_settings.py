@@ -76,7 +76,7 @@ class S3Settings:
                 aws_session_token=self.session_token or None,
                 region_name=self.region or None,
             )
-            loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # boto3 has added its own once more
+            loader.search_paths[:] = dict.fromkeys(loader.search_paths)  # boto3 adds its own to them each time
             return made
         except BotoCoreError as error:
             raise NoAccess(f"the AWS configuration cannot be used: {without_credentials(error)}; check AWS_PROFILE") from None
