@@ -11,7 +11,9 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make finetune [NAME=..] [MODEL=hf://org/name|path] [DATASET=..] [COLUMNS=json] [LAYOUT=..] [EXPORT=file:///..] [SETTINGS=json] [KEEP=1] [ORCHESTRATOR=airflow]"
 	@echo "make retrain-demo"
-	@echo "make test | test-fast | test-slow | test-wide | acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | prose | format | clean | clean-runs"
+	@echo "make test | test-fast | test-slow [ARGS=\"-k words --durations=30\"] [WORKERS=1]"
+	@echo "make test-wide [PARTS=\"airflow kfp\" | SINCE=origin/main]"
+	@echo "make acceptance | goldens | behaviour | conformance | airflow-matrix | chaos | fuzz | bench | runtimes | runtimes-gpu | gpu-check | docs | pictures | components | edges | interfaces | environment-locks | image-locks | images-test | coverage | lint | prose | format | clean | clean-runs"
 
 # Passed by the environment and unexpanded: no shell sees them, and neither does a list of processes.
 INPUTS := NAME MODEL DATASET COLUMNS LAYOUT EXPORT SETTINGS ORCHESTRATOR KEEP

@@ -53,7 +53,8 @@ def facts(node: Any, path: str = "") -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", UPSTREAM)
 def test_the_facts_are_upstreams(kind: str) -> None:
-    theirs = yaml.load((shared_folder("upstream") / UPSTREAM[kind]).read_text("utf-8"), yaml.CSafeLoader)
+    folder, _, name = UPSTREAM[kind].rpartition("/")
+    theirs = yaml.load((shared_folder(f"upstream/{folder}") / name).read_text("utf-8"), yaml.CSafeLoader)
     version = theirs["spec"]["versions"][0]
     ours = CRDS[kind]
     assert ours["metadata"]["name"] == theirs["metadata"]["name"]
