@@ -197,7 +197,9 @@ def test_passes(): pass
     ids=["process", "session", "fails"],
 )
 @pytest.mark.medium
-def test_run_of_pytest_is_reported_with_its_phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, expected: Run) -> None:
+def test_run_of_pytest_is_reported_with_its_phases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str, expected: Run
+) -> None:
     (tmp_path / "test_run.py").write_text(module, "utf-8")
     monkeypatch.setattr(tiers, "ROOT", tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(PROGRAM.parent))
