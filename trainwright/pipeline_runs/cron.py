@@ -1,7 +1,7 @@
 """Cron expressions as servers of Kubeflow Pipelines read them: six fields, of which the first are seconds.
 
-A server takes five fields as well, but then as seconds, minutes, hours, day and month: `0 3 * * *` would start a run every hour. What a
-field may contain is the server's to say.
+A server takes five fields as well, but then as seconds, minutes, hours, day and month: `0 3 * * *` would start a run every hour. It
+checks what each field contains.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Encodes and decodes SPDY/3.1 frames, which kubectl tunnels through a WebSocket for port-forward.
 
-Supports what port-forward needs and ignores other frames. See https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
+Supports what port-forward needs and ignores other frames: kubectl uses no flow control. See https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
 """
 
 from __future__ import annotations
@@ -12,13 +12,11 @@ from dataclasses import dataclass
 
 CONTROL_BYTES = 64 * 1024
 """Maximum size of a control frame and of its decompressed headers."""
-INITIAL_WINDOW = 64 * 1024
 PROTOCOL_ERROR, REFUSED_STREAM, CANCEL = 1, 3, 5
 """Status codes of RST_STREAM."""
 _VERSION = 3
-_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _SETTINGS, _PING, _GOAWAY, _HEADERS, _WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
+_SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
 _FIN = 1
-_INITIAL_WINDOW_SIZE = 7
 _WORDS = """
 options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow authorization
 cache-control connection content-base content-encoding content-language content-length content-location content-md5 content-range
@@ -58,13 +56,6 @@ class SynReply:
 
 
 @dataclass(frozen=True)
-class Headers:
-    stream: int
-    headers: Mapping[str, str]
-    fin: bool = False
-
-
-@dataclass(frozen=True)
 class Data:
     """Data of a stream. A long frame is delivered in pieces as they arrive; only the last one has `fin`."""
 
@@ -80,13 +71,6 @@ class Reset:
 
 
 @dataclass(frozen=True)
-class Settings:
-    """The only supported setting; None if the peer did not send it."""
-
-    initial_window: int | None
-
-
-@dataclass(frozen=True)
 class Ping:
     number: int
 
@@ -97,15 +81,7 @@ class GoAway:
     reason: int = 0
 
 
-@dataclass(frozen=True)
-class WindowUpdate:
-    """Additional flow-control window for one stream, or for the session (stream 0)."""
-
-    stream: int
-    more: int
-
-
-Frame = SynStream | SynReply | Headers | Data | Reset | Settings | Ping | GoAway | WindowUpdate
+Frame = SynStream | SynReply | Data | Reset | Ping | GoAway
 
 
 class Reader:
@@ -161,18 +137,12 @@ class Reader:
                 return SynStream(_number(payload), self._headers(payload, 10), fin)
             if kind == _SYN_REPLY:
                 return SynReply(_number(payload), self._headers(payload, 4), fin)
-            if kind == _HEADERS:
-                return Headers(_number(payload), self._headers(payload, 4), fin)
             if kind == _RST_STREAM:
                 return Reset(_number(payload), _number(payload, 4))
-            if kind == _SETTINGS:
-                return Settings(_initial_window(payload))
             if kind == _PING:
                 return Ping(struct.unpack_from(">I", payload)[0])
             if kind == _GOAWAY:
                 return GoAway(_number(payload), _number(payload, 4))
-            if kind == _WINDOW_UPDATE:
-                return WindowUpdate(_number(payload), _number(payload, 4))
         except (struct.error, zlib.error, UnicodeDecodeError) as error:
             raise SpdyError(f"invalid frame of type {kind}: {error}") from error
         return None
@@ -203,19 +173,12 @@ class Writer:
                 return _control(_SYN_STREAM, struct.pack(">IIH", stream, 0, 0) + self._packed(headers), fin)
             case SynReply(stream, headers, fin):
                 return _control(_SYN_REPLY, struct.pack(">I", stream) + self._packed(headers), fin)
-            case Headers(stream, headers, fin):
-                return _control(_HEADERS, struct.pack(">I", stream) + self._packed(headers), fin)
             case Reset(stream, reason):
                 return _control(_RST_STREAM, struct.pack(">II", stream, reason))
-            case Settings(window):
-                entries = b"" if window is None else struct.pack(">II", _INITIAL_WINDOW_SIZE, window)
-                return _control(_SETTINGS, struct.pack(">I", len(entries) // 8) + entries)
             case Ping(number):
                 return _control(_PING, struct.pack(">I", number))
             case GoAway(last, reason):
                 return _control(_GOAWAY, struct.pack(">II", last, reason))
-            case WindowUpdate(stream, more):
-                return _control(_WINDOW_UPDATE, struct.pack(">II", stream, more))
 
     def _packed(self, headers: Mapping[str, str]) -> bytes:
         block = struct.pack(">I", len(headers))
@@ -240,13 +203,3 @@ def _text(block: bytes, at: int) -> tuple[str, int]:
     if end > len(block):
         raise SpdyError("header exceeds its frame")
     return block[at + 4 : end].decode("utf-8"), end
-
-
-def _initial_window(payload: bytes) -> int | None:
-    (count,) = struct.unpack_from(">I", payload)
-    window = None
-    for entry in range(count):
-        key, value = struct.unpack_from(">II", payload, 4 + 8 * entry)
-        if key & 0xFFFFFF == _INITIAL_WINDOW_SIZE:
-            window = value & 0x7FFFFFFF
-    return window

@@ -1,7 +1,4 @@
-"""port-forward for kubectl: SPDY tunneled through a WebSocket, with a data and an error stream per connection.
-
-kubectl's SPDY implementation has no flow control. It is supported for clients that use it.
-"""
+"""port-forward for kubectl: SPDY tunneled through a WebSocket, with a data and an error stream per connection."""
 
 from __future__ import annotations
 
@@ -19,7 +16,6 @@ from trainwright.controlplane.apiserver.streaming.port_forward import CHUNK, for
 from trainwright.controlplane.apiserver.streaming.sessions import Sessions
 from trainwright.controlplane.apiserver.streaming.spdy import (
     CANCEL,
-    INITIAL_WINDOW,
     PROTOCOL_ERROR,
     REFUSED_STREAM,
     Data,
@@ -28,11 +24,9 @@ from trainwright.controlplane.apiserver.streaming.spdy import (
     Ping,
     Reader,
     Reset,
-    Settings,
     SpdyError,
     SynReply,
     SynStream,
-    WindowUpdate,
     Writer,
 )
 from trainwright.controlplane.apiserver.streaming.websocket import ConnectionClosed, WebSocket
@@ -52,10 +46,6 @@ class _Stream:
     headers: dict[str, str]
     arrived: Channel = field(default_factory=lambda: Channel(_WAITING_CHUNKS))
     """Data from the client; an empty chunk marks the end."""
-    window: int = INITIAL_WINDOW
-    """Bytes that the client still accepts."""
-    consumed: int = 0
-    """Bytes taken from `arrived` since the last WINDOW_UPDATE."""
     reset: bool = False
     finished: bool = False
 
@@ -86,12 +76,6 @@ class SpdyForward:
         self._pairs: dict[str, _Pair] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._last = 0
-        self._counts = False
-        """Whether the client uses flow control, detected by its first SETTINGS or WINDOW_UPDATE frame."""
-        self._window = INITIAL_WINDOW
-        self._initial_window = INITIAL_WINDOW
-        self._consumed = 0
-        self._room = asyncio.Condition()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -136,14 +120,12 @@ class SpdyForward:
             case Data(number, data, fin):
                 await self._arrive(number, data, fin)
             case Reset(number):
-                await self._forget(number)
+                self._forget(number)
             case Ping(number) if number % 2:  # odd numbers are the client's; the server sends none
                 await self._send(frame)
-            case WindowUpdate() | Settings():
-                await self._count(frame)
 
     async def _open(self, frame: SynStream) -> None:
-        stream = _Stream(frame.stream, dict(frame.headers), window=self._initial_window)
+        stream = _Stream(frame.stream, dict(frame.headers))
         if frame.stream <= self._last or frame.stream % 2 == 0 or not _is_valid(stream.headers):
             await self._send(Reset(frame.stream, PROTOCOL_ERROR))
             return
@@ -165,9 +147,8 @@ class SpdyForward:
             pair.complete.set()
 
     def _pair_of(self, stream: _Stream) -> _Pair:
-        """The pair with the client's request ID; older clients open the data stream right after the error stream instead."""
-        first = stream.number if stream.headers["streamtype"] == "error" else stream.number - 2
-        key = stream.headers.get("requestid") or f"#{first}"
+        """The pair with the client's request ID."""
+        key = stream.headers["requestid"]
         if key not in self._pairs:
             self._pairs[key] = pair = _Pair()
             task = asyncio.ensure_future(self._serve(key, pair))
@@ -196,14 +177,14 @@ class SpdyForward:
         try:
             reader, writer = await self._sessions.connect(self._pod, port)
         except OSError as failure:
-            await self._send_data(error, forward_error(self._pod, port, failure))
+            await self._send(Data(error.number, forward_error(self._pod, port, failure)))
         else:
             upload = asyncio.ensure_future(self._upload(data, writer))
             try:
                 while not data.reset and (chunk := await reader.read(CHUNK)):
-                    await self._send_data(data, chunk)
+                    await self._send(Data(data.number, chunk))
             except OSError as broken:
-                await self._send_data(error, forward_error(self._pod, port, broken))
+                await self._send(Data(error.number, forward_error(self._pod, port, broken)))
             finally:
                 upload.cancel()
                 await asyncio.gather(upload, return_exceptions=True)
@@ -219,7 +200,6 @@ class SpdyForward:
             if not await write_or_abort(writer, chunk):
                 await self._reset(data, CANCEL)
                 return
-            await self._consume(data, len(chunk))
         if data.reset:
             writer.transport.abort()
         elif writer.can_write_eof() and not writer.is_closing():
@@ -235,45 +215,6 @@ class SpdyForward:
         if fin:
             await stream.arrived.put(b"")
 
-    async def _consume(self, stream: _Stream, size: int) -> None:
-        """Send window updates, which clients without flow control ignore."""
-        stream.consumed += size
-        self._consumed += size
-        if stream.consumed >= INITIAL_WINDOW // 2:
-            taken, stream.consumed = stream.consumed, 0
-            await self._send(WindowUpdate(stream.number, taken))
-        if self._consumed >= INITIAL_WINDOW // 2:
-            taken, self._consumed = self._consumed, 0
-            await self._send(WindowUpdate(0, taken))
-
-    async def _count(self, frame: WindowUpdate | Settings) -> None:
-        self._counts = True
-        if isinstance(frame, Settings):
-            if frame.initial_window is not None:
-                for stream in self._streams.values():
-                    stream.window += frame.initial_window - self._initial_window
-                self._initial_window = frame.initial_window
-        elif frame.stream == 0:
-            self._window += frame.more
-        elif frame.stream in self._streams:
-            self._streams[frame.stream].window += frame.more
-        async with self._room:
-            self._room.notify_all()
-
-    async def _send_data(self, stream: _Stream, data: bytes) -> None:
-        while data and not stream.reset:
-            size = len(data)
-            if self._counts:
-                async with self._room:
-                    await self._room.wait_for(lambda: stream.reset or min(stream.window, self._window) > 0)
-                size = min(size, stream.window, self._window)
-            if stream.reset:
-                return
-            stream.window -= size
-            self._window -= size
-            await self._send(Data(stream.number, data[:size]))
-            data = data[size:]
-
     async def _finish(self, stream: _Stream) -> None:
         """Close the sending side of a stream and remove it."""
         if not stream.reset and not stream.finished:
@@ -285,16 +226,12 @@ class SpdyForward:
     async def _reset(self, stream: _Stream, reason: int) -> None:
         if not stream.reset:
             await self._send(Reset(stream.number, reason))
-        await self._forget(stream.number)
+        self._forget(stream.number)
 
-    async def _forget(self, number: int) -> None:
-        stream = self._streams.pop(number, None)
-        if stream is None:
-            return
-        stream.reset = True
-        stream.arrived.close()
-        async with self._room:
-            self._room.notify_all()
+    def _forget(self, number: int) -> None:
+        if (stream := self._streams.pop(number, None)) is not None:
+            stream.reset = True
+            stream.arrived.close()
 
     async def _send(self, frame: Frame) -> None:
         async with self._lock:  # header compression requires encoding in sending order
@@ -302,4 +239,5 @@ class SpdyForward:
 
 
 def _is_valid(headers: dict[str, str]) -> bool:
-    return headers.get("streamtype") in ("data", "error") and parse_port(headers.get("port", "")) is not None
+    is_named = headers.get("streamtype") in ("data", "error") and bool(headers.get("requestid"))
+    return is_named and parse_port(headers.get("port", "")) is not None
