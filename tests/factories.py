@@ -6,18 +6,22 @@ what it builds: objects key by key; every other value, and an empty object, repl
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOB, JOBSET, POD, TRAINING_RUNTIME, TRAINJOB, Kind
 from trainwright.api.names import ANCESTOR_LABEL
-from trainwright.api.objects import Obj
+from trainwright.api.objects import Obj, copy_of, name_of
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainRequest
-from trainwright.runtimes import bundled_runtime
+from trainwright.runtimes import bundled_runtime, bundled_runtimes
+from trainwright.runtimes.bundled import FOLDERS
+from trainwright.runtimes.image import VARIABLE
 
 IMAGE = "example.com/main:1"
 
@@ -100,6 +104,27 @@ def cluster_in_memory(*objects: Obj) -> Iterator[EmbeddedCluster]:
     finally:
         cluster.close()
         store.close()
+
+
+@contextmanager
+def cluster_with_runtimes() -> Iterator[EmbeddedCluster]:
+    """Open a cluster as `cluster_in_memory` does, with the bundled runtimes, admitted once: that takes 15 ms."""
+    store = Store(":memory:")
+    cluster = EmbeddedCluster(ResourceServer(store))
+    try:
+        for each in _admitted_runtimes(os.environ.get(VARIABLE), os.environ.get(FOLDERS)):
+            store.put(CLUSTER_TRAINING_RUNTIME.resource, "", name_of(each), copy_of(each))
+        yield cluster
+    finally:
+        cluster.close()
+        store.close()
+
+
+@functools.cache
+def _admitted_runtimes(*_settings: str | None) -> list[Obj]:
+    """The bundled runtimes with these settings, as a server keeps them."""
+    with cluster_in_memory(*bundled_runtimes()) as cluster:
+        return cluster.list(CLUSTER_TRAINING_RUNTIME).items
 
 
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Obj:

@@ -262,9 +262,12 @@ def test_failed_unpacking_leaves_no_folder(checkout: Path) -> None:
 
 
 def test_recordings_elsewhere_are_preferred(tmp_path: Path, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "goldens/kubelet").mkdir(parents=True)
+    (tmp_path / "goldens/kubelet/cases").mkdir(parents=True)
+    (tmp_path / "goldens/materialize").mkdir()
     monkeypatch.setenv("TRAINWRIGHT_SHARED", str(tmp_path))
     assert recordings_of("kubelet") == tmp_path / "goldens/kubelet"
+    with pytest.raises(RecordingsError, match="materialize: no recordings; remove the folder"):
+        recordings_of("materialize")
     assert recordings_of("wire").parent == checkout / "build/recordings"
 
 

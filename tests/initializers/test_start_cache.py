@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime, cluster_in_memory, pod
+from factories import catalogue_runtime, cluster_with_runtimes, pod
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import JOBSET, POD, SERVICE, TRAINJOB
@@ -18,14 +18,13 @@ from trainwright.datacache.settings import CacheSettings
 from trainwright.initializers import start_cache as module
 from trainwright.initializers.start_cache import start_cache
 from trainwright.materialize import materialize
-from trainwright.runtimes import bundled_runtimes
 
 SETTINGS = CacheSettings("orders", "shop", "orders", "/data/orders", "ghcr.io/kubeflow/trainer/data-cache", start_seconds=0)
 
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    with cluster_in_memory(*bundled_runtimes()) as cluster:
+    with cluster_with_runtimes() as cluster:
         cluster.create(
             {
                 "apiVersion": "trainer.kubeflow.org/v1alpha1",

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from factories import cluster_in_memory, job, jobset, pod, replicated_job, trainjob
+from factories import cluster_with_runtimes, job, jobset, pod, replicated_job, trainjob
 
 from trainwright.api.kinds import JOB, JOBSET, POD, TRAINJOB
 from trainwright.api.objects import name_of, owner_reference
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.state.pods import Place
 from trainwright.jobs.state.started_pods import GangStart, StartedPods, expected_places, has_started, over_or_ready
-from trainwright.runtimes import bundled_runtimes
 
 RUNNING = {"name": "node", "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}
 WAITING = {"name": "node", "state": {"waiting": {"reason": "ContainerCreating"}}}
@@ -131,7 +130,7 @@ class Training:
 
 @pytest.fixture
 def training() -> Iterator[Training]:
-    with cluster_in_memory(*bundled_runtimes()) as cluster:
+    with cluster_with_runtimes() as cluster:
         yield Training(cluster)
 
 

@@ -6,17 +6,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from factories import cluster_in_memory, pod, train_request
+from factories import cluster_with_runtimes, pod, train_request
 
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
-from trainwright.runtimes import bundled_runtimes
 
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    with cluster_in_memory(*bundled_runtimes()) as cluster:
+    with cluster_with_runtimes() as cluster:
         yield cluster
 
 

@@ -7,17 +7,16 @@ from functools import partial
 from typing import Any
 
 import pytest
-from factories import cluster_in_memory, trainjob
+from factories import cluster_with_runtimes, trainjob
 
 from trainwright.api.errors import Denied
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.runtimes import bundled_runtimes
 
 
 @pytest.fixture
 def cluster() -> Iterator[EmbeddedCluster]:
-    with cluster_in_memory(*bundled_runtimes()) as cluster:
+    with cluster_with_runtimes() as cluster:
         yield cluster
 
 
