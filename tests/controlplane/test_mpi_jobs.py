@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -61,11 +60,8 @@ time.sleep(600)
 @pytest.fixture(scope="module")
 def plane() -> Iterator[ControlPlane]:
     """A cluster whose workers are ready as soon as they listen, and with an environment for the image of MLX."""
-    folder = Path(tempfile.mkdtemp(prefix="mpi-"))  # not below pytest's, which the user of the pods may not enter
-    try:
-        yield from started_plane(folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix="mpi-", ignore_cleanup_errors=True) as folder:
+        yield from started_plane(Path(folder))  # not below pytest's, which the user of the pods may not enter
 
 
 def started_plane(folder: Path) -> Iterator[ControlPlane]:
@@ -160,23 +156,40 @@ def fit(factor: float) -> dict:
     }
 
 
+def test_commands_reach_pods_of_the_own_job_only(plane: ControlPlane) -> None:
+    """By their names, with input, output and exit code, in a container where nothing of the socket can be moved."""
+    victim = submit(plane, "victim", "sleep", "600")
+    eventually(lambda: [pod["status"].get("phase") for pod in pods_of(plane.cluster, victim)] == ["Running"] * 2, 60)
+    script = """
+for host in curious-node-0-0 curious-launcher-0-0.curious victim-node-0-0.victim; do
+  echo input | $PRTE_MCA_plm_ssh_agent $host 'cat; hostname; setsid sleep 0 & exit 5'; echo "code $?"
+done 2>&1
+mv /run/trainwright-mpi/socket /tmp/ || mv /run/trainwright-mpi /tmp/ || touch /run/trainwright-mpi/x || echo protected
+"""
+    job = submit(plane, "curious", "sh", "-c", script)
+    eventually(lambda: phase(plane, job) == "Succeeded", 60)
+    own = [line for name in ("curious-node-0-0", "curious-launcher-0-0") for line in ("input", name, "code 5")]
+    log = [line for line in log_of(plane, job) if not line.startswith("mv:") and not line.startswith("touch:")]
+    assert log == [
+        *own,
+        "remote shell: victim-node-0-0.victim: no pod of this job with this host name is running",
+        "code 255",
+        "protected",
+    ]
+    for name in ("victim", "curious"):
+        plane.cluster.delete(TRAINJOB, name, "default")
+
+
 def test_a_rank_that_fails_ends_all_with_its_code_and_last_words(plane: ControlPlane) -> None:
     job = submit(plane, "failing", *MPIRUN, "python3", "-c", RANK, "1", "7", "in-failing", nodes=3)
 
-    def ended() -> dict[str, Any]:
-        found = [pod for pod in pods_of(plane.cluster, job) if step_of(pod) == "launcher"]
-        statuses = [status for pod in found for status in (pod.get("status") or {}).get("containerStatuses") or []]
-        return next(
-            (
-                state["terminated"]
-                for status in statuses
-                for state in (status["state"], status["lastState"])
-                if "terminated" in state
-            ),
-            {},
-        )
+    def codes() -> set[int]:
+        pods = [pod for pod in pods_of(plane.cluster, job) if step_of(pod) == "launcher"]
+        statuses = [status for pod in pods for status in (pod.get("status") or {}).get("containerStatuses") or []]
+        states = [state for status in statuses for state in (status["state"], status["lastState"])]
+        return {state["terminated"]["exitCode"] for state in states if "terminated" in state}
 
-    assert eventually(ended, 60)["exitCode"] == 7
+    assert eventually(codes, 60) == {7}
     # The container is restarted, and then its log is that of a run that may just have begun.
     eventually(lambda: re.search(r"^cannot go on$.*Exit code: +7$", "\n".join(log_of(plane, job)), re.DOTALL | re.MULTILINE))
     plane.cluster.delete(TRAINJOB, "failing", "default")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import threading
@@ -26,12 +27,14 @@ from trainwright.controlplane.node.images import ImageCatalogue
 from trainwright.controlplane.node.isolation.shared_folders import shared_folders
 from trainwright.controlplane.node.isolation.support import isolation_support
 from trainwright.controlplane.node.limits.control_groups import ControlGroups
+from trainwright.controlplane.node.mpi.job_sockets import JobSockets
 from trainwright.controlplane.node.network.pod_network import PodNetwork
 from trainwright.controlplane.node.pod_changes import PodChanges
 from trainwright.controlplane.node.pod_worker import PodWorker, has_ended, remove_folder
 from trainwright.controlplane.node.ready_condition import ReadyCondition
 from trainwright.controlplane.node.registration import NODE_NAME, register
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
+from trainwright.controlplane.node.sessions.mpi_command import start_remote_command
 from trainwright.controlplane.node.sessions.node_sessions import NodeSessions
 from trainwright.controlplane.node.shutdown import stop_runs
 from trainwright.controlplane.node.supervisor.start_supervisor import start_directly, supervisor_spawner
@@ -97,6 +100,7 @@ class NodeAgent:
             pool=self._pool,
             address_of=self._network.address_of,
             api_address=api_address,
+            mpi_folder_of=lambda pod: self._mpi_sockets.folder_of(pod),
             hidden=(Path.home(), home.parent),
             shared=shared_folders(home.parent),
             cgroups=ControlGroups.find(home),
@@ -104,6 +108,7 @@ class NodeAgent:
             start_supervisor=start_supervisor,
             warm_parents=self._warm_parents,
         )
+        self._mpi_sockets = JobSockets(home / "mpi", functools.partial(start_remote_command, self._services))
         self.sessions = NodeSessions(self._services)
         selector = f"spec.nodeName={NODE_NAME}"
         self._pod_changes = PodChanges(self._pod_changed, self._events.record, self._stop)
@@ -136,6 +141,7 @@ class NodeAgent:
         for worker in workers:
             worker.join(5)
         stop_runs([run for worker in workers for run in latest_runs(worker.folder)], seconds)
+        self._mpi_sockets.stop()
         self._warm_parents.stop()
         if self._spawner is not None:
             self._spawner.stop()
@@ -186,6 +192,7 @@ class NodeAgent:
         jobset = labels_of(pod).get(names.JOBSET_UID_LABEL)
         if jobset and not self._jobset_exists(pod, jobset):
             self._ports.release(jobset)
+            self._mpi_sockets.release(pod)
 
     def _remove(self, uid: str) -> None:
         """Kill the processes of a pod that is gone, and remove its files."""
@@ -206,7 +213,8 @@ class NodeAgent:
 
     def _remove_orphaned_pods(self) -> None:
         """Kill processes and remove folders of pods that were deleted while this node was stopped."""
-        known = {uid_of(pod) for pod in self._cluster.list(POD).items}
+        pods = self._cluster.list(POD).items
+        known = {uid_of(pod) for pod in pods}
         for folder in self._pods_folder.iterdir():
             if folder.name not in known:
                 kill_pod_processes(folder.name)
@@ -215,6 +223,7 @@ class NodeAgent:
         if self._services.cgroups is not None:
             self._services.cgroups.remove_others(known)
         self._network.release_others(known)
+        self._mpi_sockets.restore(pods)
 
     def _threads_for(self, pod: Obj) -> int:
         """Divide the cores among the pods of a JobSet, or else among all running pods, to avoid oversubscription.

@@ -18,6 +18,7 @@ from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.lifecycle.container_state import KILLED_CODE, STATUS_UNKNOWN, Run, Termination
+from trainwright.controlplane.node.supervisor.child_command import kill_processes_with
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
 
 _STATE_SECONDS = 10.0
@@ -214,29 +215,17 @@ def run_of(container: str, attempt: int, folder: Path) -> ContainerRun:
 
 def kill_pod_processes(pod_uid: str) -> None:
     """Kill processes with the pod's UID in their environment, which have escaped their supervisor. Linux only."""
-    _kill_processes_with(f"{POD_MARK}={pod_uid}")
+    kill_processes_with(f"{POD_MARK}={pod_uid}")
 
 
 def kill_run_processes(run: ContainerRun, pod_uid: str) -> None:
     """Kill remaining processes of a run of a container, also those that were started in it by exec. Linux only."""
-    _kill_processes_with(f"{RUN_MARK}={run_mark(run, pod_uid)}")
+    kill_processes_with(f"{RUN_MARK}={run_mark(run, pod_uid)}")
 
 
 def run_mark(run: ContainerRun, pod_uid: str) -> str:
     """Return the value of the variable RUN_MARK of processes of this run that have no namespaces, or were started by exec."""
     return f"{pod_uid}/{run.name}/{run.attempt}"
-
-
-def _kill_processes_with(variable: str) -> None:
-    marker = variable.encode()
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (entry / "environ").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if marker in environment:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(entry.name), signal.SIGKILL)
 
 
 POD_MARK = "TRAINWRIGHT_POD_UID"

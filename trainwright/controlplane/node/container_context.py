@@ -29,7 +29,8 @@ from trainwright.controlplane.node.isolation.support import Support
 from trainwright.controlplane.node.isolation.visible import python_folders, python_folders_of
 from trainwright.controlplane.node.lifecycle.termination_message import DEFAULT_PATH
 from trainwright.controlplane.node.limits.control_groups import ControlGroups
-from trainwright.controlplane.node.mpi.stand_in import mpi_variables
+from trainwright.controlplane.node.mpi import remote_shell
+from trainwright.controlplane.node.mpi.stand_in import is_served, mpi_variables
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.network_files import network_mounts
 from trainwright.controlplane.node.path_mapping import PathMapping
@@ -63,6 +64,8 @@ class NodeServices:
     """Returns the pod's address; allocates it on the first call."""
     api_address: Callable[[], tuple[str, int] | None]
     """Returns host and port of the API server."""
+    mpi_folder_of: Callable[[Obj], Path | None]
+    """Returns the folder with the socket of the pod's MPI job, for its pods only; None without a JobSet."""
     hidden: tuple[Path, ...] = ()
     """Folders of the host that no container may see."""
     shared: tuple[Path, ...] = ()
@@ -130,6 +133,8 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     ]
     if isolated:
         mounts += network_mounts(pod, container, folder)
+        if is_served(container, image) and (mpi_folder := services.mpi_folder_of(pod)) is not None:
+            mounts.append(ContainerMount(remote_shell.FOLDER, mpi_folder, read_only=True))
     mapped = () if isolated else tuple((m.container_path, m.host_path) for m in mounts if m.host_path is not None)
     mapping = PathMapping(
         mapped,
@@ -141,7 +146,7 @@ def create_context(pod: Obj, container: Obj, run: ContainerRun, folder: Path, se
     )
     own = mapping.variables(resolver.own_variables(container, mapping.rewrite))
     marks = {} if isolated else {RUN_MARK: run_mark(run, uid_of(pod))}
-    mpi = {} if image is None else mpi_variables(container, image, own, pod["status"]["podIP"])
+    mpi = mpi_variables(image, own, pod["status"]["podIP"]) if image is not None and is_served(container, image) else {}
     env = {**base, **{name: mapping.rewrite(value) for name, value in mpi.items()}, **own, **marks}
     directory = container.get("workingDir") or (image.working_dir if image is not None else None)
     more: Obj = {"notify": str(services.fifo), "notify_name": uid_of(pod)} if services.fifo is not None else {}

@@ -95,7 +95,7 @@ class ContainerStart:
             )
         words = [*command, *(self._spec.get("args") or [])]
         if environment is not None:
-            words = replace_program(words, environment.programs, self._spec)
+            words = replace_program(words, environment.programs)
         return [context.rewrite(expand_references(word, context.references)) for word in words]
 
 

@@ -1,182 +1,90 @@
-"""Stands in for ssh when mpirun starts its daemons: runs a command in another pod of the job, by that pod's launch agent.
+"""Stands in for ssh when mpirun starts its daemons: asks the node to run a command in another pod of the job.
 
-Usage: remote_shell.py [OPTIONS OF SSH] HOST COMMAND [WORD ...]. Standard input, output, errors, signals and the exit code are the
-command's; 255 is this program's own failure, as with ssh. The command ends when this program does. Standard library only.
+Usage: remote_shell.py [OPTIONS OF SSH] HOST COMMAND [WORD ...]. The command gets this program's standard input, output and errors, and
+ends when this program does. The exit code is the command's; 255 is this program's failure, as with ssh. Standard library only.
+
+The node listens at SOCKET, which only the pods of the job have. The client sends a line of JSON with its three streams,
+`{"host": HOST, "command": [WORD, ...]}`; the answer is `{"exit": CODE}` or `{"error": TEXT}`.
 """
 
 from __future__ import annotations
 
-import contextlib
+import getopt
+import json
 import os
-import select
+import pwd
+import re
 import signal
 import socket
 import sys
 import time
-from typing import NoReturn
 
-if __name__ == "__main__":  # started with -P: the package is not in the path
-    sys.path.append(os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4)))
-
-from trainwright.controlplane.node.mpi import wire
-from trainwright.controlplane.node.mpi.agent_session import shell_of_user
-from trainwright.controlplane.node.mpi.ssh_options import OptionError, SshCommand, parse_ssh
-
+FOLDER = "/run/trainwright-mpi"
+SOCKET = f"{FOLDER}/socket"
 FAILED = 255
-FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-_STDIN, _STDOUT, _STDERR = 0, 1, 2
-_LOCALHOST = "127.0.0.1"
-"""The address of all pods where there is only this one, on macOS."""
+_OPTIONS = "46AaCfGgKkMNnqsTtVvXxYyB:b:c:D:E:e:F:I:i:J:L:l:m:O:o:P:p:Q:R:S:W:w:"
+"""Those of ssh(1). All but -n and ConnectionAttempts are ignored, as hosts are pods."""
+_SHELLS = {"bash", "csh", "ksh", "sh", "tcsh", "zsh"}
+"""Shells whose syntax mpirun knows."""
 
 
 def main() -> int:
-    open_standard_streams()
-    try:
-        wanted = parse_ssh(sys.argv[1:])
-        if is_this_pod(wanted.host):
-            run_here(wanted)
-        key = wire.read_key(os.environ.get(wire.KEY) or os.path.expanduser("~/.ssh/id_rsa"))
-        connection = connect(wanted)
-    except (OptionError, OSError, wire.WireError) as error:
-        return fail(str(error))
-    try:
-        with connection:
-            wire.greet_agent(connection, key)
-            return Client(connection, wanted).run()
-    except (OSError, wire.WireError) as error:
-        return fail(f"{wanted.host}: {error}")
-
-
-def is_this_pod(host: str) -> bool:
-    """Whether a host is the pod of this process, where no agent listens.
-
-    Open MPI 4 does not notice: it looks for the address among those of interfaces, and the loopback one has only 127.0.0.1.
-    """
-    own = os.environ.get(wire.ADDRESS)
-    try:
-        return own is not None and own != _LOCALHOST and own in socket.gethostbyname_ex(host)[2]
-    except OSError:
-        return False
-
-
-def run_here(wanted: SshCommand) -> NoReturn:
-    """Become the command, as an agent would start it. Raises OSError."""
-    shell, home = shell_of_user()
-    if os.path.isdir(home):
-        os.chdir(home)
-    if not wanted.reads_input:
-        os.dup2(os.open(os.devnull, os.O_RDONLY), _STDIN)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores
-        signal.signal(number, signal.SIG_DFL)
-    os.execv(shell, [shell, "-c", wanted.command])  # noqa: S606  # as ssh does
-
-
-def open_standard_streams() -> None:
-    """Open those that are closed: a connection would get their numbers."""
-    for descriptor in (_STDIN, _STDOUT, _STDERR):
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for descriptor in (0, 1, 2):  # the connection would get the number of a closed one
         try:
             os.fstat(descriptor)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+    try:
+        options, words = getopt.getopt(sys.argv[1:], _OPTIONS)
+    except getopt.GetoptError as error:
+        return fail(str(error))
+    if len(words) < 2:
+        return fail("expected a host and a command: there are no terminals")
+    if ("-n", "") in options:
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    host = words[0].rpartition("@")[2]
+    request = {"host": host, "command": [shell_of_user(), "-c", " ".join(words[1:])]}
+    for left in reversed(range(attempts(options))):
+        answer = ask(request)
+        if "exit" in answer:
+            return int(answer["exit"])
+        if left:  # the pod may not have started yet
+            time.sleep(1)
+    return fail(f"{host}: {answer['error']}")
 
 
-def connect(wanted: SshCommand) -> socket.socket:
-    """Connect to the agent of the host, with a second between attempts. Raises OSError, whose text has the host."""
-    for attempt in range(wanted.attempts):
-        if attempt:
-            time.sleep(1.0)
-        try:
-            connection = socket.create_connection((wanted.host, wanted.port), timeout=wire.HANDSHAKE_SECONDS)
-        except OSError as error:
-            last = error
-        else:
-            connection.settimeout(None)
-            return connection
-    if isinstance(last, socket.gaierror):
-        reason = "pods find each other by name only where they are isolated, see `trainwright status`"
-        raise OSError(f"no pod {wanted.host} is known here: {reason}") from last
-    raise OSError(f"cannot connect to {wanted.host}, port {wanted.port}: {last}") from last
+def attempts(options: list[tuple[str, str]]) -> int:
+    """Return the value of the option ConnectionAttempts, which Trainer sets to 10, else 1."""
+    settings = (re.fullmatch(r"ConnectionAttempts[\s=]+([1-9]\d{0,3})", value.strip(), re.IGNORECASE) for _, value in options)
+    return next((int(found[1]) for found in settings if found), 1)
 
 
-class Client:
-    """Passes on what goes in and out until the command's exit code arrives."""
-
-    def __init__(self, connection: socket.socket, wanted: SshCommand):
-        self._connection, self._wanted = connection, wanted
-        self._frames = wire.FrameReader()
-        self._window = wire.INPUT_WINDOW
-        self._reads_input = wanted.reads_input
-        self._signals: list[int] = []
-
-    def run(self) -> int:
-        """Return the exit code of the command. Raises WireError, OSError."""
-        wakeup, wake = os.pipe()
-        for descriptor in (wakeup, wake):
-            os.set_blocking(descriptor, False)
-        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in FORWARDED:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # such as by nohup
-                signal.signal(number, lambda received, _frame: self._signals.append(received))
-        self._send(wire.frame(wire.COMMAND, os.fsencode(self._wanted.command)))
-        if not self._reads_input:
-            self._send(wire.frame(wire.INPUT_END))
-        while True:
-            watched = [self._connection.fileno(), wakeup, *([_STDIN] if self._reads_input and self._window else [])]
-            for descriptor in _readable(watched):
-                if descriptor == wakeup:
-                    with contextlib.suppress(BlockingIOError):
-                        os.read(wakeup, wire.CHUNK)
-                elif descriptor == _STDIN:
-                    self._pass_input()
-                elif (code := self._receive()) is not None:
-                    return code
-            while self._signals:
-                self._send(wire.number_frame(wire.SIGNAL, self._signals.pop(0)))
-
-    def _receive(self) -> int | None:
-        received = self._connection.recv(wire.CHUNK)
-        if not received:
-            raise wire.WireError("the connection was closed before the command ended")
-        for kind, payload in self._frames.feed(received):
-            if kind == wire.OUTPUT:
-                _write(_STDOUT, payload)
-            elif kind == wire.ERRORS:
-                _write(_STDERR, payload)
-            elif kind == wire.WINDOW:
-                self._window += wire.parse_number(payload, wire.INPUT_WINDOW)
-            elif kind == wire.EXIT:
-                return wire.parse_number(payload, 255)
-        return None
-
-    def _pass_input(self) -> None:
-        try:
-            found = os.read(_STDIN, min(wire.CHUNK, self._window))
-        except BlockingIOError:
-            return
-        except OSError:  # a terminal that is gone, or what cannot be read
-            found = b""
-        if found:
-            self._window -= len(found)
-            self._send(wire.frame(wire.INPUT, found))
-        else:
-            self._reads_input = False
-            self._send(wire.frame(wire.INPUT_END))
-
-    def _send(self, data: bytes) -> None:
-        self._connection.sendall(data)
+def shell_of_user() -> str:
+    """Return the login shell, in whose syntax mpirun writes its commands."""
+    try:
+        shell = pwd.getpwuid(os.geteuid()).pw_shell
+    except KeyError:
+        return "/bin/sh"
+    return shell if os.path.basename(shell) in _SHELLS and os.access(shell, os.X_OK) else "/bin/sh"
 
 
-def _readable(descriptors: list[int]) -> list[int]:
-    """Wait for some of these. Files are always readable, which only `select` knows everywhere."""
-    return select.select(descriptors, [], [])[0]
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    while data:
-        try:
-            data = data[os.write(descriptor, data) :]
-        except BlockingIOError:  # another program has set the file so
-            time.sleep(0.01)
+def ask(request: dict, path: str = SOCKET) -> dict:  # type: ignore[type-arg]
+    """Run the command and return the answer of the node."""
+    line = json.dumps(request).encode() + b"\n"
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+            sent = socket.send_fds(connection, [line], [0, 1, 2])
+            connection.sendall(line[sent:])
+            with connection.makefile("rb") as answers:
+                return json.loads(answers.readline())  # type: ignore[no-any-return]
+    except FileNotFoundError:
+        return {"error": "pods of an MPI job find each other only where they are isolated, see `trainwright status`"}
+    except OSError as error:
+        return {"error": f"the node does not answer: {error}"}
+    except ValueError:
+        return {"error": "the node ended the connection before the command ended"}
 
 
 def fail(problem: str) -> int:

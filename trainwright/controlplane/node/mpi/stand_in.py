@@ -1,4 +1,4 @@
-"""Decides which containers get the launch agent in place of sshd, and the variables by which mpirun uses it in place of ssh. Pure.
+"""Decides which containers get programs in place of sshd and ssh, and the variables by which mpirun finds them. Pure.
 
 An entry of images.yaml says that an image's programs are replaced: `programs: {/usr/sbin/sshd: [trainwright-sshd]}`.
 """
@@ -11,13 +11,10 @@ from pathlib import Path
 
 from trainwright.api.objects import Obj
 from trainwright.controlplane.node.images import ImageEnvironment
-from trainwright.controlplane.node.mpi.ssh_options import OptionError, sshd_configuration
-from trainwright.controlplane.node.mpi.wire import ADDRESS, KEY
 from trainwright.materialize.policies.mpi import SSH_VOLUME
 
-AGENT = "trainwright-sshd"
-"""The name of the launch agent in `programs`."""
-SSHD = "/usr/sbin/sshd"
+SSHD = "trainwright-sshd"
+"""The name in `programs` of what stands in for sshd."""
 
 _FOLDER = Path(__file__).parent
 _PYTHON = (sys.executable, "-S", "-E", "-P")
@@ -27,7 +24,7 @@ _LAUNCHER = {
     # Open MPI 5 does not know the names that Trainer sets, and would start all ranks on the launcher.
     "PRTE_MCA_plm_ssh_agent": _REMOTE_SHELL,
     "OMPI_MCA_plm_rsh_agent": _REMOTE_SHELL,
-    # Daemons stay children of the agent's connection, and so end with the launcher, however it ends.
+    # Daemons stay children of the remote shell, and so end with the launcher, however it ends.
     "PRTE_MCA_prte_leave_session_attached": "1",
     "OMPI_MCA_orte_leave_session_attached": "1",
     # Each daemon takes the machine for its own: the ranks of all pods would be bound to the same first cores.
@@ -50,39 +47,30 @@ _EVERYWHERE = {
 }
 
 
-def replace_program(words: Sequence[str], programs: Mapping[str, Sequence[str]], container: Obj) -> list[str]:
-    """Return the command of a container, with its program replaced if `programs` says so.
-
-    An sshd whose configuration is in a volume of the container stays.
-    """
-    replacement = programs.get(words[0])
-    if replacement is None or (words[0] == SSHD and _has_configuration(words[1:], container)):
-        return list(words)
-    if replacement[0] == AGENT:
-        replacement = [*_PYTHON, str(_FOLDER / "launch_agent.py"), *replacement[1:]]
+def replace_program(words: Sequence[str], programs: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the command of a container, with its program replaced if `programs` says so."""
+    replacement = programs.get(words[0], words[:1])
+    if replacement[0] == SSHD:
+        replacement = [*_PYTHON, str(_FOLDER / "sshd.py"), *replacement[1:]]
     return [*replacement, *words[1:]]
 
 
-def mpi_variables(container: Obj, image: ImageEnvironment, own: Mapping[str, str], address: str) -> dict[str, str]:
-    """Return the variables of a container of an MPI job whose sshd is replaced by the launch agent, else none.
+def has_key(container: Obj) -> bool:
+    """Whether a container has the ssh key of an MPI job, and so takes part in it."""
+    return any(mount["name"] == SSH_VOLUME for mount in container.get("volumeMounts") or [])
+
+
+def is_served(container: Obj, image: ImageEnvironment | None) -> bool:
+    """Whether the node stands in for ssh in a container."""
+    return image is not None and has_key(container) and any(words[0] == SSHD for words in image.programs.values())
+
+
+def mpi_variables(image: ImageEnvironment, own: Mapping[str, str], address: str) -> dict[str, str]:
+    """Return the variables of a served container.
 
     `own` are the variables that the pod sets; they win, as do those of the image. `address` is that of the pod.
     """
-    if not any(words[0] == AGENT for words in image.programs.values()):
-        return {}
-    folder = next((mount["mountPath"] for mount in container.get("volumeMounts") or [] if mount["name"] == SSH_VOLUME), None)
-    if folder is None:
-        return {}
-    found = {KEY: f"{folder.rstrip('/')}/id_rsa", ADDRESS: address} | _EVERYWHERE
+    found = {"TRAINWRIGHT_POD_IP": address} | _EVERYWHERE
     if (hostfile := own.get("OMPI_MCA_orte_default_hostfile")) is not None:
         found |= _LAUNCHER | {"PRTE_MCA_prte_default_hostfile": hostfile}
     return {name: value for name, value in found.items() if name not in image.env}
-
-
-def _has_configuration(arguments: Sequence[str], container: Obj) -> bool:
-    try:
-        file = sshd_configuration(arguments)
-    except OptionError:
-        return False
-    mounts = [mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or []]
-    return any(file.startswith(f"{path}/") or file == path for path in mounts)

@@ -61,6 +61,19 @@ def signal_child(pid: int, number: signal.Signals) -> None:
             os.killpg(group, number)
 
 
+def kill_processes_with(variable: str) -> None:
+    """Kill processes with `NAME=VALUE` in their environment. Linux only."""
+    marker = variable.encode()
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (entry / "environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if marker in environment:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
 def _children(pid: int) -> list[int]:
     try:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()]
