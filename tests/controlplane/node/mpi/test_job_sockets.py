@@ -66,7 +66,8 @@ def send(folder: Path, line: bytes = b'{"host": "h", "command": ["true"]}\n', fi
         os.close(opened)
         try:
             sent = socket.send_fds(connection, [line], [0] * files) if files else 0
-            connection.sendall(line[sent:])
+            if sent < len(line):
+                connection.sendall(line[sent:])
             if shuts and not line.endswith(b"\n"):
                 connection.shutdown(socket.SHUT_WR)
             return connection.recv(4096)

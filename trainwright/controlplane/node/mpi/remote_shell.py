@@ -76,7 +76,8 @@ def ask(request: dict, path: str = SOCKET) -> dict:  # type: ignore[type-arg]
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(path)
             sent = socket.send_fds(connection, [line], [0, 1, 2])
-            connection.sendall(line[sent:])
+            if sent < len(line):  # after a refusal, even sending nothing fails
+                connection.sendall(line[sent:])
             with connection.makefile("rb") as answers:
                 return json.loads(answers.readline())  # type: ignore[no-any-return]
     except FileNotFoundError:
