@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from trainwright.controlplane.node.supervisor.spawner import FAILED
 
@@ -30,7 +31,38 @@ class StartSupervisor(Protocol):
 
 def start_directly(folder: Path, lock: int) -> None:
     """Start a supervisor as a child of this process, in a session of its own. Raises OSError."""
-    _start([str(PROGRAM), str(folder), str(lock)], lock)
+    _start([sys.executable, "-S", "-E", "-P", str(PROGRAM), str(folder), str(lock)], lock)
+
+
+@dataclass
+class SpawnerProcess:
+    """A process that forks supervisors, such as spawner.py, and the connection to it."""
+
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+
+    @classmethod
+    def begin(cls, words: list[str], more: list[str], answer_seconds: float = ANSWER_SECONDS, **options: Any) -> SpawnerProcess:
+        """Start a program with the number of its socket and `more` arguments. Raises OSError."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            process = _start([*words, str(theirs.fileno()), *more], theirs.fileno(), **options)
+        ours.settimeout(answer_seconds)
+        return cls(process, ours)
+
+    def ask(self, folder: Path, lock: int) -> bytes:
+        """Return the answer to a request; empty if the process has ended. Raises OSError."""
+        socket.send_fds(self.connection, [os.fsencode(folder)], [lock])
+        return self.connection.recv(64)
+
+    def end(self, seconds: float = ANSWER_SECONDS) -> None:
+        """End the process, and wait for its end at most so long; supervisors stay."""
+        self.connection.close()
+        self.process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(seconds)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
 
 class SupervisorSpawner:
@@ -43,13 +75,12 @@ class SupervisorSpawner:
     def __init__(self, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._answer_seconds = answer_seconds
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._connection: socket.socket | None = None
+        self._spawner: SpawnerProcess | None = None
 
     def start(self, folder: Path, lock: int) -> None:
         """Start the supervisor of a run. Raises OSError if the machine has no room for another process."""
         with self._lock:
-            answer = self._ask(os.fsencode(folder), lock)
+            answer = self._ask(folder, lock)
         if not answer:
             start_directly(folder, lock)
         elif answer.startswith(FAILED):
@@ -61,13 +92,13 @@ class SupervisorSpawner:
         with self._lock:
             self._end()
 
-    def _ask(self, folder: bytes, lock: int) -> bytes:
+    def _ask(self, folder: Path, lock: int) -> bytes:
         """Return the spawner's answer; empty if there is none."""
         try:
-            if self._connection is None:
-                self._connection = self._begin()
-            socket.send_fds(self._connection, [folder], [lock])
-            answer = self._connection.recv(64)
+            if self._spawner is None:
+                words = [sys.executable, "-S", "-E", "-P", str(_SPAWNER)]
+                self._spawner = SpawnerProcess.begin(words, [_ROOM], self._answer_seconds)
+            answer = self._spawner.ask(folder, lock)
         except OSError as error:
             log.warning("event=no_spawner error=%s", error)
             answer = b""
@@ -75,22 +106,10 @@ class SupervisorSpawner:
             self._end()
         return answer
 
-    def _begin(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs:
-            self._process = _start([str(_SPAWNER), str(theirs.fileno()), _ROOM], theirs.fileno())
-        ours.settimeout(self._answer_seconds)
-        return ours
-
     def _end(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-        if self._process is not None:
-            self._process.kill()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(self._answer_seconds)
-            self._process = None
+        if self._spawner is not None:
+            self._spawner.end(self._answer_seconds)
+            self._spawner = None
 
 
 def supervisor_spawner() -> SupervisorSpawner | None:
@@ -98,13 +117,8 @@ def supervisor_spawner() -> SupervisorSpawner | None:
     return SupervisorSpawner() if sys.platform == "linux" else None
 
 
-def _start(arguments: list[str], inherited: int) -> subprocess.Popen[bytes]:
+def _start(words: list[str], inherited: int, **options: Any) -> subprocess.Popen[bytes]:
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": {"PATH": os.environ.get("PATH", os.defpath)}}
     return subprocess.Popen(
-        [sys.executable, "-S", "-E", "-P", *arguments],
-        pass_fds=(inherited,),
-        start_new_session=True,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={"PATH": os.environ.get("PATH", os.defpath)},
+        words, pass_fds=(inherited,), start_new_session=True, stdin=subprocess.DEVNULL, **{**quiet, **options}
     )
