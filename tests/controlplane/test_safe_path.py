@@ -16,7 +16,7 @@ from trainwright.controlplane.lifecycle import stop
 ROOT = Path(__file__).parents[2]
 IN_PODS = (  # what a user's container runs keeps the paths that it has; a warm parent removes its own folder from them
     "trainwright/runtimes/launch.py",
-    "trainwright/controlplane/node/warm_start/warm_parents.py",
+    "trainwright/controlplane/node/warm_start/warm_parent.py",
 )
 
 

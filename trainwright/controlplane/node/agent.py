@@ -42,7 +42,7 @@ from trainwright.controlplane.node.upkeep import Upkeep
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.spread_folders import spread_folders
 from trainwright.controlplane.node.volumes.tokens import IssueToken
-from trainwright.controlplane.node.warm_start.warm_parents import WarmParents
+from trainwright.controlplane.node.warm_start.warm_parent import WarmParent
 
 _HANDLER_THREADS = 32
 """For probes and hooks of all pods."""
@@ -86,7 +86,7 @@ class NodeAgent:
         store = EnvironmentStore.chosen()
         self._environments = Preparations(store)
         start_supervisor = self._spawner.start if self._spawner is not None else start_directly
-        self._warm_parents = WarmParents(start_supervisor)
+        self._warm_parent = WarmParent(start_supervisor)
         self._services = NodeServices(
             cluster=cluster,
             volumes=self._volumes,
@@ -106,7 +106,7 @@ class NodeAgent:
             cgroups=ControlGroups.find(home),
             fifo=self._changes.path if self._changes.start() else None,
             start_supervisor=start_supervisor,
-            warm_parents=self._warm_parents,
+            warm_parent=self._warm_parent,
         )
         self._mpi_sockets = JobSockets(home / "mpi", functools.partial(start_remote_command, self._services))
         self.sessions = NodeSessions(self._services)
@@ -142,7 +142,7 @@ class NodeAgent:
             worker.join(5)
         stop_runs([run for worker in workers for run in latest_runs(worker.folder)], seconds)
         self._mpi_sockets.stop()
-        self._warm_parents.stop()
+        self._warm_parent.stop()
         if self._spawner is not None:
             self._spawner.stop()
         self._volumes.close()

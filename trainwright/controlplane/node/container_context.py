@@ -41,7 +41,7 @@ from trainwright.controlplane.node.volumes.api_access import VOLUME, api_access_
 from trainwright.controlplane.node.volumes.errors import ConfigError
 from trainwright.controlplane.node.volumes.maker import VolumeMaker
 from trainwright.controlplane.node.volumes.mounts import container_mounts
-from trainwright.controlplane.node.warm_start.warm_parents import WarmParents
+from trainwright.controlplane.node.warm_start.warm_parent import WarmParent
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class NodeServices:
     fifo: Path | None = None
     """Where supervisors say that something has changed; None if workers poll."""
     start_supervisor: StartSupervisor = start_directly
-    warm_parents: WarmParents | None = None
+    warm_parent: WarmParent | None = None
 
 
 @dataclass(frozen=True)

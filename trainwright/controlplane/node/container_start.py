@@ -57,7 +57,7 @@ class ContainerStart:
         return context
 
     def _starter(self, argv: list[str], context: ContainerContext, image: ImageEnvironment | None) -> StartSupervisor:
-        warm = self._services.warm_parents
+        warm = self._services.warm_parent
         if warm is None or (image is not None and image.environment is not None):
             return self._services.start_supervisor
         return warm.starter(argv, context.env, context.more.get("isolation"))

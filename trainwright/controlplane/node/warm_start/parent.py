@@ -1,173 +1,118 @@
 """A warm parent: imports torch, transformers and peft, and forks supervisors whose containers run Python in the forked process.
 
-Usage: parent.py SOCKET_FD awaited|- ROOM, with the variables of a container. ROOM gives its children space for other command lines and
-variables. It imports with a low priority unless a container waits for it. Then it writes R to its socket, or E and why it cannot,
-and serves requests as spawner.py does. It answers S to one when a file of an imported module has changed, and ends; also when it was
-idle for some minutes, and with the other end of its socket.
+Usage: parent.py SOCKET_FD REST_SECONDS ROOM, with the variables of a container. ROOM gives its children space for other command lines
+and variables. It rests, imports, writes R to its socket, and serves requests as spawner.py does. It ends, without an answer, when a
+file of an imported module has changed; also after some idle minutes, and with the node.
+Standard library only, as programs.py: programs find no other modules loaded than those of MODULES and what these import.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import importlib
 import os
+import select
 import signal
 import socket
-import subprocess
 import sys
+from collections.abc import Iterable
+from typing import Any
 
 if __name__ == "__main__":  # the package is found where the environment has it, and the folder of this file is not searched
     del sys.path[0]
 
-from trainwright.controlplane.node.isolation import enter, layers
 from trainwright.controlplane.node.supervisor.process_start import RunsHere
 from trainwright.controlplane.node.supervisor.spawner import LONGEST_REQUEST, fork_supervisor
-from trainwright.controlplane.node.supervisor.start_command import CommandError, execute, find_command
-from trainwright.controlplane.node.warm_start.command_line import CommandLine, finds_other_modules, parse
-from trainwright.controlplane.node.warm_start.fresh_process import become, search_folders
-from trainwright.controlplane.node.warm_start.launcher_child import ForkingPopen
-from trainwright.controlplane.node.warm_start.preload import CannotServe, Parent, preload
-from trainwright.controlplane.node.warm_start.programs import BecomeProgram, run_known_program, run_program
-from trainwright.controlplane.node.warm_start.ranks import ranks_of, serve_ranks
-from trainwright.controlplane.node.warm_start.variables import differing
+from trainwright.controlplane.node.warm_start.programs import Preloaded, run
 
-READY, NOT_READY, STALE = b"R", b"E", b"S"
-AWAITED = "awaited"
+MODULES = ("torch", "torch.distributed.run", "torch._dynamo", "torch.distributed.fsdp", "torch.nn.parallel")
+OPTIONAL_MODULES = ("transformers.modeling_utils", "peft")
+"""Not the Trainer and not TRL: they import pyarrow, which starts a thread."""
+READY = b"R"
 ROOM = "TRAINWRIGHT_ROOM"
 """The variable whose length is the room for others."""
-IDLE_SECONDS = 900.0
-LOW_PRIORITY = 19
-PRELOADED = (enter, layers)
-"""What a supervisor imports only for an isolated container."""
+_FILES = 5  # the streams, the connection to the node, and the folder in which they are counted
+_IDLE_SECONDS = 900.0
 
 
-def main(connection: socket.socket, *, is_awaited: bool) -> None:
+def main(connection: socket.socket, rest_seconds: float) -> None:
     """Serve requests until the end, or become a container's process and run its program."""
-    env = _initial_environment()
-    os.environ.pop(ROOM, None)
-    priority = os.getpriority(os.PRIO_PROCESS, 0)
-    if not is_awaited and _can_restore(priority):
-        os.setpriority(os.PRIO_PROCESS, 0, LOW_PRIORITY)
-    try:
-        parent = preload(env)
-    except (CannotServe, ImportError) as error:
-        connection.send(NOT_READY + str(error).encode()[:LONGEST_REQUEST])
+    with open("/proc/self/environ", encoding="utf-8", errors="surrogateescape") as file:
+        env = dict(entry.split("=", 1) for entry in file.read().split("\0") if entry)
+    del env[ROOM], os.environ[ROOM]
+    if select.select([connection], [], [], rest_seconds)[0]:  # the node has ended
         return
-    os.setpriority(os.PRIO_PROCESS, 0, priority)
-    program: BecomeProgram | None = None
-    try:
-        _serve(connection, parent)
-    except RunsHere as started:
-        program = BecomeProgram(started.argv, started.env)
-    is_first = True
-    while program is not None:
-        try:
-            _run(program, parent, is_first=is_first)
-        except BecomeProgram as forked:
-            program, is_first = forked.with_traceback(None), False
-        else:
-            return
+    preloaded = preload(env)
+    if (container := _serve(connection)) is not None:
+        run(container.argv, container.env, preloaded)
 
 
-def _serve(connection: socket.socket, parent: Parent) -> None:
-    """Fork a supervisor for each request. Raises RunsHere in a process of a container."""
+def preload(env: dict[str, str]) -> Preloaded:
+    """Import the modules. `env` are the variables that this process was started with.
+
+    Raises ImportError, and RuntimeError if programs that are forked from this process would differ from executed ones.
+    """
+    started_with, read = dict(os.environ), set()
+    variables: Any = os.environ
+    encode = variables.encodekey
+
+    def record(name: str) -> Any:
+        read.add(name)
+        return encode(name)
+
+    variables.encodekey = record
+    for name in MODULES:
+        importlib.import_module(name)
+    for name in OPTIONAL_MODULES:
+        with contextlib.suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+    variables.encodekey = encode
+    for name in variables.keys() - started_with:  # such as TORCHINDUCTOR_CACHE_DIR, which is computed again when it is missing
+        del variables[name]
+    gc.collect()
+    gc.freeze()  # so that the collections of programs do not copy shared pages
+    child = os.fork()  # before which OpenBLAS ends its threads: it starts them again when a program needs them
+    if child == 0:
+        os._exit(0)
+    os.waitpid(child, 0)
+    threads, files = len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
+    if threads != 1 or files != _FILES or sys.modules["torch"].cuda.is_initialized():
+        raise RuntimeError(f"the imported modules have started threads, opened files or used the GPU: {threads=} {files=}")
+    loaded = frozenset({"sitecustomize", "usercustomize", *(name.partition(".")[0] for name in sys.modules)})
+    added = {name: value for name, value in started_with.items() if name not in env}
+    return Preloaded(sys.path[:], env, added, frozenset(read), loaded)
+
+
+def states(paths: Iterable[str]) -> dict[str, tuple[int, int, int]]:
+    """Return modification time, size and inode of each file that is there."""
+    found = {}
+    for path in paths:
+        with contextlib.suppress(OSError):
+            state = os.stat(path)
+            found[path] = state.st_mtime_ns, state.st_size, state.st_ino
+    return found
+
+
+def _serve(connection: socket.socket) -> RunsHere | None:
+    """Fork a supervisor for each request, until an imported module has changed. Returns the command in a process of a container."""
+    modules = [getattr(module, "__dict__", {}).get("__file__") for module in list(sys.modules.values())]
+    packages = [path for path in sys.path if path.endswith("-packages")]  # changed when one is installed or removed
+    files = states(filter(None, [*modules, *packages]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps
-    connection.settimeout(IDLE_SECONDS)
+    connection.settimeout(_IDLE_SECONDS)
     try:
         connection.send(READY)
         while True:
             folder, descriptors, _, _ = socket.recv_fds(connection, LONGEST_REQUEST, 1)
-            if not folder:
-                return
-            if parent.is_stale():
-                connection.send(STALE)
-                return
+            if not folder or states(files) != files:
+                return None
             connection.send(fork_supervisor(connection, folder, descriptors[0], runs_here=True))
+    except RunsHere as container:
+        return container.with_traceback(None)
     except (TimeoutError, BrokenPipeError, ConnectionResetError):  # idle, or the node has ended
-        return
-
-
-def _run(program: BecomeProgram, parent: Parent, *, is_first: bool) -> None:
-    """Run a command in this process if it does what it would do when executed; else execute it."""
-    env = program.env
-    path = env.get("PATH", os.defpath)
-    command = _recognized(program, path, parent)
-    if command is None:
-        _execute(program, path)
-        return
-    become(command, env, parent.path, parent.added)
-    if program.prepare is not None:
-        program.prepare()
-    if command.is_torchrun and not _prepare_ranks(command):
-        _execute(program, path)
-        return
-    is_launcher = is_first and command.kind == "text"  # the node sends no other text
-    if is_launcher:
-        subprocess.Popen = ForkingPopen  # type: ignore[misc, assignment]
-    if is_launcher or command.is_torchrun:
-        run_known_program(command)
-    run_program(command)
-
-
-def _recognized(program: BecomeProgram, path: str, parent: Parent) -> CommandLine | None:
-    """Return the command line if this process can run it, and None if it must be executed."""
-    env = program.env
-    if differing({**parent.added, **env}, {**parent.added, **parent.env}, parent.read):
         return None
-    try:
-        command = parse(program.argv, path)
-        if command is None or finds_other_modules(command, search_folders(env), parent.loaded):
-            return None
-    except OSError:  # such as a script that the container's user cannot read
-        return None
-    return command
-
-
-def _prepare_ranks(torchrun: CommandLine) -> bool:
-    """Whether the ranks of torchrun will run in processes that were forked for them. Raises BecomeProgram in these."""
-    count = ranks_of(torchrun.args)
-    if count is None:
-        return False
-    try:
-        serve_ranks(count)
-    except OSError:  # there is no room for so many: torchrun will say so
-        return False
-    return True
-
-
-def _execute(program: BecomeProgram, path: str) -> None:
-    """Execute a command, with the actions of signals that it would have found without this process."""
-    for number in signal.valid_signals():
-        if callable(signal.getsignal(number)):
-            signal.signal(number, signal.SIG_DFL)
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)
-    if program.prepare is not None:
-        program.prepare()
-    try:
-        file = find_command(program.argv[0], path)
-    except CommandError as error:
-        sys.exit(f"cannot start {program.argv[0]!r}: {error}")
-    execute(file, program.argv, program.env)
-
-
-def _initial_environment() -> dict[str, str]:
-    with open("/proc/self/environ", "rb") as file:
-        entries = [os.fsdecode(entry).partition("=") for entry in file.read().split(b"\0") if entry]
-    return {name: value for name, _, value in entries if name != ROOM}
-
-
-def _can_restore(priority: int) -> bool:
-    """Whether a lower priority can be undone, which children would inherit: not everyone may. Tried in a child."""
-    child = os.fork()
-    if child:
-        return os.waitpid(child, 0)[1] == 0
-    code = 1
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, LOW_PRIORITY)
-        os.setpriority(os.PRIO_PROCESS, 0, priority)
-        code = 0
-    finally:
-        os._exit(code)
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])), is_awaited=sys.argv[2] == AWAITED)
+    main(socket.socket(fileno=int(sys.argv[1])), float(sys.argv[2]))
