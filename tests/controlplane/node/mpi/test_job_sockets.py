@@ -133,8 +133,11 @@ def test_connections_of_a_job_are_bounded(sockets: JobSockets, monkeypatch: pyte
     for name, value in (("MOST_CONNECTIONS", 2), ("REST_SECONDS", 0.0)):
         monkeypatch.setattr(job_sockets, name, value)
     one, *others = filter(None, (sockets.folder_of(pod_of(*job)) for job in (("a",), ("b",), ("a", "other"))))
-    silent = [client(one, "read line") for _ in range(2)]
-    eventually(lambda: b"2 connections" in send(one), 10, "connections to be used up")
+    silent = [client(one, "echo started; read line") for _ in range(2)]
+    for each in silent:
+        assert each.stdout is not None
+        assert each.stdout.readline() == b"started\n"
+    assert b"2 connections" in send(one)
     assert [send(other) for other in others] == [DONE, DONE], "a label of another namespace is not of the job"
     for each in silent:
         each.communicate(b"end\n", timeout=20)
