@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -64,12 +65,13 @@ def send(folder: Path, line: bytes = b'{"host": "h", "command": ["true"]}\n', fi
         connection.settimeout(20)
         connection.connect(f"/proc/self/fd/{opened}/socket")
         os.close(opened)
-        try:
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # refused already: the answer is there
             sent = socket.send_fds(connection, [line], [0] * files) if files else 0
             if sent < len(line):
                 connection.sendall(line[sent:])
+        try:
             return connection.recv(4096)
-        except (BrokenPipeError, ConnectionResetError):
+        except ConnectionResetError:
             return b"error"
 
 

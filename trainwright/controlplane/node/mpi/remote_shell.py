@@ -75,9 +75,11 @@ def ask(request: dict, path: str = SOCKET) -> dict:  # type: ignore[type-arg]
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(path)
-            sent = socket.send_fds(connection, [line], [0, 1, 2])
-            if sent < len(line):  # after a refusal, even sending nothing fails
+            try:
+                sent = socket.send_fds(connection, [line], [0, 1, 2])
                 connection.sendall(line[sent:])
+            except (BrokenPipeError, ConnectionResetError):  # refused already: the answer is there
+                pass
             with connection.makefile("rb") as answers:
                 return json.loads(answers.readline())  # type: ignore[no-any-return]
     except FileNotFoundError:
