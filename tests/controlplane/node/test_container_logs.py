@@ -199,9 +199,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     return (home / str(number) for number in itertools.count())
 
 
-@given(CHUNKS, st.integers(0, 5))
+@given(CHUNKS, st.integers(0, 5), st.sampled_from([3, 100, log_entries.CHUNK]))
 def test_property_whatever_is_printed_comes_back(
-    folders: Iterator[Path], chunks: list[tuple[int, bytes, bool]], lines: int
+    folders: Iterator[Path], chunks: list[tuple[int, bytes, bool]], lines: int, size: int
 ) -> None:
     printed = Printed(next(folders))
     for source, data, flush in chunks:
@@ -215,7 +215,10 @@ def test_property_whatever_is_printed_comes_back(
         )
     whole = strip_headers(written)
     assert whole == b"".join(text for _, _, text in entries(written))
-    tail = strip_headers(b"".join(read_blocks(printed.path, tail_position(printed.path, lines), over)))
+    with pytest.MonkeyPatch.context() as patch:  # the tail is looked for in parts of this size
+        patch.setattr(log_entries, "CHUNK", size)
+        position = tail_position(printed.path, lines)
+    tail = strip_headers(b"".join(read_blocks(printed.path, position, over)))
     expected = whole.split(b"\n")
     unfinished = expected.pop()
     every = [line + b"\n" for line in expected] + ([unfinished] if unfinished else [])

@@ -48,33 +48,35 @@ def tail_position(log: Path, lines: int) -> Position:
 
 
 def _tail_position(log: Path, lines: int) -> Position:
-    remaining: int | None = None
+    needed, is_end = lines, True
     for number, path in reversed(segments(log)):
-        size = path.stat().st_size
+        end = path.stat().st_size
         if lines <= 0:
-            return Position(number, size)
-        span = CHUNK
-        while True:
-            start, ends, unfinished = _line_ends(path, max(size - span, 0), size)
-            needed = lines - unfinished if remaining is None else remaining
+            return Position(number, end)
+        while end > 0:
+            start, ends = _line_ends(path, end)
+            if is_end:  # an incomplete line counts
+                needed -= not ends or ends[-1] < end
+                is_end = False
             if len(ends) > needed:
                 return Position(number, ends[-needed - 1])
-            if start == 0:
-                break
-            span *= 4
-        remaining = needed - len(ends)
+            needed, end = needed - len(ends), start
     return Position()
 
 
-def _line_ends(path: Path, start: int, size: int) -> tuple[int, list[int], bool]:
-    """Return `start`, where lines end after it, and whether an incomplete line follows."""
+def _line_ends(path: Path, end: int) -> tuple[int, list[int]]:
+    """Return the start of a part of the file before `end`, between two entries, and where lines end after it."""
+    span = CHUNK
     with open(path, "rb") as file:
-        file.seek(start)
-        data = file.read(size - start)
-    # The first line and its header may start before `start`.
-    first = data.find(b"\n") + 1 if start else 0
-    ends = [start + match.end() for match in _LINE_ENDS.finditer(data, first)]
-    return start, ends, bool(data) and (not ends or ends[-1] < start + len(data))
+        while True:
+            start = max(end - span, 0)
+            file.seek(start)
+            data = file.read(end - start)
+            # The first entry may start before `start`.
+            first = data.find(b"\n") + 1 if start else 0
+            if not start or 0 < first < len(data):
+                return start + first, [start + found.end() for found in _LINE_ENDS.finditer(data, first)]
+            span *= 4
 
 
 def read_blocks(log: Path, position: Position, is_over: Callable[[], bool]) -> Iterator[bytes]:
