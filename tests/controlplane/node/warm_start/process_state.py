@@ -1,4 +1,4 @@
-"""Prints the state of its process as JSON, without what differs between two runs: for test_warm_start.py, which runs it."""
+"""Prints the state of its process as JSON, without what differs between two runs: for test_warm_torchrun.py, which runs it."""
 
 import ctypes
 import json
