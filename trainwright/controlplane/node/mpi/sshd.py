@@ -8,14 +8,15 @@ library only.
 import os
 import signal
 
-for _number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # at once: process 1 ignores a signal without a handler
-    signal.signal(_number, lambda *_: os._exit(0))
-signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
+if __name__ == "__main__":  # at once: process 1 ignores a signal without a handler
+    for _number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(_number, lambda *_: os._exit(0))
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps them
 
-import contextlib  # noqa: E402
-import getopt  # noqa: E402
-import socket  # noqa: E402
-import sys  # noqa: E402
+import contextlib
+import getopt
+import socket
+import sys
 
 OPTIONS = "46DdeGiqTtVb:C:c:E:f:g:h:k:o:p:u:"
 """Those of sshd(8), of which -p counts."""
