@@ -12,7 +12,7 @@ from trainwright.ui.logs.spool import LogKey
 
 
 def line(number: int, text: str = "") -> bytes:
-    """A line with a timestamp of its own: 100 lines in a second."""
+    """A line with its own timestamp: 100 lines in a second."""
     second, part = divmod(number, 100)
     return f"2026-01-02T03:{second // 60:02}:{second % 60:02}.{part:09}Z {text or f'line {number}'}\n".encode()
 

@@ -1,6 +1,6 @@
 """The history of a training from the log of its first rank, for clusters whose workspaces this machine does not read.
 
-A log is parsed once: what was understood of it is kept for as long as the log is open, and new lines are added.
+A log is parsed once: the result is kept for as long as the log is open, and new lines are added.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ _MAX_RECENT = 500_000
 
 
 class SpoolReader:
-    """Fills one spool. `run` is for a thread of its own."""
+    """Fills one spool. `run` is for a separate thread."""
 
     def __init__(self, cluster: Cluster, spool: LogSpool):
         self._cluster, self._spool, self._key = cluster, spool, spool.key
