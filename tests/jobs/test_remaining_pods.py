@@ -108,6 +108,18 @@ def test_pods_of_a_job_that_another_client_has_resumed_are_not_waited_for(
     pool.shutdown()
 
 
+def test_a_next_job_does_not_start_beside_pods_of_one_that_was_resumed(
+    cluster: EmbeddedCluster, looks: Looks, suspended: Job
+) -> None:
+    resume_at_once(cluster, suspended)
+    stop = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(remaining_pods.wait_until_pods_ended, looks, suspended, stop)
+        eventually(lambda: looks.count > 2, what="the pods are looked at several times")
+        stop.set()
+        assert waiting.result(10) is False
+
+
 def test_a_next_attempt_is_created_only_after_the_last_pod(
     cluster: EmbeddedCluster, looks: Looks, job: Job, add_pod: Any, set_status: Any
 ) -> None:

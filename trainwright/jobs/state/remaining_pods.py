@@ -46,11 +46,14 @@ def jobset_may_create_pods(cluster: Cluster, trainjob: Obj) -> bool:
     return current is not None and uid_of(current) == uid_of(trainjob)
 
 
-def wait_until_pods_ended(cluster: Cluster, trainjob: Obj, stop: threading.Event | None = None) -> bool:
-    """Wait until no pod of a job that is suspended, is being deleted or has ended is left, or until somebody has resumed it.
+def wait_until_pods_ended(
+    cluster: Cluster, trainjob: Obj, stop: threading.Event | None = None, *, to_resume: bool = False
+) -> bool:
+    """Wait until no pod of a job that is suspended, is being deleted or has ended is left.
 
-    At most for their grace period and MARGIN_SECONDS: pods of a lost node may never end. Without permission to list pods there is no
-    wait. Returns False if `stop` has ended the wait. Raises ApiError.
+    With `to_resume` only until somebody else has resumed the job: its pods are to stay then. At most for their grace period and
+    MARGIN_SECONDS: pods of a lost node may never end. Without permission to list pods there is no wait. Returns False if `stop` has
+    ended the wait. Raises ApiError.
     """
     stop = stop or threading.Event()
     began, grace, was_told = time.monotonic(), _DEFAULT_GRACE_SECONDS, False
@@ -62,7 +65,7 @@ def wait_until_pods_ended(cluster: Cluster, trainjob: Obj, stop: threading.Event
         except Forbidden as error:
             log.warning("event=pods_not_checked name=%s error=%s", name_of(trainjob), error.message)
             return True
-        if _is_resumed(cluster, trainjob):
+        if to_resume and _is_resumed(cluster, trainjob):
             return True
         grace = max(grace, *(_grace_of(pod) for pod in pods)) if pods else grace
         if time.monotonic() - began > grace + MARGIN_SECONDS:

@@ -88,7 +88,7 @@ def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj, stop: threading.E
     Its pods end first, see `wait_until_pods_ended`; if `stop` is set meanwhile, the job stays suspended. Returns the job as it is
     then. Raises ApiError, Conflict if it changes all the time.
     """
-    if not _may_resume(trainjob) or not wait_until_pods_ended(cluster, trainjob, stop):
+    if not _may_resume(trainjob) or not wait_until_pods_ended(cluster, trainjob, stop, to_resume=True):
         return trainjob
     return resume_at_once(cluster, trainjob)
 

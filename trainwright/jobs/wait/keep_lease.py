@@ -114,7 +114,7 @@ class Waiter:
     def _renew(self) -> None:
         """Renew the lease. A job that was suspended because this client had been cut off for longer goes on."""
         renewed = _renewed(self._client, self._seen, self._lease_seconds)
-        if not was_abandoned(renewed) or not wait_until_pods_ended(self._client, renewed, self._ended):
+        if not was_abandoned(renewed) or not wait_until_pods_ended(self._client, renewed, self._ended, to_resume=True):
             return
         with self._suspension:
             if not self._was_told:

@@ -42,7 +42,7 @@ def resume_job(cluster: Cluster, trainjob: Obj) -> ResumeOutcome:
         if (reason := _not_resumed(current)) is not None:
             return reason
         if not is_waited_for:
-            wait_until_pods_ended(cluster, current)
+            wait_until_pods_ended(cluster, current, to_resume=True)
             is_waited_for = True
             continue  # it may have changed
         try:
