@@ -80,6 +80,9 @@ def test_changes_are_those_since_the_branch_left(tmp_path: Path, monkeypatch: py
     git("checkout", "mine")
     (tmp_path / "new").touch()
     assert sorted(wide_parts.changed_since("main")) == ["after", "before", "new", 'ü " x.py']
+    (tmp_path / ".git/index").write_bytes(b"broken")
+    with pytest.raises(subprocess.CalledProcessError):  # and not: no part is asked for
+        wide_parts.changed_since("main")
 
 
 def test_chosen_parts_run_their_tests_then_their_targets(monkeypatch: pytest.MonkeyPatch) -> None:

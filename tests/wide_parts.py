@@ -130,21 +130,21 @@ def marked_parts(module: Path) -> set[str]:
 def changed_since(revision: str) -> list[str]:
     """The files that this branch has changed since it left a revision, old names, uncommitted and new ones included.
 
-    Raises ValueError if git knows no such commit.
+    Raises ValueError if git knows no such commit, CalledProcessError if it fails otherwise.
     """
-    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", may_fail=True)
     if not commit:
         raise ValueError(f"{revision} names no commit; give a branch, a tag or a hash")
-    base = _git("merge-base", commit[0], "HEAD") or commit  # none where the history ends before it
+    base = _git("merge-base", commit[0], "HEAD", may_fail=True) or commit  # none where the history ends before it
     return [
         *_git("diff", "--name-only", "--no-renames", "-z", base[0], "--"),
         *_git("ls-files", "-z", "--others", "--exclude-standard"),
     ]
 
 
-def _git(*arguments: str) -> list[str]:
-    """The lines that git prints, with -z the names; none if it fails."""
-    done = subprocess.run(["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+def _git(*arguments: str, may_fail: bool = False) -> list[str]:
+    """The lines that git prints, with -z the names; none if it may fail and does. Raises CalledProcessError."""
+    done = subprocess.run(["git", "-C", str(ROOT), *arguments], stdout=subprocess.PIPE, text=True, check=not may_fail)
     return [] if done.returncode else [part for part in done.stdout.split("\0" if "-z" in arguments else "\n") if part]
 
 
