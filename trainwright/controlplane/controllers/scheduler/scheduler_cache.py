@@ -77,10 +77,11 @@ class SchedulerCache:
             add(self.requested, entry.requests, -1)
         self.pending.pop(entry.key, None)
         self._count(entry, -1)
-        members = self.by_jobset.get(entry.jobset, {}) if entry.jobset is not None else {}
-        members.pop(entry.key, None)
-        if entry.jobset is not None and not members:
-            self.by_jobset.pop(entry.jobset, None)
+        if entry.jobset is not None:
+            members = self.by_jobset[entry.jobset]
+            del members[entry.key]
+            if not members:
+                del self.by_jobset[entry.jobset]
 
     def _count(self, entry: PodInfo, one: int) -> None:
         if entry.is_terminating:
