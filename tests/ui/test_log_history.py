@@ -15,7 +15,6 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Call, Page
 from trainwright.ui.log_history import LogHistories
-from trainwright.ui.logs.spools import LogSpools
 from trainwright.ui.sessions import Session
 
 STAMP = "2026-11-01T00:00:00.000000000Z "
@@ -49,10 +48,8 @@ def talking(cluster: EmbeddedCluster) -> Iterator[Talking]:
 
 
 @pytest.fixture
-def histories() -> Iterator[LogHistories]:
-    spools = LogSpools()
-    yield LogHistories(spools)
-    spools.close()
+def histories() -> LogHistories:
+    return LogHistories()
 
 
 def add_pod(cluster: Talking, name: str, lines: list[str], *, step: str = "node", index: int = 0) -> None:

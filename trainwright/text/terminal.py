@@ -41,6 +41,11 @@ def plain(text: str) -> str:
     return _SEQUENCE.sub("", text).replace("\r", " ")
 
 
+def without_sequences(text: str) -> str:
+    """Return a text without colours, cursor movements and other sequences; control characters that stand alone are kept."""
+    return _SEQUENCE.sub(lambda found: found[0] if len(found[0]) == 1 and found[0] != "\x1b" else "", text)
+
+
 def _escape(character: str) -> str:
     code = ord(character)
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"

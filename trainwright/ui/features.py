@@ -13,7 +13,6 @@ from trainwright.ui.jobs.job_view import JobView
 from trainwright.ui.jobs.shared_watches import SharedWatches
 from trainwright.ui.log_history import LogHistories
 from trainwright.ui.logs.endpoints import LogEndpoints
-from trainwright.ui.logs.spools import LogSpools
 from trainwright.ui.models.endpoints import ModelEndpoints
 from trainwright.ui.objects import endpoints as objects
 
@@ -28,8 +27,7 @@ class Features:
             _MAX_FEEDS, f"{_MAX_FEEDS} lists of TrainJobs are open"
         )
         self._views: SharedWatches[tuple[str, str, str], JobView] = SharedWatches(_MAX_VIEWS, f"{_MAX_VIEWS} TrainJobs are shown")
-        spools = LogSpools()
-        self._logs, self._models, self._log_histories = LogEndpoints(spools), ModelEndpoints(), LogHistories(spools)
+        self._logs, self._models, self._log_histories = LogEndpoints(), ModelEndpoints(), LogHistories()
         self.routes: tuple[Endpoint | Stream, ...] = (
             Endpoint("GET", "/cluster", show_cluster),
             *form.ROUTES,

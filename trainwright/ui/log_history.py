@@ -1,6 +1,6 @@
 """The history of a training from the log of its first rank, for clusters whose workspaces this machine does not read.
 
-A log is parsed once: the result is kept for as long as the log is open, and new lines are added.
+A log is parsed once: its metrics are kept, and new lines are added.
 """
 
 from __future__ import annotations
@@ -12,30 +12,31 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from trainwright.api import names
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_metrics import parse_progress
 from trainwright.jobs.wait.job_events import Metrics
 from trainwright.jobs.wait.metric_changes import MetricChanges
 from trainwright.ui.call import Call, Json
 from trainwright.ui.logs.log_containers import LogContainer, log_containers
-from trainwright.ui.logs.spool import LogKey, LogSpool
-from trainwright.ui.logs.spools import LogSpools
+from trainwright.ui.logs.log_lines import CATCH_UP_LINES, shown
 from trainwright.ui.models.series import series_of
 
-_LINES, _SECONDS = 2000, 1.0
-"""Lines that are read at once, and the time for one answer: the next one continues."""
-_FIRST_SECONDS = 1.0
-"""How long the first answer waits for the log."""
+_SECONDS = 1.0
+"""The time for one answer: the next one continues."""
 _MAX_LINE, _MAX_ENTRIES, _MAX_KNOWN = 16 * 1024, 50_000, 64
 _LAUNCHER = "launcher"
 
 
+_Key = tuple[str, str, str, str, int]
+
+
 @dataclass
 class _Parsed:
-    """What was understood of a log so far: `at` is the next line."""
+    """What was understood of a log so far."""
 
-    spool: LogSpool
-    at: int = 0
+    log: ContainerLog
     values: dict[str, str] = field(default_factory=dict)
     changes: MetricChanges = field(default_factory=MetricChanges)
     entries: list[dict[str, Any]] = field(default_factory=list)
@@ -45,15 +46,15 @@ class _Parsed:
 class LogHistories:
     """The histories of one server. Thread-safe."""
 
-    def __init__(self, spools: LogSpools, *, clock: Callable[[], float] = time.monotonic):
-        self._spools, self._clock = spools, clock
-        self._known: dict[LogKey, _Parsed] = {}
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic):
+        self._clock = clock
+        self._known: dict[_Key, _Parsed] = {}
         self._lock = threading.Lock()
 
     def read(self, call: Call, name: str) -> Json:
         """Return the series in the log of a TrainJob, in the form of `read_history`; empty if no rank has printed metrics.
 
-        Raises NotFound, ApiError, TooManyRequests.
+        Raises NotFound, ApiError.
         """
         cluster = call.session.cluster
         trainjob = cluster.get(TRAINJOB, name, call.namespace)
@@ -69,38 +70,28 @@ class LogHistories:
         return {"series": {}, "axis": "step", "source": "", "notes": ["the log has no metrics"], "folder": ""}
 
     def _parsed(self, call: Call, container: LogContainer) -> _Parsed:
-        key = LogKey(
-            call.session.key, call.namespace, container["pod"], container["uid"], container["container"], container["restarts"]
-        )
-        spool = self._spools.open(call.session.cluster, key)
+        key = (call.session.key, call.namespace, container["uid"], container["container"], container["restarts"])
+        pod = call.session.cluster.get(POD, container["pod"], call.namespace)
         with self._lock:
-            known = self._known.pop(key, None)
-            if known is None or known.spool is not spool:  # closed meanwhile, and read again
-                known = _Parsed(spool)
+            known = self._known.pop(key, None) or _Parsed(ContainerLog(call.session.cluster, pod, container["container"]))
             while len(self._known) >= _MAX_KNOWN:
                 del self._known[next(iter(self._known))]
             self._known[key] = known
-        self._wait_for_lines(spool)
+        known.log.pod = pod
         return known
-
-    def _wait_for_lines(self, spool: LogSpool) -> None:
-        """Wait a moment for the first lines: without them, another rank would seem to be the first that prints metrics."""
-        until = self._clock() + _FIRST_SECONDS
-        while not (spool.total or spool.state.is_final or spool.is_closed) and (left := until - self._clock()) > 0:
-            spool.wait(spool.version, left)
 
     def _read_on(self, parsed: _Parsed) -> bool:
         """Parse what has come since, for a while; returns whether that was all."""
-        until = self._clock() + _SECONDS
-        while parsed.at < parsed.spool.total:
-            if self._clock() > until:
-                return False
-            texts = parsed.spool.window(parsed.at, _LINES).texts
-            if not texts:  # closed meanwhile
-                return False
-            parsed.at += len(texts)
-            for text in texts:
-                _parse(parsed, text[:_MAX_LINE].decode("utf-8", "replace"))
+        until, log = self._clock() + _SECONDS, parsed.log
+        try:
+            for _, text in log.poll(log.pod):
+                _parse(parsed, shown(text)[:_MAX_LINE])
+                if self._clock() > until:
+                    log.catch_up = None
+                    return False
+        except ApiError:  # not started, not kept, or not for this user: then there are no metrics, or no more
+            return True
+        log.catch_up = CATCH_UP_LINES
         return True
 
 

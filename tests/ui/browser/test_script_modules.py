@@ -41,6 +41,20 @@ ROWS = (
     + "]"
 )
 PREPARED = f"{ROWS}.map(found.prepared)"
+LINES = "[['T1.0Z', 'a'], ['T1.5Z', 'b'], ['T2.7Z', 'c']]".replace("T", "2026-01-01T00:00:0")
+REPEATED = "[['T2.7Z', 'c'], ['T2.7Z', 'd'], ['T2.8Z', 'e']]".replace("T", "2026-01-01T00:00:0")
+LOADED = f"(() => {{ const log = new found.LogLines(); log.prepend({{lines: {LINES}, cut: true}}); return log }})()"
+RESUMED = f"const log = {LOADED}; log.resume();"
+STATE = "return [log.lines.length, log.shift, log.isCut]"
+NEXT = "[next.call(one, 1), next.call(one, 3), next.call(one, 2, true), next.call(one, 0, true)]"
+
+
+def searched(text: str, *, expression: bool = False, case: bool = False) -> str:
+    pattern = json.dumps({"text": text, "expression": expression, "case": case})
+    lines = "[['', 'ab'], ['', 'cd'], ['', 'A']]"
+    return f"(() => {{ const one = new found.LogSearch({pattern}); one.countOn({lines}); return one }})()"
+
+
 CASES: dict[str, list[tuple[str, Any]]] = {
     "format.js": [
         ("found.duration(0)", "0 s"),
@@ -95,6 +109,27 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("found.smoothed([1, null, 3], 0)", [1, None, 3]),
         ("found.smoothed([2, 2, 2], 0.9).map((value) => Math.round(value * 1000) / 1000)", [2, 2, 2]),
         ("found.smoothed([NaN, 4], 0.5)[1]", 4),
+    ],
+    "log_lines.js": [
+        (f"{LOADED}.lines.map((each) => each[1])", ["a", "b", "c"]),
+        (
+            f"(() => {{ const log = {LOADED}; log.prepend({{lines: [['x', 'y'], ...log.lines], cut: false}}); {STATE} }})()",
+            [4, 1, False],
+        ),
+        (f"(() => {{ const log = {LOADED}; log.prepend({{lines: [['x', 'y']], cut: true}}); {STATE} }})()", [3, 0, True]),
+        (f"{LOADED}.resume()", "2026-01-01T00:00:01.5Z"),
+        ("new found.LogLines().resume()", ""),
+        (f"(() => {{ {RESUMED} log.append({REPEATED}); return log.lines.map((each) => each[1]).join('') }})()", "abcde"),
+        (
+            f"(() => {{ const log = {LOADED}; log.resume(); log.append([['t', 'x'.repeat(6e7)], ['t', 'y']]); {STATE} }})()",
+            [3, -2, True],
+        ),
+        (f"{searched('A')}.hits", [0, 2]),
+        (f"{searched('A', case=True)}.hits", [2]),
+        (f"{searched('a.', expression=True)}.hits", [0]),
+        (f"{searched('.')}.hits", []),
+        (f"{searched('(', expression=True)}.problem.name", "SyntaxError"),
+        (f"(() => {{ const {{next}} = found.LogSearch.prototype, one = {searched('A')}; return {NEXT} }})()", [2, 0, 0, 2]),
     ],
     "route.js": [
         ("found.to('jobs', 'a/b', 'ü')", "#/jobs/a%2Fb/%C3%BC"),

@@ -1,4 +1,4 @@
-"""Logs over the API of the page: containers, windows, search, changes, and the whole text."""
+"""Logs over the API of the page: containers, the end of a log, what follows it, and the whole text."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ import orjson
 import pytest
 from calls import call
 from factories import cluster_in_memory, pod, runtime, trainjob
-from log_cluster import LogCluster, line
-from support.waiting import eventually
+from log_cluster import LogCluster, line, lines
+from starlette.responses import StreamingResponse
 
-from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.errors import Forbidden, NotFound, TooManyRequests
+from trainwright.jobs.logs import container_log
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Call
+from trainwright.ui.logs import endpoints as module
 from trainwright.ui.logs.endpoints import LogEndpoints, show_containers
 
 Json = dict[str, Any]
@@ -23,7 +25,9 @@ LOG_PATH = {"namespace": "default", "pod": "p", "container": "main"}
 
 
 @pytest.fixture
-def endpoints() -> Iterator[LogEndpoints]:
+def endpoints(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogEndpoints]:
+    monkeypatch.setattr(container_log, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_LOOK_SECONDS", 0.001)
     made = LogEndpoints()
     yield made
     made.close()
@@ -33,107 +37,114 @@ def asked(cluster: LogCluster, **query: Any) -> Call:
     return call(JobsClient.of(cluster), LOG_PATH, uid="u", **query)  # type: ignore[arg-type]
 
 
-def all_read(endpoints: LogEndpoints, cluster: LogCluster) -> Json:
-    eventually(lambda: endpoints.show_lines(asked(cluster))["ended"])
-    return endpoints.show_lines(asked(cluster))
+def content(response: StreamingResponse) -> bytes:
+    async def read() -> bytes:
+        return b"".join([part async for part in response.body_iterator])  # type: ignore[misc]
+
+    return asyncio.run(read())
 
 
-def log(count: int) -> LogCluster:
-    return LogCluster([b"".join(line(number) for number in range(count))], running=False)
+def shown(endpoints: LogEndpoints, cluster: LogCluster, **query: Any) -> Json:
+    answer: Json = orjson.loads(content(endpoints.show_lines(asked(cluster, **query))))
+    return {**answer, "lines": [text for _, text in answer["lines"]]}
 
 
-def test_a_window_has_lines_and_their_times(endpoints: LogEndpoints) -> None:
-    cluster = log(1000)
-    all_read(endpoints, cluster)
-    answer = endpoints.show_lines(asked(cluster, **{"from": 400, "count": 3}))
-    assert answer["lines"] == ["line 400", "line 401", "line 402"]
-    assert answer["times"][0] == line(400).split()[0].decode()
-    assert (answer["from"], answer["total"], answer["state"], answer["partial"]) == (400, 1000, "ended", None)
-    assert endpoints.show_lines(asked(cluster, last=1, count=2))["lines"] == ["line 998", "line 999"]
-    assert endpoints.show_lines(asked(cluster, **{"from": 5000}))["lines"] == []
-
-
-def test_hostile_text_is_data(endpoints: LogEndpoints) -> None:
-    cluster = LogCluster([line(0, "<script>\x07\u202e\x1b[31m") + b"2026-01-02T03:00:01Z \xff\xfe\x00\n"], running=False)
-    answer = all_read(endpoints, cluster)
-    assert answer["lines"] == ["<script>\\x07\\u202e", "\ufffd\ufffd\\x00"]
-    orjson.dumps(answer)
-
-
-def test_a_log_that_may_not_be_read_is_a_state_and_can_be_read_again(endpoints: LogEndpoints) -> None:
-    cluster = LogCluster([Forbidden("pods/log is forbidden")], final=line(0))
-    answer = all_read(endpoints, cluster)
-    assert (answer["state"], answer["total"]) == ("forbidden", 0)
-    endpoints.show_lines(asked(cluster, again=1))
-    eventually(lambda: endpoints.show_lines(asked(cluster))["lines"] == ["line 0"])
-
-
-def test_search_answers_in_both_directions(endpoints: LogEndpoints) -> None:
-    cluster = log(300)
-    all_read(endpoints, cluster)
-    answer = endpoints.search(asked(cluster, text="LINE 2?7$", expression=1))
-    assert answer == {"lines": [7, 27], "next": 300, "done": True, "total": 300}
-    answer = endpoints.search(asked(cluster, text="line 1", backward=1, limit=1, **{"from": 150}))
-    assert answer["lines"] == [149]
-    assert endpoints.search(asked(cluster, text="LINE", case=1))["lines"] == []
-    assert endpoints.search(asked(cluster, text="line", until=5))["lines"] == [0, 1, 2, 3, 4]
-    with pytest.raises(ValueError, match="not a regular expression"):
-        endpoints.search(asked(cluster, text="(", expression=1))
-
-
-@pytest.mark.parametrize("query", [{"from": "-1"}, {"from": "1e9"}, {"count": "x"}, {"restart": "9" * 30}, {"from": "٣"}])
-def test_numbers_of_the_query_are_checked(endpoints: LogEndpoints, query: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="is not a number"):
-        endpoints.show_lines(asked(log(1), **query))
-
-
-def test_the_uid_of_the_pod_is_needed(endpoints: LogEndpoints) -> None:
-    with pytest.raises(ValueError, match="uid: expected the UID"):
-        endpoints.show_lines(call(JobsClient.of(log(1)), LOG_PATH))  # type: ignore[arg-type]
-
-
-def test_the_stream_reports_progress_and_the_end(endpoints: LogEndpoints) -> None:
-    cluster = log(10)
-
+def followed(endpoints: LogEndpoints, cluster: LogCluster, **query: Any) -> list[Json]:
     async def follow() -> list[Json]:
         found: list[Json] = []
-        stream = endpoints.follow(asked(cluster))
+        stream = endpoints.follow(asked(cluster, **query))
         async for message in stream:
             found.append(message)
             if message["ended"]:
                 await stream.aclose()
-                break
         return found
 
-    messages = asyncio.run(asyncio.wait_for(follow(), 10))
-    assert messages[-1] == {
-        "type": "log",
-        "total": 10,
-        "bytes": 70,
-        "state": "ended",
-        "message": "",
-        "ended": True,
-        "partial": None,
-    }
+    return asyncio.run(asyncio.wait_for(follow(), 10))
+
+
+def test_the_last_bytes_of_a_log_are_shown(endpoints: LogEndpoints) -> None:
+    cluster = LogCluster(lines(0, 3000))
+    assert shown(endpoints, cluster) == {"cut": False, "message": "", "lines": [f"line {number}" for number in range(3000)]}
+    answer = shown(endpoints, cluster, bytes=420)
+    assert (answer["cut"], answer["lines"]) == (True, [f"line {number}" for number in range(2990, 3000)])
+    first = orjson.loads(content(endpoints.show_lines(asked(cluster))))["lines"][0]
+    assert first == [line(0).split()[0].decode(), "line 0"]
+
+
+def test_bytes_that_are_no_text_are_shown(endpoints: LogEndpoints) -> None:
+    assert shown(endpoints, LogCluster([line(0)[:-7] + b"\xff\xfe\x00<b>\n"]))["lines"] == ["\ufffd\ufffd\\x00<b>"]
+
+
+def test_a_waiting_container_says_why(endpoints: LogEndpoints) -> None:
+    cluster = LogCluster([])
+    cluster.waits = "ImagePullBackOff"
+    answer = shown(endpoints, cluster)
+    assert (answer["lines"], answer["cut"]) == ([], False)
+    assert "ImagePullBackOff" in answer["message"]
+
+
+def test_the_run_before_a_restart_is_shown_to_its_last_line(endpoints: LogEndpoints) -> None:
+    cluster = LogCluster(lines(5, 6), previous=b"".join(lines(0, 2)) + line(2)[:-1], restarts=3)
+    answer = shown(endpoints, cluster, restart=2)
+    assert answer["lines"] == ["line 0", "line 1", "line 2"]
+    assert answer["message"] == "the container was restarted after this run"
+    assert followed(endpoints, cluster, restart=2) == [{"type": "log", "lines": [], "partial": "", "ended": True}]
+    assert shown(endpoints, cluster, restart=3)["lines"] == ["line 5"]
+    with pytest.raises(NotFound, match="has not kept"):
+        endpoints.show_lines(asked(cluster, restart=1))
+
+
+def test_another_pod_of_the_same_name_is_not_read(endpoints: LogEndpoints) -> None:
+    cluster = LogCluster(lines(0, 2))
+    cluster.uid = "successor"
+    for answer in (endpoints.show_lines, endpoints.download):
+        with pytest.raises(NotFound, match="another one has its name"):
+            answer(asked(cluster))
+    assert cluster.asked == []
+
+
+def test_errors_of_the_cluster_are_raised(endpoints: LogEndpoints) -> None:
+    cluster = LogCluster([])
+    cluster.failures = [Forbidden("pods is forbidden")]
+    with pytest.raises(Forbidden):
+        endpoints.show_lines(asked(cluster))
+
+
+@pytest.mark.parametrize("query", [{"bytes": "-1"}, {"bytes": "1e9"}, {"restart": "9" * 30}, {"bytes": "٣"}])
+def test_numbers_of_the_query_are_checked(endpoints: LogEndpoints, query: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="is not a number"):
+        endpoints.show_lines(asked(LogCluster([]), **query))
+
+
+def test_the_uid_of_the_pod_is_needed(endpoints: LogEndpoints) -> None:
+    with pytest.raises(ValueError, match="uid: expected the UID"):
+        endpoints.show_lines(call(JobsClient.of(LogCluster([])), LOG_PATH))  # type: ignore[arg-type]
+
+
+def test_the_stream_has_what_follows_and_the_end(endpoints: LogEndpoints) -> None:
+    messages = followed(endpoints, LogCluster(lines(0, 10), cuts=(100, 300)), after=line(3).split()[0].decode())
+    assert [text for message in messages for _, text in message["lines"]] == [f"line {number}" for number in range(4, 10)]
+    assert messages[-1]["ended"]
 
 
 def test_the_stream_ends_with_the_server(endpoints: LogEndpoints) -> None:
     async def follow() -> None:
-        async for _ in endpoints.follow(asked(log(1))):
+        async for _ in endpoints.follow(asked(LogCluster(lines(0, 1)))):
             endpoints.close()
 
     asyncio.run(asyncio.wait_for(follow(), 10))
 
 
+def test_the_number_of_streams_is_limited(endpoints: LogEndpoints, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_VIEWS", 0)
+    with pytest.raises(TooManyRequests):
+        followed(endpoints, LogCluster([]))
+
+
 def test_the_whole_text_can_be_downloaded(endpoints: LogEndpoints) -> None:
-    cluster = log(5000)
-    all_read(endpoints, cluster)
-
-    async def text(**query: Any) -> bytes:
-        return b"".join([part async for part in endpoints.download(asked(cluster, **query)).body_iterator])  # type: ignore[misc]
-
-    assert asyncio.run(text()) == b"".join(b"line %d\n" % number for number in range(5000))
-    assert asyncio.run(text(times=1)) == b"".join(line(number) for number in range(5000))
+    cluster = LogCluster(lines(0, 5000))
+    assert content(endpoints.download(asked(cluster))) == b"".join(b"line %d\n" % number for number in range(5000))
+    assert content(endpoints.download(asked(cluster, times=1))) == b"".join(lines(0, 5000))
 
 
 def test_containers_of_a_trainjob_by_rank() -> None:

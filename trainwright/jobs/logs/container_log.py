@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,15 +38,27 @@ class ContainerLog:
     tail: int | None = None
     closed: threading.Event = field(default_factory=threading.Event)
     after: str = ""
+    idle_seconds: float | None = None
+    """After which a silent connection is opened again, so that a log that is `closed` ends."""
+    catch_up: int | None = None
+    """Lines before the end that a later connection requests at most: for a time alone, a node reads the whole log."""
 
     def __post_init__(self) -> None:
         self._cursor = LogCursor(self.since, tailed=self.tail is not None, after=self.after)
         self.restarts = _restarts(self.pod, self.container)
         """Restart count of the container when it was last read."""
         self._partial = b""
+        self.has_ended: Callable[[Obj], bool] = _has_ended
+        """Whether nothing will be added to the log, from the current pod."""
         self.problem = ""
         """Why the log could not be followed to its end; empty if it was."""
         self._said = ""
+
+    @property
+    def partial(self) -> str:
+        """The text of the last line, if it has not ended yet."""
+        stamp, _, text = split_stamp(self._partial)
+        return "" if stamp is None and is_kubelet_message(text) else text.decode("utf-8", "replace")
 
     def read(self, *, previous: bool = False) -> Iterator[tuple[str, str]]:
         """Yield `(timestamp, line)` of the current log. Raises ApiError."""
@@ -61,7 +73,7 @@ class ContainerLog:
         is_new_run = _restarts(pod, self.container) > self.restarts
         yield from self._previous_run(pod)
         yield from self._read_connection(follow=False, is_new_run=is_new_run)
-        if _has_ended(pod):
+        if self.has_ended(pod):
             yield from self._flush()
 
     def follow(self) -> Iterator[tuple[str, str]]:
@@ -75,7 +87,7 @@ class ContainerLog:
                 pod = self.cluster.get(POD, name_of(self.pod), namespace_of(self.pod))
                 if uid_of(pod) != uid_of(self.pod):
                     break
-                ended = _has_ended(pod)
+                ended = self.has_ended(pod)
                 is_new_run = _restarts(pod, self.container) > self.restarts
                 yield from self._previous_run(pod)
                 for line in self._read_connection(follow=not ended, is_new_run=is_new_run):
@@ -129,6 +141,10 @@ class ContainerLog:
         options |= {"since_time": self._cursor.since(), "previous": previous}
         if self.tail is not None and not self._cursor.has_position and not previous:
             options["tail_lines"] = self.tail
+        elif self.catch_up is not None and options["since_time"] and is_first:
+            options["tail_lines"] = self.catch_up
+        if follow and self.idle_seconds is not None:
+            options["idle_seconds"] = self.idle_seconds
         self._cursor.start_connection()
         self._partial, assembler = b"", LineAssembler(MAX_LINE_BYTES)
         for chunk in self.cluster.logs(name_of(self.pod), namespace_of(self.pod), **options):
@@ -142,6 +158,7 @@ class ContainerLog:
                         yield "", NOT_KEPT
                     is_first = False
                     yield shown.decode(), text.decode("utf-8", "replace")
+            self._partial = assembler.rest()
         self._partial = assembler.rest()
 
     def _flush(self) -> Iterator[tuple[str, str]]:

@@ -1,1 +1,1 @@
-"""Logs of containers on the page: read once into temporary files, from which any part is shown and searched at once."""
+"""Logs of containers on the page: the end of a log, what follows it, and the whole text as a download."""

@@ -1,104 +1,109 @@
-"""The endpoints of logs: containers of a TrainJob, windows of lines, searches, changes, and the whole text."""
+"""The endpoints of logs: the containers of a TrainJob, the end of a log, what follows it, and the whole text."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from itertools import chain
 
+import orjson
 from starlette.responses import StreamingResponse
 
+from trainwright.api.errors import BadRequest, NotFound, TooManyRequests
 from trainwright.api.integers import parse_count
-from trainwright.api.kinds import TRAINJOB
-from trainwright.text.terminal import printable
+from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.api.objects import Obj, uid_of
+from trainwright.cluster.options import LogOptions
 from trainwright.ui.call import Call, Endpoint, Json, Stream
-from trainwright.ui.logs.log_containers import log_containers
-from trainwright.ui.logs.search import MAX_HITS, compiled, search_backward, search_forward
-from trainwright.ui.logs.spool import LogKey, LogSpool
-from trainwright.ui.logs.spools import LogSpools
+from trainwright.ui.logs.log_containers import container_state, log_containers
+from trainwright.ui.logs.log_lines import FollowedLog, Tail, line_of, read_tail
 from trainwright.ui.subscription import BEAT_SECONDS
 
-MAX_LINES = 2000
-_FIRST_LINES_SECONDS = 0.3
-"""How long the first answer waits for lines, so that a page needs no second one to show something."""
-_LOOK_SECONDS = 0.2
+TAIL_BYTES, MAX_TAIL_BYTES = 5_000_000, 20_000_000
+"""Of a log with the times of its lines; the page asks for twice as many at a time, up to the maximum."""
+MAX_VIEWS = 64
+"""Each view has a thread."""
+_LOOK_SECONDS = 0.1
 _LOG = "/logs/{namespace}/{pod}/{container}"
-_NUMBERS = 2**53
-"""Line numbers are below what a browser represents exactly."""
 
 
 class LogEndpoints:
-    """The endpoints of one server, which share its spools. Call `close` at the end."""
+    """The endpoints of one server. Call `close` at the end."""
 
-    def __init__(self, spools: LogSpools | None = None):
-        self._spools = spools or LogSpools()
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+        self._views = 0
         self.routes: tuple[Endpoint | Stream, ...] = (
             Endpoint("GET", "/trainjobs/{namespace}/{name}/containers", show_containers),
             Endpoint("GET", f"{_LOG}/lines", self.show_lines),
-            Endpoint("GET", f"{_LOG}/search", self.search),
             Endpoint("GET", f"{_LOG}/text", self.download),
             Stream(f"{_LOG}/stream", self.follow),
         )
 
     def close(self) -> None:
-        """Close all logs, and with them the streams that follow them."""
-        self._spools.close()
+        """End all streams and downloads."""
+        self._closed.set()
 
-    def show_lines(self, call: Call) -> Json:
-        """Return `count` lines from the line `from` on; with `last`, the last `count` lines. There may be fewer, see `total`.
+    def show_lines(self, call: Call) -> StreamingResponse:
+        """Return the last `bytes` of a log: `lines`, each `[time, text]`, `cut` if there are lines before, and a `message`.
 
-        With `again`, a log that could not be read is read anew. Raises ValueError, TooManyRequests.
+        Raises ValueError, ApiError.
         """
-        if call.query.get("again"):
-            self._spools.forget(_key(call))
-        spool = self._spool(call)
-        count = _number(call, "count", 200, most=MAX_LINES)
-        if spool.version == 0:
-            spool.wait(0, _FIRST_LINES_SECONDS)
-        window = spool.window(-count if call.query.get("last") else _number(call, "from", 0), count)
-        return {
-            **_state(spool),
-            "from": window.start,
-            "lines": [_shown(text) for text in window.texts],
-            "times": [stamp.decode("ascii", "replace") for stamp in window.stamps],
-        }
-
-    def search(self, call: Call) -> Json:
-        """Return a portion of the lines that have a text, see `Hits`; forward from `from`, or backward from before it.
-
-        `text` is a text, or with `expression` a regular expression; `case` makes it case-sensitive. Raises ValueError.
-        """
-        spool, is_backward = self._spool(call), bool(call.query.get("backward"))
-        pattern = compiled(call.query.get("text", ""), bool(call.query.get("expression")), bool(call.query.get("case")))
-        start = _number(call, "from", _NUMBERS if is_backward else 0)
-        limit = max(1, _number(call, "limit", MAX_HITS, most=MAX_HITS))
-        total = spool.total
-        if is_backward:
-            hits = search_backward(spool.texts, pattern, start, limit=limit)
-        else:
-            hits = search_forward(spool.texts, pattern, start, min(total, _number(call, "until", _NUMBERS)), limit=limit)
-        return {**hits, "total": total}
-
-    def download(self, call: Call) -> StreamingResponse:
-        """Return the lines that have been read so far as text; with `times`, each with its timestamp."""
-        spool, with_times = self._spool(call), bool(call.query.get("times"))
-        return StreamingResponse(_text(spool, with_times), media_type="text/plain; charset=utf-8")
+        _, options = _run_of(call)
+        size = max(1, min(_number(call, "bytes", TAIL_BYTES), MAX_TAIL_BYTES))
+        message = "the container was restarted after this run" if options["previous"] else ""
+        try:
+            tail = read_tail(call.session.cluster, call.path["pod"], call.namespace, size, options)
+        except BadRequest as error:  # the container has not started, or its log was removed
+            tail, message = Tail(deque(), is_cut=False), error.message
+        return StreamingResponse(_document(tail, message), media_type="application/json")
 
     async def follow(self, call: Call) -> AsyncGenerator[Json, None]:
-        """Yield the number of lines and the state of a log whenever they change, until it is closed."""
-        spool, version, said = await asyncio.to_thread(self._spool, call), -1, time.monotonic()
-        while not spool.is_closed:
-            spool.touch()
-            if spool.version != version:
-                version, said = spool.version, time.monotonic()
-                yield {"type": "log", **_state(spool)}
-            elif time.monotonic() - said > BEAT_SECONDS:
-                said = time.monotonic()
-                yield {"type": "beat"}
-            await asyncio.sleep(_LOOK_SECONDS)
+        """Yield the lines after the time `after` as they come, and the `partial` line that has not ended, until the log has `ended`.
 
-    def _spool(self, call: Call) -> LogSpool:
-        return self._spools.open(call.session.cluster, _key(call))
+        Raises ValueError, ApiError.
+        """
+        pod, options = await asyncio.to_thread(_run_of, call)
+        if self._views >= MAX_VIEWS:
+            raise TooManyRequests(f"{MAX_VIEWS} logs are followed, the limit; close some of them")
+        log = FollowedLog(call.session.cluster, pod, call.path["container"], after=call.query.get("after", ""), size=TAIL_BYTES)
+        self._views += 1
+        if options["previous"]:
+            log.has_ended = True
+        else:
+            threading.Thread(target=log.run, name=f"log-of-{call.path['pod']}", daemon=True).start()
+        try:
+            said, sent = 0.0, None
+            while not self._closed.is_set():
+                has_ended = log.has_ended
+                lines, partial = log.take()
+                if lines or (partial, has_ended) != sent:
+                    said, sent = time.monotonic(), (partial, has_ended)
+                    yield {"type": "log", "lines": lines, "partial": partial, "ended": has_ended}
+                elif time.monotonic() - said > BEAT_SECONDS:
+                    said = time.monotonic()
+                    yield {"type": "beat"}
+                await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            log.close()
+            self._views -= 1
+
+    def download(self, call: Call) -> StreamingResponse:
+        """Return the whole log as the container wrote it; with `times`, each line with its time. Raises ValueError, ApiError."""
+        _, options = _run_of(call)
+        options["timestamps"] = bool(call.query.get("times"))
+        chunks = call.session.cluster.logs(call.path["pod"], call.namespace, **options)
+        first = next(chunks, b"")  # an error is still an answer here
+        return StreamingResponse(self._until_closed(chain([first], chunks)), media_type="text/plain; charset=utf-8")
+
+    def _until_closed(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+        for chunk in chunks:
+            if self._closed.is_set():
+                return
+            yield chunk
 
 
 def show_containers(call: Call) -> Json:
@@ -108,49 +113,39 @@ def show_containers(call: Call) -> Json:
     return {"containers": log_containers(cluster, trainjob)}
 
 
-def _key(call: Call) -> LogKey:
-    uid = call.query.get("uid", "")
+def _run_of(call: Call) -> tuple[Obj, LogOptions]:
+    """Return the pod and the run that a call names, by the `uid` of the pod and the restarts before the run.
+
+    Raises ValueError, NotFound, ApiError.
+    """
+    uid, container = call.query.get("uid", ""), call.path["container"]
     if not uid:
         raise ValueError("uid: expected the UID of the pod")
     restart = _number(call, "restart", 0)
-    return LogKey(call.session.key, call.namespace, call.path["pod"], uid, call.path["container"], restart)
+    pod = call.session.cluster.get(POD, call.path["pod"], call.namespace)
+    if uid_of(pod) != uid:
+        raise NotFound(f"the pod {call.path['pod']} was deleted, and another one has its name")
+    missed = container_state(pod, container).restarts - restart
+    if missed > 1:
+        raise NotFound("the node has not kept this log: the container restarted again")
+    return pod, {"container": container, "previous": missed == 1}
 
 
-def _number(call: Call, name: str, default: int, *, most: int = _NUMBERS) -> int:
+def _number(call: Call, name: str, default: int) -> int:
     given = call.query.get(name, "")
-    if not given:
-        return default
-    number = parse_count(given)
-    if number is None or number > _NUMBERS:
-        raise ValueError(f"{name}: {given[:40]!r} is not a number from 0 to {_NUMBERS}")
-    return min(number, most)
+    number = parse_count(given) if given else default
+    if number is None:
+        raise ValueError(f"{name}: {given[:40]!r} is not a number")
+    return number
 
 
-def _state(spool: LogSpool) -> Json:
-    state, partial = spool.state, spool.partial
-    return {
-        "total": spool.total,
-        "bytes": spool.texts.size,
-        "state": state.name,
-        "message": state.message,
-        "ended": state.is_final,
-        "partial": _shown(partial) if partial else None,
-    }
-
-
-def _shown(text: bytes) -> str:
-    return printable(text.decode("utf-8", "replace"))
-
-
-def _text(spool: LogSpool, with_times: bool) -> Iterator[bytes]:
-    total, start = spool.total, 0
-    while start < total and not spool.is_closed:
-        spool.touch()
-        window = spool.window(start, min(MAX_LINES, total - start))
-        if not window.texts:
-            return
-        lines = window.texts
-        if with_times:
-            lines = [stamp + b" " + text for stamp, text in zip(window.stamps, window.texts, strict=True)]
-        yield b"\n".join(lines) + b"\n"
-        start += len(window.texts)
+def _document(tail: Tail, message: str) -> Iterator[bytes]:
+    """Yield the JSON of a tail in small parts: the whole would take several times the memory of its lines."""
+    yield orjson.dumps({"cut": tail.is_cut, "message": message})[:-1] + b',"lines":['
+    separator = b""
+    while tail.lines:
+        part = [line for line in (line_of(tail.lines.popleft()) for _ in range(min(1000, len(tail.lines)))) if line]
+        if part:
+            yield separator + orjson.dumps(part)[1:-1]
+            separator = b","
+    yield b"]}"

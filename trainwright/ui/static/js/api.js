@@ -34,6 +34,15 @@ export async function getBlob(requestPath, { signal } = {}) {
   return (await respond("GET", requestPath, undefined, signal)).blob();
 }
 
+/** Saves a blob as a file of the reader. */
+export function saveBlob(blob, name) {
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 60000);
+}
+
 /** @returns {string} a query with the values that are not empty, beginning with `?`. */
 export function query(values) {
   const given = Object.entries(values).filter(([, value]) => value !== "" && value !== null && value !== undefined);
@@ -47,7 +56,8 @@ export function path(...parts) {
 
 /**
  * Reads a stream of JSON lines, and opens it again when it ends, until `signal` aborts it. It is closed while nobody sees the page.
- * `onState` is called with `{live: true}` when it is open, and with `{live: false, problem}` when it is not.
+ * `streamPath` is a path, or returns that of the next connection. `onState` is called with `{live: true}` when it is open, and with
+ * `{live: false, problem}` when it is not.
  */
 export async function openStream(streamPath, onMessage, { signal, onState = () => {} }) {
   let failures = 0;
@@ -59,7 +69,7 @@ export async function openStream(streamPath, onMessage, { signal, onState = () =
     signal.addEventListener("abort", abort);
     try {
       if (signal.aborted) return;
-      const response = await respond("GET", streamPath, undefined, attempt.signal);
+      const response = await respond("GET", typeof streamPath === "string" ? streamPath : streamPath(), undefined, attempt.signal);
       onState({ live: true, problem: null });
       await readLines(response.body.getReader(), attempt.signal, (message) => {
         failures = 0;

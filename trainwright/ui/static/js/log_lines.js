@@ -1,70 +1,79 @@
-// The lines of a log that the page has, by number: read in pages when they come into view, and forgotten when there are too many.
-const PAGE = 200;
-const MAX_PAGES = 150;
+// The lines of a log that the page has: the end of the log, and what has followed since. The search is in these lines alone.
+export const MAX_BYTES = 20000000; // of lines of 33 bytes at least, which browsers can show in one element
 
-/** Pages of one log. `load(from, count)` returns `{from, lines, times}`; `onChange` is called when lines have arrived. */
+/** `lines` are `[time, text]`. `shift` is how far their numbers have moved since the first lines came. */
 export class LogLines {
-  constructor(load, onChange) {
-    this.load = load;
-    this.onChange = onChange;
-    this.pages = new Map();
-    this.wanted = null;
-    this.isBusy = false;
-    this.problem = null;
+  lines = [];
+  bytes = 0;
+  shift = 0;
+  isCut = false;
+
+  /** Adds the lines of a longer tail `{lines, cut}` that are before those that are here. */
+  prepend({ lines, cut }) {
+    const [first] = this.lines;
+    const before = first ? lines.slice(0, Math.max(0, lines.findIndex((each) => each.join() === first.join()))) : lines;
+    if (first) this.shift += before.length;
+    this.isCut = cut;
+    this.lines = [...before, ...this.lines];
+    this.bytes += sizeOf(before);
   }
 
-  /** @returns {{text: string, time: string}|null} a line, or null if it has not been read yet. */
-  line(number) {
-    const page = this.pages.get(Math.floor(number / PAGE));
-    const place = number % PAGE;
-    return page && place < page.lines.length ? { text: page.lines[place], time: page.times[place] } : null;
+  /** Prepares for a connection that repeats the lines of the last second. @returns {string} the time after which it begins. */
+  resume() {
+    const last = Date.parse(this.lines.at(-1)?.[0]);
+    const first = Math.max(0, this.lines.findLastIndex(([time]) => Date.parse(time) < last - 1000));
+    this.repeats = new Map();
+    for (const [time] of this.lines.slice(first)) this.repeats.set(time, (this.repeats.get(time) || 0) + 1);
+    return this.lines[first]?.[0] || "";
   }
 
-  /** Reads the lines from `first` to before `last`, of `total`, that are missing, instead of those that were wanted before. */
-  want(first, last, total) {
-    this.wanted = { first, last: Math.min(last, total), total };
-    if (!this.isBusy) this.read();
+  /** Adds the lines that a connection does not repeat; of too many, the oldest are forgotten. */
+  append(lines) {
+    const isFresh = ([time]) => {
+      const left = this.repeats.get(time) || 0;
+      this.repeats.set(time, left - 1);
+      return left <= 0;
+    };
+    const fresh = lines.filter(isFresh);
+    this.bytes += sizeOf(fresh);
+    for (const line of fresh) this.lines.push(line);
+    if (this.bytes <= MAX_BYTES) return;
+    const dropped = this.lines.splice(0, this.lines.length >> 1);
+    this.bytes -= sizeOf(dropped);
+    this.shift -= dropped.length;
+    this.isCut = true;
   }
+}
 
-  async read() {
-    this.isBusy = true;
-    for (let gap = this.gap(); gap && !this.isClosed; gap = this.gap()) {
-      try {
-        const answer = await this.load(gap.from, gap.count);
-        this.problem = null;
-        if (!answer.lines.length) break;
-        this.store(answer);
-      } catch (problem) {
-        this.problem = problem;
-        break;
-      }
-      if (!this.isClosed) this.onChange();
+/** The numbers of the lines that have a text or, with `expression`, match a regular expression; `case` makes it case-sensitive. */
+export class LogSearch {
+  hits = [];
+  places = new Map();
+  counted = 0;
+
+  constructor({ text, expression, case: isSensitive }) {
+    try {
+      const source = expression ? text : text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+      this.pattern = text ? new RegExp(source, isSensitive ? "g" : "gi") : null;
+    } catch (error) {
+      this.problem = error;
     }
-    this.isBusy = false;
-    if (this.problem && !this.isClosed) this.onChange();
   }
 
-  /** Stops reading. */
-  close() {
-    this.isClosed = true;
-  }
-
-  gap() {
-    const { first, last, total } = this.wanted;
-    for (let number = Math.floor(first / PAGE); number * PAGE < last; number += 1) {
-      const known = this.pages.get(number)?.lines.length || 0;
-      const count = Math.min(PAGE, total - number * PAGE) - known;
-      if (count > 0 && number * PAGE + known < last) return { from: number * PAGE + known, count };
+  /** Searches the lines that it has not seen yet. */
+  countOn(lines) {
+    for (; this.pattern && this.counted < lines.length; this.counted += 1) {
+      if (lines[this.counted][1].search(this.pattern) >= 0) this.places.set(this.counted, this.hits.push(this.counted));
     }
-    return null;
   }
 
-  store({ from, lines, times }) {
-    const number = Math.floor(from / PAGE);
-    const page = this.pages.get(number) || { lines: [], times: [] };
-    if (from % PAGE !== page.lines.length) return;
-    this.pages.delete(number);
-    this.pages.set(number, { lines: [...page.lines, ...lines], times: [...page.times, ...times] });
-    while (this.pages.size > MAX_PAGES) this.pages.delete(this.pages.keys().next().value);
+  /** @returns {number|undefined} the hit from a line on, or the one before it, around the ends. */
+  next(line, isBackward) {
+    if (isBackward) return this.hits.findLast((hit) => hit < line) ?? this.hits.at(-1);
+    return this.hits.find((hit) => hit >= line) ?? this.hits[0];
   }
+}
+
+function sizeOf(lines) {
+  return lines.reduce((sum, [time, text]) => sum + time.length + text.length + 2, 0);
 }

@@ -1,5 +1,5 @@
 // The form: the twenty parameters of pipeline and DAG, checked as they are typed. Starts a fine-tuning, or writes it as text.
-import { getJson, postJson } from "../api.js";
+import { getJson, postJson, saveBlob } from "../api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../dom.js";
 import { to } from "../route.js";
 import { Button, Confirmation, Notice, Problem, useLoaded } from "../widgets.js";
@@ -150,13 +150,7 @@ function Written({ written }) {
     await navigator.clipboard.writeText(written.text);
     setCopied(true);
   };
-  const download = () => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(new Blob([written.text], { type: "text/plain" }));
-    link.download = written.file;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-  };
+  const download = () => saveBlob(new Blob([written.text], { type: "text/plain" }), written.file);
   return html`<section class="written" aria-label=${FORMS.find(([kind]) => kind === written.kind)[1]}>
     <${Problem} problem=${written.problem} />
     ${written.busy ? html`<p class="loading">Writing …</p>` : ""}

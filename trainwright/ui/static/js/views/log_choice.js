@@ -6,49 +6,32 @@ export function chosenLog(containers, values) {
   const [pod, container, run] = ["pod", "container", "run"].map((name) => values.get(name));
   const ofPod = containers.filter((entry) => entry.pod === pod);
   const candidates = ofPod.length ? ofPod : containers;
-  const isDefault = (each) => each.main && (ofPod.length || isOfTraining(each));
+  const isDefault = (each) => each.main && (ofPod.length || ["node", "launcher"].includes(each.step));
   const entry = candidates.find((each) => each.container === container) || candidates.find(isDefault) || candidates[0];
-  if (!entry) return null;
-  const runs = runsOf(entry);
-  return { entry, run: runs.includes(Number(run)) && run !== null ? Number(run) : runs[0] };
-}
-
-/** The runs whose logs a node keeps, the current one first. */
-export function runsOf(entry) {
-  return entry.restarts ? [entry.restarts, entry.restarts - 1] : [0];
+  return entry ? { entry, run: runsOf(entry).find((number) => String(number) === run) ?? entry.restarts } : null;
 }
 
 /** `onChoose` gets the values of the address to change. */
-export function LogChoice({ containers, chosen, onChoose }) {
-  if (!chosen) return null;
-  const { entry, run } = chosen;
+export function LogChoice({ containers, entry, run, onChoose }) {
   const pods = containers.filter((each, number) => containers.findIndex((other) => other.uid === each.uid) === number);
   const ofPod = containers.filter((each) => each.uid === entry.uid);
   const choose = (values) => onChoose({ pod: entry.pod, container: entry.container, run: "", ...values });
+  const select = (label, value, texts, onValue) => html`<label class=${label === "Rank" ? "field grow" : "field"}>
+    ${label}
+    <select value=${String(value)} onChange=${(event) => choose(onValue(event.target.value))}>
+      ${texts.map(([each, text]) => html`<option key=${each} value=${String(each)}>${text}</option>`)}
+    </select>
+  </label>`;
   return html`<div class="filters">
-    <label class="field grow">
-      Rank
-      <select value=${entry.pod} onChange=${(event) => choose({ pod: event.target.value, container: "" })}>
-        ${pods.map((each) => html`<option key=${each.uid} value=${each.pod}>${podText(each)}</option>`)}
-      </select>
-    </label>
-    <label class="field">
-      Container
-      <select value=${entry.container} onChange=${(event) => choose({ container: event.target.value })}>
-        ${ofPod.map((each) => html`<option key=${each.container} value=${each.container}>${containerText(each)}</option>`)}
-      </select>
-    </label>
-    <label class="field">
-      Run
-      <select value=${String(run)} onChange=${(event) => choose({ run: event.target.value })}>
-        ${runsOf(entry).map((number) => html`<option key=${number} value=${String(number)}>${runText(entry, number)}</option>`)}
-      </select>
-    </label>
+    ${select("Rank", entry.pod, pods.map((each) => [each.pod, podText(each)]), (pod) => ({ pod, container: "" }))}
+    ${select("Container", entry.container, ofPod.map((each) => [each.container, containerText(each)]), (container) => ({ container }))}
+    ${select("Run", run, runsOf(entry).map((number) => [number, runText(entry, number)]), (number) => ({ run: number }))}
   </div>`;
 }
 
-function isOfTraining(entry) {
-  return entry.step === "node" || entry.step === "launcher";
+/** The runs whose logs a node keeps, the current one first. */
+function runsOf(entry) {
+  return entry.restarts ? [entry.restarts, entry.restarts - 1] : [0];
 }
 
 function podText(entry) {

@@ -1,0 +1,131 @@
+"""The last lines of a log, and those that follow, for one view of the page.
+
+Kubernetes has no byte ranges of logs, so two standard parameters stand in for them. `tailLines` asks for as many lines as make up the
+wanted bytes at the average length so far; kubelets and the embedded node find them from the end of the file. `limitBytes` shows the
+first lines, and whether the whole log fits. At most the wanted bytes are kept, in memory, until the browser has taken them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import NamedTuple
+
+from trainwright.api.objects import Obj
+from trainwright.cluster.options import LogOptions
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.logs.container_log import MAX_LINE_BYTES, ContainerLog
+from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
+from trainwright.jobs.logs.line_assembler import LineAssembler
+from trainwright.jobs.logs.log_cursor import split_stamp
+from trainwright.text.terminal import printable, without_sequences
+from trainwright.ui.logs.log_containers import container_state
+
+Line = tuple[str, str]
+"""The time of a line, and its text as the page shows it."""
+TOO_FAST = "... lines not shown: they came faster than the page took them"
+_PROBE_BYTES, _FEWEST_LINES, _TAIL_ATTEMPTS = 256 * 1024, 100, 4
+_IDLE_SECONDS = 20.0
+"""After which a silent connection is opened again, if the view is still open."""
+CATCH_UP_LINES = 50_000
+
+
+class Tail(NamedTuple):
+    """Raw lines with their times; `is_cut` if there are lines before them."""
+
+    lines: deque[bytes]
+    is_cut: bool
+
+
+def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: LogOptions) -> Tail:
+    """Read the last `size` bytes of a log. A last line that has not ended counts in that of a previous run. Raises ApiError."""
+
+    def read(part: LogOptions) -> tuple[deque[bytes], int, int]:
+        """Return the last lines of one connection, how many it had, and its bytes before long lines were cut."""
+        assembler, lines, kept, count, received = LineAssembler(MAX_LINE_BYTES), deque[bytes](), 0, 0, 0
+        for chunk in cluster.logs(pod, namespace, **part):
+            received += len(chunk)
+            for line in assembler.feed(chunk):
+                lines.append(line)
+                kept, count = kept + len(line) + 1, count + 1
+                while kept > size and len(lines) > 1:
+                    kept -= len(lines.popleft()) + 1
+        if options.get("previous") and (rest := assembler.rest()):
+            lines.append(rest)
+        return lines, count, received
+
+    options = {**options, "timestamps": True}
+    first = min(size, _PROBE_BYTES)
+    lines, count, received = read({**options, "limit_bytes": first})
+    if received < first:
+        return Tail(lines, is_cut=False)
+    wanted = 0
+    for _ in range(_TAIL_ATTEMPTS):
+        wanted = max(2 * wanted, count * size // max(1, received) * 5 // 4, _FEWEST_LINES)
+        lines, count, received = read({**options, "tail_lines": wanted})
+        if received >= size:
+            break
+        whole, _, total = read({**options, "limit_bytes": size})
+        if total < size:
+            return Tail(whole, is_cut=False)
+    return Tail(lines, is_cut=True)
+
+
+def line_of(raw: bytes) -> Line | None:
+    """Return a raw line as the page shows it; None for what a kubelet sends in place of a log."""
+    stamp, time, text = split_stamp(raw)
+    return None if stamp is None and is_kubelet_message(raw) else (time.decode(), shown(text.decode("utf-8", "replace")))
+
+
+def shown(text: str) -> str:
+    """Return a text without colours and cursor movements, other control characters as escapes; a redrawn line in its last state."""
+    if text.isprintable():
+        return text
+    states = [state for state in text.split("\r") if state.strip()]
+    if "\r" in text:
+        text = states[-1].rstrip() if states else ""
+    return printable(without_sequences(text))
+
+
+class FollowedLog:
+    """The lines of a container after the time `after`, each once. `run` is for a separate thread.
+
+    At most `size` bytes wait to be taken; then the oldest are dropped.
+    """
+
+    def __init__(self, cluster: Cluster, pod: Obj, container: str, *, after: str, size: int):
+        self._size = size
+        self._log = ContainerLog(cluster, pod, container, after=after)
+        self._log.idle_seconds, self._log.catch_up = _IDLE_SECONDS, CATCH_UP_LINES
+        self._log.has_ended = lambda current: container_state(current, container).is_over
+        self._lock = threading.Lock()
+        self._lines: deque[Line] = deque()
+        self._waiting, self._is_overrun = 0, False
+        self.has_ended = False
+
+    def run(self) -> None:
+        """Follow the log until it has ended, cannot be read, or the view is closed."""
+        try:
+            for time, text in self._log.follow():
+                if self._log.closed.is_set():
+                    return
+                with self._lock:
+                    self._lines.append((time, shown(text)))
+                    self._waiting += sum(map(len, self._lines[-1]))
+                    while self._waiting > self._size and len(self._lines) > 1:
+                        self._waiting -= sum(map(len, self._lines.popleft()))
+                        self._is_overrun = True
+        finally:
+            self.has_ended = True
+
+    def take(self) -> tuple[list[Line], str]:
+        """Return the lines since the last call, and the text of the line that has not ended yet."""
+        with self._lock:
+            lines = [("", TOO_FAST), *self._lines] if self._is_overrun else list(self._lines)
+            self._lines.clear()
+            self._waiting, self._is_overrun = 0, False
+        return lines, shown(self._log.partial)
+
+    def close(self) -> None:
+        """Stop the thread, at the latest when its connection is idle."""
+        self._log.closed.set()
