@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from servers.hub_server import HubServer
+from support.optional_packages import require_packages
 from support.tiny_tokenizer import EOS, write_tokenizer
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset
 from trainwright.initializers.data_report import measure, model_tokenizer
-from trainwright.initializers.data_report.chat_template import ChatTemplate, TemplateRejects
 from trainwright.initializers.data_report.figures import DataReport, token_figures
 from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.data_report.report import DataUnfit, report_dataset
+from trainwright.initializers.data_report.token_program import measured
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.storage.errors import BadUri
+
+require_packages("transformers", "jinja2")
+pytestmark = pytest.mark.medium
 
 Row = dict[str, Any]
 USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
@@ -32,6 +37,13 @@ def reported(folder: Path, train: list[Row], test: list[Row] | None = None, **op
             (folder / "rows" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     receipt = initialize_dataset(f"file://{folder}/rows", folder / "out", DatasetOptions(test_fraction=0))
     return report_dataset(folder / "out", receipt, ReportOptions(**options))
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure here, but for tests with `in_a_process` in their name: transformers takes two seconds to import."""
+    if "in_a_process" not in request.node.name:
+        monkeypatch.setattr(model_tokenizer, "_run", lambda asked, _folder: measured(asked))
 
 
 @pytest.fixture
@@ -148,7 +160,7 @@ def test_tokenizer_alone_is_fetched(tmp_path: Path, hub: HubServer) -> None:
     hub.repository("models/org/model").push({**files, "model.safetensors": b"w", "config.json": b"{}"})
     report = reported(tmp_path, [text(3)], model_uri="hf://org/model")
     assert report.splits["train"].tokens == token_figures([3], 0, 0)
-    assert {*hub.downloads()} == {*files}
+    assert {*hub.downloads()} == {*files, "config.json"}
 
 
 def test_model_that_is_no_address_is_an_error(tmp_path: Path) -> None:
@@ -157,9 +169,9 @@ def test_model_that_is_no_address_is_an_error(tmp_path: Path) -> None:
 
 
 def test_missing_packages_are_said(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "tokenizers", None)
-    with pytest.raises(model_tokenizer.TokenizerMissing, match=r"tokenizers is not installed: install trainwright\[launcher\]"):
-        model_tokenizer.fetch_tokenizer(model)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    report = reported(tmp_path, [text(3)], model_uri=model)
+    assert report.tokens_missing == "transformers is not installed: install trainwright[launcher]"
 
 
 def test_texts_of_rows_are_escaped_and_cut(tmp_path: Path, model: str) -> None:
@@ -181,25 +193,46 @@ def test_receipt_gets_figures_and_no_rows(tmp_path: Path, model: str) -> None:
     assert json.loads(json.dumps(details)) == details
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "{{ messages.__class__.__mro__ }}",
-        "{{ ''.__class__.__base__.__subclasses__() }}",
-        "{% set ns = namespace(_x=1) %}",
-        "{{ messages.append(1) }}",
-        "{{ tools.x.y }}",
-        "{{ range(999999999) | list }}",
-        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-    ],
-)
-def test_templates_are_confined(source: str) -> None:
-    with pytest.raises(TemplateRejects):
-        print(ChatTemplate(source, {}).render([USER]))
-
-
 def test_template_that_is_not_valid_matters_for_messages_alone(tmp_path: Path) -> None:
     model = f"file://{write_tokenizer(tmp_path / 'model', template='{% for %}')}"
     with pytest.raises(DataUnfit, match="the chat template is not valid"):
         reported(tmp_path / "a", [{"messages": [USER, ANSWER]}], model_uri=model)
     assert reported(tmp_path / "b", [text(3)], model_uri=model).splits["train"].tokens == token_figures([3], 0, 0)
+
+
+def test_templates_run_in_a_process_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    seen: list[dict[str, str]] = []
+    real = model_tokenizer.run_in_group
+
+    def watched(*command: Any, **options: Any) -> int:
+        seen.append(options["environment"])
+        return real(*command, **options)
+
+    monkeypatch.setattr(model_tokenizer, "run_in_group", watched)
+    model = f"file://{write_tokenizer(tmp_path / 'model', template='{{ messages[0].content }} é')}"
+    report = reported(tmp_path, [{"messages": [USER, ANSWER]}], [{"messages": [USER, ANSWER]}] * 2, model_uri=model)
+    assert report.sample == "q é"
+    assert report.splits["test"].tokens == token_figures([4, 4], 0, 0)
+    assert "hf_secret" not in str(seen)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "counting tokens took more than 5 s"),
+        ("{{ 'x' * 10**11 }}", "the chat template rejects the messages: MemoryError"),
+    ],
+)
+def test_templates_have_limits_in_a_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str, reason: str) -> None:
+    monkeypatch.setattr(model_tokenizer, "MAX_SECONDS", 5.0)
+    model = f"file://{write_tokenizer(tmp_path / 'model', template=template)}"
+    report = reported(tmp_path, [{"messages": [USER, ANSWER]}], model_uri=model, report_mode="warn")
+    assert reason in report.tokens_missing
+
+
+def test_crash_in_a_process_is_a_missing_tokenizer(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(model_tokenizer, "_PROGRAM", "trainwright.absent")
+    report = reported(tmp_path, [text(3)], model_uri=model)
+    assert re.fullmatch("counting tokens ended with 1: .*No module named trainwright.absent", report.tokens_missing)

@@ -12,8 +12,7 @@ from support.optional_packages import require_packages
 from support.tiny_tokenizer import CHAT, EOS, TEMPLATE, write_tokenizer
 
 from trainwright.initializers import DatasetOptions, initialize_dataset
-from trainwright.initializers.data_report.model_tokenizer import ModelTokenizer
-from trainwright.initializers.data_report.token_counts import count_tokens
+from trainwright.initializers.data_report.token_counts import RowRejected, count_tokens, row_text
 
 require_packages("torch", "trl")
 
@@ -113,30 +112,33 @@ def test_counts_are_those_of_trl(kind: str, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     model = write_tokenizer(tmp_path / "model", **TOKENIZERS[kind])
-    theirs, ours = AutoTokenizer.from_pretrained(model), ModelTokenizer(model)
+    tokenizer = AutoTokenizer.from_pretrained(model)
     layouts = LAYOUTS if kind == "BOS by the file" else ["prompt-completion", "messages", "chat-preference"]
     for layout in layouts:
         rows = prepared(LAYOUTS[layout], tmp_path / layout)
-        counts = count_tokens(ours, rows)
-        assert [(each.total, each.first_trained) for each in counts] == made_by_trl(tmp_path / layout, theirs, layout, 10_000), (
-            layout
-        )
-        kept = made_by_trl(tmp_path / layout, theirs, layout, MOST)
+        counts = count_tokens(tokenizer, rows)
+        assert [(each.total, each.first_trained) for each in counts] == made_by_trl(
+            tmp_path / layout, tokenizer, layout, 10_000
+        ), layout
+        kept = made_by_trl(tmp_path / layout, tokenizer, layout, MOST)
         assert sum(not each.is_emptied(MOST) for each in counts) == len(kept), layout
-    assert any(each.is_emptied(MOST) for each in count_tokens(ours, LAYOUTS["prompt-completion"]))
+    assert any(each.is_emptied(MOST) for each in count_tokens(tokenizer, LAYOUTS["prompt-completion"]))
 
 
-def test_rendered_conversations_are_those_of_transformers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ messages.__class__.__mro__ }}",
+        "{{ ''.__class__.__base__.__subclasses__() }}",
+        "{{ messages.append(1) }}",
+        "{{ tools.x.y }}",
+        "{{ range(999999999) | list }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
+    ],
+)
+def test_templates_are_confined(source: str, tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
-    template = (
-        "{%- set ns = namespace(n=0, self=1) -%}{% for m in messages if m.role != 'system' %}\n  {% set ns.n = ns.n + 1 %}\n"
-        "{% if loop.index > 2 %}{% break %}{% endif %}{{ ns.n }}{{ dict(a=m.content) | tojson(indent=2) }}{% endfor %}"
-        "{{ strftime_now('%Y') }}{{ missing }}{{ tools | tojson }}{{ documents is none }}"
-    )
-    model = write_tokenizer(tmp_path / "model", template=template)
-    theirs, ours = AutoTokenizer.from_pretrained(model), ModelTokenizer(model)
-    messages = [{"role": "system", "content": "s"}, USER, {**ANSWER, "name": None}, USER]
-    for tools in (None, TOOLS):
-        expected = theirs.apply_chat_template(messages, tools=tools, tokenize=False, add_generation_prompt=True)
-        assert ours.chat_template(tools).render(messages, tools, generation=True) == expected
+    tokenizer = AutoTokenizer.from_pretrained(write_tokenizer(tmp_path / "model", template=source))
+    with pytest.raises(RowRejected, match="the chat template rejects the messages: "):
+        print(row_text(tokenizer, {"messages": [USER]}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -25,6 +26,29 @@ class SplitFigures:
     rows: int
     duplicates: int
     tokens: TokenFigures | None = None
+
+
+@dataclass(frozen=True)
+class MeasureRequest:
+    """What to measure with which tokenizer: the folder of its files, the name of its model in messages, and as `DataReport` says."""
+
+    tokenizer: Path
+    model: str
+    data: Path
+    rows: dict[str, int]
+    """By the names of files; the first file has one at least."""
+    max_length: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a tokenizer makes of a dataset. `missing` is why it cannot be used, `unfit` why nothing can be learned from the rows."""
+
+    has_chat_template: bool | None = None
+    tokens: dict[str, TokenFigures | None] = field(default_factory=dict)
+    sample: str = ""
+    missing: str = ""
+    unfit: str = ""
 
 
 @dataclass(frozen=True)

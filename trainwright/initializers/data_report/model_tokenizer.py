@@ -1,13 +1,21 @@
-"""The tokenizer of a model: fetched without the weights, and loaded as transformers loads it, without transformers."""
+"""What the tokenizer of a model makes of a dataset: its files are fetched without the weights, and read by transformers.
+
+Chat templates are programs of strangers. transformers runs them in jinja2's sandbox; here also in a separate process, without
+credentials and network access of Hugging Face's libraries, with a limit of memory and of time.
+"""
 
 from __future__ import annotations
 
-import json
+import importlib.util
+import os
+import sys
 import tempfile
+from collections import deque
 from pathlib import Path
-from typing import Any
 
-from trainwright.initializers.data_report.chat_template import ChatTemplate
+from pydantic import TypeAdapter, ValidationError
+
+from trainwright.initializers.data_report.figures import Measured, MeasureRequest
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.prepare import parse_source
@@ -15,130 +23,88 @@ from trainwright.initializers.source import fetch, resolve_revision
 from trainwright.storage.digests import no_progress
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.text.foreign_texts import without_credentials
+from trainwright.tools.process_group import run_in_group
 
-_TOKENIZER, _CONFIG, _SPECIAL = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"
-_TEMPLATE, _TEMPLATES = "chat_template.jinja", "additional_chat_templates"
-_FILES = (_TOKENIZER, _CONFIG, _SPECIAL, _TEMPLATE, f"{_TEMPLATES}/*.jinja")
-_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
-_DEFAULT, _WITH_TOOLS = "default", "tool_use"
+MAX_SECONDS = 900.0
+"""Counting the tokens of two splits takes a minute or two."""
+_TOKENIZER = "tokenizer.json"
+_FILES = (
+    _TOKENIZER,
+    "config.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "additional_chat_templates/*.jinja",
+)
+_PROGRAM = "trainwright.initializers.data_report.token_program"
+_INHERITED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 
 
 class TokenizerMissing(Exception):
     """The tokenizer cannot be had here; the message says why. The training may have it all the same."""
 
 
-class ModelTokenizer:
-    """Encodes texts to token ids, and renders conversations."""
+def measure_with_model(data: Path, rows: dict[str, int], model_uri: str, max_length: int) -> Measured:
+    """Measure the files of a prepared dataset with the tokenizer of a model.
 
-    def __init__(self, folder: Path):
-        """Load the tokenizer in a folder. Raises TokenizerMissing."""
-        config = _read_object(folder / _CONFIG)
-        if "added_tokens_decoder" not in config:  # of older models
-            config.update(_read_object(folder / _SPECIAL))
-        self.special_tokens = {name: found for name in _SPECIAL_TOKENS if (found := _content_of(config.get(name)))}
-        self.eos = self.special_tokens.get("eos_token", "")
-        self._tokenizer = _load(folder / _TOKENIZER, config, self.special_tokens)
-        self._sources = _templates(folder, config)
-        self._compiled: dict[str, ChatTemplate] = {}
+    Args:
+        data: The folder of the dataset.
+        rows: The rows of its files, by their names; the first file has one.
+        model_uri: The model; none of its weights are fetched.
+        max_length: Tokens of a row in the training; 0: not known.
 
-    @property
-    def has_chat_template(self) -> bool:
-        return _DEFAULT in self._sources
-
-    def chat_template(self, tools: Any) -> ChatTemplate:
-        """Return the template for a conversation with these tools. Raises KeyError without any, TemplateRejects if it is not valid."""
-        name = _WITH_TOOLS if tools is not None and _WITH_TOOLS in self._sources else _DEFAULT
-        if name not in self._compiled:
-            self._compiled[name] = ChatTemplate(self._sources[name], self.special_tokens)
-        return self._compiled[name]
-
-    def encode(self, texts: list[str], *, add_special_tokens: bool) -> list[list[int]]:
-        """Return the token ids of each text, by default with the tokens that the tokenizer puts around it."""
-        encodings = self._tokenizer.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
-        return [encoding.ids for encoding in encodings]
-
-    def decode(self, ids: list[int]) -> str:
-        """Return the text of token ids, special tokens included."""
-        return str(self._tokenizer.decode(ids, skip_special_tokens=False))
-
-
-def fetch_tokenizer(model_uri: str) -> ModelTokenizer:
-    """Fetch and load the tokenizer of a model, none of its weights.
-
-    Raises TokenizerMissing (no access, offline, no fast tokenizer, packages are missing), BadUri.
+    Raises TokenizerMissing (no access, offline, no fast tokenizer, packages are missing, beyond the limits), BadUri, OSError.
     """
-    try:
-        import jinja2  # noqa: F401 (whether it is there)
-        import tokenizers  # noqa: F401
-    except ImportError as error:
-        raise TokenizerMissing(f"{error.name} is not installed: install trainwright[launcher]") from None
+    for package in ("transformers", "jinja2"):
+        if importlib.util.find_spec(package) is None:
+            raise TokenizerMissing(f"{package} is not installed: install trainwright[launcher]")
     with tempfile.TemporaryDirectory(prefix="trainwright-tokenizer-") as folder:
-        try:
-            source, _ = parse_source(model_uri)
-            file_filter = FileFilter("model", _FILES)
-            fetch(source, file_filter, resolve_revision(source, file_filter), Path(folder), lambda _total: no_progress)
-        except BadUri:
-            raise
-        except (InitializerError, StorageError, OSError) as error:
-            raise TokenizerMissing(without_credentials(error)) from None
-        return ModelTokenizer(Path(folder))
+        model = Path(folder) / "model"
+        model.mkdir()
+        _fetch(model_uri, model)
+        found = _run(MeasureRequest(model, shown(model_uri), data.absolute(), rows, max_length), Path(folder))
+    if found.missing:
+        raise TokenizerMissing(without_credentials(found.missing))
+    return found
 
 
-def _load(path: Path, config: dict[str, Any], special_tokens: dict[str, str]) -> Any:
-    """Load the file, and add the tokens that only the configuration beside it has. The file alone says what is put around a text."""
-    from tokenizers import AddedToken, Tokenizer
+def shown(model_uri: str) -> str:
+    """Return a URI without a query, which may be a signature."""
+    return model_uri.partition("?")[0]
 
-    if not path.is_file():
+
+def _fetch(model_uri: str, folder: Path) -> None:
+    try:
+        source, _ = parse_source(model_uri)
+        file_filter = FileFilter("model", _FILES)
+        fetch(source, file_filter, resolve_revision(source, file_filter), folder, lambda _total: no_progress)
+    except BadUri:
+        raise
+    except (InitializerError, StorageError, OSError) as error:
+        raise TokenizerMissing(without_credentials(error)) from None
+    if not (folder / _TOKENIZER).is_file():
         raise TokenizerMissing(f"the model has no {_TOKENIZER}; tokens are counted with that file only")
+
+
+def _run(request: MeasureRequest, folder: Path) -> Measured:
+    """Run the program that measures, and return what it has found. Raises TokenizerMissing."""
+    asked, answer = folder / "request.json", folder / "answer.json"
+    asked.write_bytes(TypeAdapter(MeasureRequest).dump_json(request))
+    variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    variables |= {"HOME": str(folder), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    said: deque[str] = deque(maxlen=1)
     try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers raises nothing more specific
-        raise TokenizerMissing(f"{_TOKENIZER} cannot be read: {str(error)[:200]}") from None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
-    declared = config.get("added_tokens_decoder")
-    for _, token in sorted((declared if isinstance(declared, dict) else {}).items(), key=lambda item: int(item[0])):
-        if isinstance(token, dict) and (content := _content_of(token)) not in known:
-            tokenizer.add_tokens([AddedToken(content, **{name: bool(token.get(name)) for name in _TOKEN_FLAGS})])
-    tokenizer.add_special_tokens([token for token in (*special_tokens.values(), *_extra_tokens(config)) if token not in known])
-    return tokenizer
-
-
-def _extra_tokens(config: dict[str, Any]) -> list[str]:
-    """Return the special tokens that have no role common to all models."""
-    extra = config.get("extra_special_tokens") or config.get("additional_special_tokens") or []
-    listed = [*extra.values()] if isinstance(extra, dict) else extra
-    named = [value for name, value in config.items() if name.endswith("_token") and name not in _SPECIAL_TOKENS]
-    return [found for token in (*listed, *named) if (found := _content_of(token))]
-
-
-def _templates(folder: Path, config: dict[str, Any]) -> dict[str, str]:
-    """Return the chat templates by name: files before the configuration, as transformers reads them."""
-    found = {path.stem: path.read_text("utf-8") for path in sorted((folder / _TEMPLATES).glob("*.jinja"))}
-    if (folder / _TEMPLATE).is_file():
-        found[_DEFAULT] = (folder / _TEMPLATE).read_text("utf-8")
-    declared = config.get("chat_template")
-    if found or not declared:
-        return found
-    if isinstance(declared, str):
-        return {_DEFAULT: declared}
-    named = [each for each in declared if isinstance(each, dict)] if isinstance(declared, list) else []
-    return {str(each.get("name")): str(each.get("template")) for each in named}
-
-
-def _read_object(path: Path) -> dict[str, Any]:
+        code = run_in_group(
+            [sys.executable, "-m", _PROGRAM, str(asked), str(answer)],
+            environment=variables,
+            timeout_seconds=MAX_SECONDS,
+            on_line=lambda line: said.append(line) if line.strip() else None,
+        )
+    except TimeoutError:
+        raise TokenizerMissing(f"counting tokens took more than {MAX_SECONDS:g} s: the chat template may not end") from None
     try:
-        value = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (ValueError, RecursionError) as error:
-        raise TokenizerMissing(f"{path.name} is not JSON: {error}") from None
-    return value if isinstance(value, dict) else {}
-
-
-def _content_of(token: Any) -> str:
-    """Return the text of a special token, which may be an object."""
-    content = token.get("content") if isinstance(token, dict) else token
-    return content if isinstance(content, str) else ""
+        return TypeAdapter(Measured).validate_json(answer.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        raise TokenizerMissing(
+            f"counting tokens ended with {code}: {without_credentials(*said or ['no output'])[:300]}"
+        ) from None

@@ -7,16 +7,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from trainwright.initializers.data_report.figures import DataReport, SplitFigures, TokenFigures
-from trainwright.initializers.data_report.measure import (
-    MAX_COMPARED,
-    RowUnfit,
-    compare_rows,
-    first_row,
-    measure_tokens,
-)
-from trainwright.initializers.data_report.model_tokenizer import ModelTokenizer, TokenizerMissing, fetch_tokenizer
-from trainwright.initializers.data_report.token_counts import is_conversational, row_text
+from trainwright.initializers.data_report.figures import DataReport, Measured, SplitFigures
+from trainwright.initializers.data_report.measure import MAX_COMPARED, compare_rows, first_row
+from trainwright.initializers.data_report.model_tokenizer import TokenizerMissing, measure_with_model, shown
 from trainwright.initializers.dataset import TEST, TRAIN
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.report_options import ReportMode, ReportOptions
@@ -24,7 +17,6 @@ from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.receipt import Receipt
 
 log = logging.getLogger(__name__)
-_SKIP = "; report_mode=warn only reports it"
 _MAX_SAMPLE = 2000
 """Characters of the sample row."""
 
@@ -49,94 +41,52 @@ def with_report(receipt: Receipt, report: DataReport) -> Receipt:
 
 
 def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, mode: ReportMode) -> DataReport:
-    row = first_row(folder / TRAIN)
     rows = {TRAIN: int(receipt.details["train_rows"]), TEST: int(receipt.details["test_rows"])}
-    tokens: dict[str, TokenFigures | None] = dict.fromkeys(rows)
-    tokenizer, missing = _tokenizer(model_uri, mode)
-    if tokenizer is not None:
-        try:
-            tokens = _checked_tokens(folder, rows, row, tokenizer, _shown(model_uri), max_length)
-        except DataUnfit as error:
-            if mode != "warn":
-                raise
-            log.warning("event=rows_may_fail reason=%r", str(error))
-            tokenizer, missing = None, str(error)
+    found = _measured(folder, rows, model_uri, max_length, mode)
     *duplicates, overlap = compare_rows(folder / TRAIN, folder / TEST)
     report = DataReport(
         source=receipt.source,
         layout=str(receipt.details.get("layout", "")),
         splits={
-            name.removesuffix(".jsonl"): SplitFigures(rows[name], found, tokens[name])
-            for name, found in zip(rows, duplicates, strict=True)
-            if rows[name]
+            name.removesuffix(".jsonl"): SplitFigures(count, same, found.tokens.get(name))
+            for (name, count), same in zip(rows.items(), duplicates, strict=True)
+            if count
         },
         overlap=overlap,
         compared=min(max(rows.values()), MAX_COMPARED),
         dropped=_dropped(receipt.details),
         dropped_columns=tuple(receipt.details.get("dropped_columns", ())),
         unread_files=tuple(receipt.details.get("unread_files", ())),
-        model=_shown(model_uri),
+        model=shown(model_uri),
         max_length=max_length,
-        has_chat_template=tokenizer.has_chat_template if tokenizer else None,
-        tokens_missing=missing,
-        sample=_sample(tokenizer, row),
+        has_chat_template=found.has_chat_template,
+        tokens_missing=found.missing,
+        sample=_sample(found.sample or json.dumps(first_row(folder / TRAIN), ensure_ascii=False)),
     )
     _log(report)
     return report
 
 
-def _tokenizer(model_uri: str, mode: ReportMode) -> tuple[ModelTokenizer | None, str]:
+def _measured(folder: Path, rows: dict[str, int], model_uri: str, max_length: int, mode: ReportMode) -> Measured:
+    """Return what the model's tokenizer makes of the files, or why it is `missing`. Raises DataUnfit, InitializerError, BadUri."""
     if not model_uri or mode == "off":
-        return None, "no model was named" if not model_uri else "report_mode=off"
+        return Measured(missing="no model was named" if not model_uri else "report_mode=off")
     try:
-        return fetch_tokenizer(model_uri), ""
+        found = measure_with_model(folder, rows, model_uri, max_length)
     except TokenizerMissing as error:
-        shown = _shown(model_uri)
         if mode == "required":
-            raise InitializerError(f"report_mode=required, but the tokenizer of {shown} cannot be used: {error}") from error
-        log.warning("event=tokens_not_counted model=%s reason=%r", shown, str(error))
-        return None, str(error)
-
-
-def _checked_tokens(
-    folder: Path, rows: dict[str, int], row: dict[str, Any], tokenizer: ModelTokenizer, model: str, max_length: int
-) -> dict[str, TokenFigures | None]:
-    """Return the tokens of each file. Raises DataUnfit."""
-    _check_tokenizer(tokenizer, row, model)
-    tokens = {name: _tokens(folder / name, count, tokenizer, model, max_length) for name, count in rows.items()}
-    _check_left(tokens[TRAIN], model, max_length)
-    return tokens
-
-
-def _check_tokenizer(tokenizer: ModelTokenizer, row: dict[str, Any], model: str) -> None:
-    if is_conversational(row) and not tokenizer.has_chat_template:
-        raise DataUnfit(
-            f"{model} has no chat template, but the rows are messages: use a model that was tuned for chats, or rows with "
-            f"texts{_SKIP}"
-        )
-    if not is_conversational(row) and not tokenizer.eos:
-        raise DataUnfit(f"the tokenizer of {model} names no eos_token, which ends every row: use another model{_SKIP}")
-
-
-def _tokens(path: Path, rows: int, tokenizer: ModelTokenizer, model: str, max_length: int) -> TokenFigures | None:
-    try:
-        return None if not rows else measure_tokens(path, rows, tokenizer, max_length)
-    except RowUnfit as error:
-        raise DataUnfit(f"{error}; the training with {model} would fail there: change the row{_SKIP}") from error
-
-
-def _check_left(tokens: TokenFigures | None, model: str, max_length: int) -> None:
-    if tokens is not None and tokens.emptied == tokens.counted:
-        raise DataUnfit(
-            f"none of {tokens.counted} rows has anything left to learn from (num_samples=0): with the tokenizer of {model}, the "
-            f"prompts alone fill max_length={max_length} (half of the rows have {tokens.p50} tokens and more); raise max_length, "
-            f"or shorten the prompts{_SKIP}"
-        )
-
-
-def _shown(model_uri: str) -> str:
-    """Return a URI without a query, which may be a signature."""
-    return model_uri.partition("?")[0]
+            raise InitializerError(
+                f"report_mode=required, but the tokenizer of {shown(model_uri)} cannot be used: {error}"
+            ) from error
+        log.warning("event=tokens_not_counted model=%s reason=%r", shown(model_uri), str(error))
+        return Measured(missing=str(error))
+    if not found.unfit:
+        return found
+    reason = f"{found.unfit}; report_mode=warn only reports it"
+    if mode != "warn":
+        raise DataUnfit(reason)
+    log.warning("event=rows_may_fail reason=%r", reason)
+    return Measured(missing=reason)
 
 
 def _dropped(details: dict[str, Any]) -> dict[str, int]:
@@ -145,8 +95,7 @@ def _dropped(details: dict[str, Any]) -> dict[str, int]:
     return {reason: count for reason, count in found.items() if count}
 
 
-def _sample(tokenizer: ModelTokenizer | None, row: dict[str, Any]) -> str:
-    text = json.dumps(row, ensure_ascii=False) if tokenizer is None else row_text(tokenizer, row)
+def _sample(text: str) -> str:
     return text if len(text) <= _MAX_SAMPLE else f"{text[:_MAX_SAMPLE]} ..."
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from trainwright.initializers.data_report.chat_template import TemplateRejects
-from trainwright.initializers.data_report.model_tokenizer import ModelTokenizer
+from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
 
 Row = dict[str, Any]
@@ -30,8 +30,8 @@ class RowTokens:
         return self.first_trained >= min(self.total, max_length or self.total)
 
 
-def count_tokens(tokenizer: ModelTokenizer, rows: Sequence[Row]) -> list[RowTokens]:
-    """Count the tokens of prepared rows. Raises RowRejected."""
+def count_tokens(tokenizer: Any, rows: Sequence[Row]) -> list[RowTokens]:
+    """Count the tokens of prepared rows with a tokenizer of transformers. Raises RowRejected."""
     counts: list[RowTokens] = []
     for start in range(0, len(rows), _BATCH):
         texts = [_texts(tokenizer, row, start + index) for index, row in enumerate(rows[start : start + _BATCH])]
@@ -45,26 +45,26 @@ def is_conversational(row: Row) -> bool:
     return any(isinstance(row.get(column), list) for column in ("prompt", "messages", "chosen"))
 
 
-def row_text(tokenizer: ModelTokenizer, row: Row) -> str:
+def row_text(tokenizer: Any, row: Row) -> str:
     """Return a row as the training sees it, of two answers the chosen one. Raises RowRejected."""
     texts = _texts(tokenizer, row, 0)
-    return tokenizer.decode(tokenizer.encode(texts[:2][-1:], add_special_tokens=not is_conversational(row))[0])
+    return str(tokenizer.decode(tokenizer(texts[:2][-1], add_special_tokens=not is_conversational(row))["input_ids"]))
 
 
-class RowRejected(TemplateRejects):
-    """The chat template rejects the row with the index `row`."""
+class RowRejected(InitializerError):
+    """The chat template rejects the row with the index `row`, as in the training."""
 
-    def __init__(self, row: int, error: TemplateRejects):
-        super().__init__(str(error))
+    def __init__(self, row: int, reason: str):
+        super().__init__(reason)
         self.row = row
 
 
-def _counted(tokenizer: ModelTokenizer, texts: list[list[str]], is_chat: list[bool]) -> list[RowTokens]:
+def _counted(tokenizer: Any, texts: list[list[str]], is_chat: list[bool]) -> list[RowTokens]:
     """Encode the texts of all rows at once."""
     ids: dict[bool, Any] = {}
     for chat in {*is_chat}:
         flat = [text for row, kind in zip(texts, is_chat, strict=True) if kind is chat for text in row]
-        ids[chat] = iter(tokenizer.encode(flat, add_special_tokens=not chat))
+        ids[chat] = iter(tokenizer(flat, add_special_tokens=not chat)["input_ids"])
     return [_row_tokens([next(ids[chat]) for _ in row]) for row, chat in zip(texts, is_chat, strict=True)]
 
 
@@ -80,29 +80,35 @@ def _common(one: list[int], other: list[int]) -> int:
     return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other)))
 
 
-def _texts(tokenizer: ModelTokenizer, row: Row, index: int) -> list[str]:
+def _texts(tokenizer: Any, row: Row, index: int) -> list[str]:
     """Return the whole text of a row, or its prompt and the prompt with each answer."""
+    if not is_conversational(row):
+        return _plain_texts(tokenizer, row)
+    from jinja2 import TemplateSyntaxError
+
     try:
-        return _chat_texts(tokenizer, row) if is_conversational(row) else _plain_texts(tokenizer, row)
-    except TemplateRejects as error:
-        raise RowRejected(index, error) from error
+        return _chat_texts(tokenizer, row)
+    except TemplateSyntaxError as error:
+        raise RowRejected(index, f"the chat template is not valid: {error}") from error
+    except Exception as error:  # of a template, which is a program
+        said = str(error) or type(error).__name__
+        raise RowRejected(index, f"the chat template rejects the messages: {said[:300]}") from error
 
 
-def _plain_texts(tokenizer: ModelTokenizer, row: Row) -> list[str]:
+def _plain_texts(tokenizer: Any, row: Row) -> list[str]:
     if "text" in row:
         return [_closed(row["text"], tokenizer)]
     prompt, answers = _split(row)
     return [prompt, *(prompt + _closed(answer, tokenizer) for answer in answers)]
 
 
-def _chat_texts(tokenizer: ModelTokenizer, row: Row) -> list[str]:
+def _chat_texts(tokenizer: Any, row: Row) -> list[str]:
     tools = json.loads(row[TOOLS]) if isinstance(row.get(TOOLS), str) else row.get(TOOLS)
-    template, settings = tokenizer.chat_template(tools), row.get(TEMPLATE_KWARGS) or {}
+    render = partial(tokenizer.apply_chat_template, tools=tools, tokenize=False, **(row.get(TEMPLATE_KWARGS) or {}))
     if "messages" in row:
-        return [template.render(row["messages"], tools, **settings)]
+        return [render(row["messages"])]
     prompt, answers = _split(row)
-    rendered = [template.render(prompt + answer, tools, **settings) for answer in answers]
-    return [template.render(prompt, tools, generation=True, **settings), *rendered]
+    return [render(prompt, add_generation_prompt=True), *(render(prompt + answer) for answer in answers)]
 
 
 def _split(row: Row) -> tuple[Any, list[Any]]:
@@ -120,5 +126,5 @@ def _split(row: Row) -> tuple[Any, list[Any]]:
     return chosen[:same], [chosen[same:], rejected[same:]]
 
 
-def _closed(text: str, tokenizer: ModelTokenizer) -> str:
-    return text if text.endswith(tokenizer.eos) else text + tokenizer.eos
+def _closed(text: str, tokenizer: Any) -> str:
+    return text if text.endswith(tokenizer.eos_token) else f"{text}{tokenizer.eos_token}"

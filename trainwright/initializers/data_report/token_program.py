@@ -1,0 +1,76 @@
+"""The program that measures a dataset with a model's tokenizer, see `model_tokenizer`. Its arguments are a request and an answer."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from trainwright.initializers.data_report.figures import Measured, MeasureRequest, TokenFigures
+from trainwright.initializers.data_report.measure import RowUnfit, first_row, measure_tokens
+from trainwright.initializers.data_report.token_counts import RowRejected, is_conversational, row_text
+
+_MAX_MEMORY = 4 * 1024**3
+"""Bytes. Tokenizers with the largest vocabularies take one quarter of it."""
+
+
+def main() -> None:
+    """Read the request, and write the answer."""
+    asked, answer = sys.argv[1:]
+    with contextlib.suppress(ValueError):  # a lower limit is in force
+        resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))
+    sys.modules["torch"] = None  # type: ignore[assignment]  # transformers would import it, if only for two seconds
+    found = measured(TypeAdapter(MeasureRequest).validate_json(Path(asked).read_bytes()))
+    Path(answer).write_bytes(TypeAdapter(Measured).dump_json(found))
+
+
+def measured(request: MeasureRequest) -> Measured:
+    """Return the tokens of each file, or why the training would fail. Raises OSError."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(request.tokenizer, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # of any library that reads these files
+        return Measured(missing=f"the tokenizer cannot be read: {str(error)[:200]}")
+    first = next(iter(request.rows))
+    row = first_row(request.data / first)
+    if problem := _why_unusable(tokenizer, row, request.model):
+        return Measured(unfit=problem)
+    try:
+        tokens = {name: _tokens(request, name, tokenizer) for name in request.rows}
+        sample = row_text(tokenizer, row)
+    except (RowUnfit, RowRejected) as error:
+        return Measured(unfit=f"{error}; the training with {request.model} would fail there: change the row")
+    return Measured(bool(tokenizer.chat_template), tokens, sample, unfit=_why_nothing_left(tokens[first], request))
+
+
+def _tokens(request: MeasureRequest, name: str, tokenizer: Any) -> TokenFigures | None:
+    return measure_tokens(request.data / name, request.rows[name], tokenizer, request.max_length) if request.rows[name] else None
+
+
+def _why_unusable(tokenizer: Any, row: dict[str, Any], model: str) -> str:
+    if is_conversational(row) and not tokenizer.chat_template:
+        return (
+            f"{model} has no chat template, but the rows are messages: use a model that was tuned for chats, or rows with texts"
+        )
+    if not is_conversational(row) and not tokenizer.eos_token:
+        return f"the tokenizer of {model} names no eos_token, which ends every row: use another model"
+    return ""
+
+
+def _why_nothing_left(tokens: TokenFigures | None, request: MeasureRequest) -> str:
+    if tokens is None or tokens.emptied < tokens.counted:
+        return ""
+    return (
+        f"none of {tokens.counted} rows has anything left to learn from (num_samples=0): with the tokenizer of {request.model}, the "
+        f"prompts alone fill max_length={request.max_length} (half of the rows have {tokens.p50} tokens and more); raise max_length, "
+        "or shorten the prompts"
+    )
+
+
+if __name__ == "__main__":
+    main()
