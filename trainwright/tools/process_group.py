@@ -15,6 +15,7 @@ from typing import IO
 GRACE_SECONDS = 10.0
 _READER_SECONDS = 5.0
 _MAX_LINE = 64 * 1024
+_LOOK_SECONDS = 0.2
 
 
 def run_in_group(
@@ -27,6 +28,8 @@ def run_in_group(
     cwd: Path | None = None,
     stdin: int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
+    umask: int = -1,
+    stop: threading.Event | None = None,
 ) -> int:
     """Run a command to its end and return its exit code, negative for a signal. What is left of its group is killed.
 
@@ -39,6 +42,8 @@ def run_in_group(
         cwd: Its working folder.
         stdin: DEVNULL, or PIPE for one that closes when this process has ended, even if it was killed.
         pass_fds: Descriptors that the program has too.
+        umask: For the files that it makes; -1 for that of this process.
+        stop: When it is set, the group is killed; then there is no limit of time.
 
     Raises TimeoutError, OSError if it cannot be started. A SIGTERM that nobody handles ends the group, then raises SystemExit.
     """
@@ -52,11 +57,15 @@ def run_in_group(
             cwd=cwd,
             start_new_session=True,
             pass_fds=pass_fds,
+            umask=umask,
         )
         try:
             assert process.stdout is not None
             reader = threading.Thread(target=_forward, args=(process.stdout, on_line), name="program-output", daemon=True)
             reader.start()
+            while stop is not None and process.poll() is None:
+                if stop.wait(_LOOK_SECONDS):
+                    process.kill()
             return process.wait(timeout_seconds)
         except subprocess.TimeoutExpired:
             _end(process, grace_seconds)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from trainwright.text.foreign_texts import without_credentials
 from trainwright.tools.installation import find_uv, installer_variables
+from trainwright.tools.process_group import run_in_group
 
 Progress = Callable[[str], None]
 _DOWNLOADING = re.compile(r"^\s*(?:Downloading|Building) ([^ ]+)(?: \((.+)\))?$")
@@ -83,60 +83,48 @@ class Installer:
 
     def _run(self, *arguments: str) -> list[str]:
         """Run uv and return the lines that it printed. Raises InstallFailed, Stopped."""
-        process = subprocess.Popen(
+        lines: list[str] = []
+        report = self._reporter()
+
+        def keep(line: str) -> None:
+            lines.append(line)
+            report(line)
+
+        code = run_in_group(
             [self._uv, "--no-progress", *arguments],
-            env=self._env,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            umask=0o022,
+            environment=self._env,
+            timeout_seconds=None,
+            on_line=keep,
+            cwd=Path("/"),
             pass_fds=self._inherited,
+            umask=0o022,
+            stop=self._stop,
         )
-        ended = threading.Event()
-        watcher = threading.Thread(target=self._end_when_stopped, args=(process, ended), name="environment-stop", daemon=True)
-        watcher.start()
-        try:
-            assert process.stdout is not None
-            lines = list(self._reported(process.stdout))
-            code = process.wait()
-        finally:
-            ended.set()
-            if process.poll() is None:
-                process.kill()
-            watcher.join()
         if self._stop.is_set():
             raise Stopped
         if code:
             raise InstallFailed(failure(lines))
         return lines
 
-    def _end_when_stopped(self, process: subprocess.Popen[str], ended: threading.Event) -> None:
-        while not ended.is_set():
-            if self._stop.wait(0.2):
-                process.kill()
-                return
-
-    def _reported(self, lines: Iterator[str]) -> Iterator[str]:
-        """Yield the lines of uv, and report what is downloaded meanwhile."""
+    def _reporter(self) -> Callable[[str], None]:
+        """Return a function that takes the lines of uv, and reports what is downloaded meanwhile."""
         waiting: dict[str, str] = {}
-        known = done = 0
-        for line in map(str.rstrip, lines):
-            yield line
+        done = 0
+
+        def report(line: str) -> None:
+            nonlocal done
             if started := _DOWNLOADING.match(line):
                 waiting[started[1]] = started[2] or ""
-                known += 1
             elif (finished := _DOWNLOADED.match(line)) and waiting.pop(finished[1], None) is not None:
                 done += 1
             elif installed := _INSTALLED.match(line):
-                self._progress(f"{installed[1]} packages installed, compiling them")
-                continue
+                return self._progress(f"{installed[1]} packages installed, compiling them")
             else:
-                continue
+                return None
             names = ", ".join(f"{name} ({size})" if size else name for name, size in list(waiting.items())[:3])
-            self._progress(f"{done} of {known} large downloads done" + (f": {names}" if names else ""))
+            return self._progress(f"{done} of {done + len(waiting)} large downloads done" + (f": {names}" if names else ""))
+
+        return report
 
 
 def check_space(folder: Path, mebibytes: int, what: str) -> None:
