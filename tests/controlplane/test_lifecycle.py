@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import resource
 import shutil
 import signal
 import socket
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from factories import pod as pod_with
 from factories import trainjob
 from support.container_processes import has_ended, host_pid
 from support.rounds import IS_LONG
@@ -25,6 +27,7 @@ from typer.testing import CliRunner
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
+from trainwright.api.errors import BadRequest
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import uid_of
 from trainwright.cli import app
@@ -70,6 +73,26 @@ def test_up_prints_the_kubeconfig_and_everything_is_private(home: Home) -> None:
             assert not path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO) or (path.is_dir() and home.path in path.parents), path
     assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
     assert connect(home.kubeconfig).list(TRAINJOB).items == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not enforce RLIMIT_DATA")
+def test_the_limit_of_memory_is_the_control_planes_alone(home: Home) -> None:
+    up(home)
+    running = home.running()
+    assert running is not None
+    assert resource.prlimit(running.pid, resource.RLIMIT_DATA)[0] == 4 * 1024**3
+    script = "ulimit -S -d; while ! test -s probe; do sleep 0.05; done; cat probe"
+    probe = {"exec": {"command": ["sh", "-c", "ulimit -S -d > probe"]}, "periodSeconds": 1}
+    connect(home.kubeconfig).create(pod_with("p", script=script, container={"readinessProbe": probe}))
+
+    def lines() -> list[bytes]:
+        try:
+            return b"".join(connect(home.kubeconfig).logs("p", "default")).splitlines()
+        except BadRequest:  # it has not started
+            return []
+
+    expected = subprocess.run(["sh", "-c", "ulimit -H -d"], capture_output=True, check=True).stdout.strip()
+    assert eventually(lambda: len(found := lines()) == 2 and found) == [expected, expected]
 
 
 def test_a_second_up_finds_the_first_and_down_stops_it(home: Home) -> None:

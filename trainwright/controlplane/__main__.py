@@ -17,7 +17,7 @@ from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSch
 from trainwright.controlplane.controller_names import ALL_CONTROLLERS, parse_controllers
 from trainwright.controlplane.cycles import tune_gc
 from trainwright.controlplane.gates import parse_gates
-from trainwright.controlplane.heap import tune_heap
+from trainwright.controlplane.heap import limit_memory, tune_heap
 from trainwright.controlplane.home import Home, HomeLocked
 from trainwright.controlplane.log_file import log_handler
 from trainwright.controlplane.plane import ControlPlane
@@ -32,6 +32,7 @@ PORT_IN_USE, HOME_LOCKED, DATABASE_UNREADABLE = 3, 4, 5
 def main() -> int:
     """Run until SIGTERM or SIGINT. Exit codes: 3 port in use, 4 home locked by another control plane, 5 database not readable."""
     arguments = _arguments()
+    limit_memory()
     tune_heap()
     service_manager = ServiceManager.take_from(os.environ)
     home = Home.chosen(arguments.home)

@@ -1,4 +1,4 @@
-"""Makes the C library return freed memory to the operating system.
+"""The memory of the control plane: a limit, and what the C library returns to the operating system.
 
 By default glibc learns from the first large blocks to keep such blocks: after a burst of large objects the process stays large.
 """
@@ -6,6 +6,7 @@ By default glibc learns from the first large blocks to keep such blocks: after a
 from __future__ import annotations
 
 import ctypes
+import resource
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Parameters of glibc's mallopt(3)."""
@@ -13,6 +14,15 @@ _LARGE = 128 * 1024
 """Bytes from which a block is mapped, and unmapped when it is freed: glibc's initial value, which is then no longer raised."""
 _ARENAS = 2
 """Heaps that threads share; each keeps free memory of its own. glibc's default is eight for each CPU."""
+_MOST = 4 * 1024**3
+"""Bytes, ten times what 10,000 TrainJobs take with their JobSets and pods: whatever takes more is a mistake, or an attack."""
+
+
+def limit_memory() -> None:
+    """Let this process fail to get memory before the machine has none left; `reset_process` lifts the limit for programs of pods."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _MOST if soft == resource.RLIM_INFINITY else min(soft, _MOST)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
 def tune_heap() -> None:

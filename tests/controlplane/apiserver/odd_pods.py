@@ -8,6 +8,8 @@ from typing import Any
 from factories import pod
 
 LONG, DEEP = "x" * 100_000, "/".join(["d"] * 1000)
+DOUBLING = [{"name": "A0", "value": "x" * 64}, *({"name": f"A{n}", "value": f"$(A{n - 1})" * 2} for n in range(1, 23))]
+"""Together 512 MB; A10 has 64 KiB."""
 _MOUNT = {"name": "v", "mountPath": "/v"}
 
 
@@ -46,6 +48,10 @@ FIELDS: dict[str, dict[str, Any]] = {
     "NUL in a variable": _container(env=[{"name": "A", "value": "a\0b"}]),
     "long argument": _container(command=["true"], args=[LONG * 3]),
     "large environment": _container(env=[{"name": f"A{n}", "value": LONG} for n in range(8)]),
+    "variables that double": _container(env=DOUBLING),
+    "words that double": _container(env=DOUBLING[:11], command=["true", *["$(A10)"] * 1000]),
+    "probe that doubles": _container(env=DOUBLING[:11], readinessProbe={"exec": {"command": ["true", *["$(A0)" * 9] * 9000]}}),
+    "sub-path that doubles": {"volumes": [{"name": "v", "emptyDir": {}}], "container": {"env": DOUBLING[:11], "volumeMounts": [{**_MOUNT, "subPathExpr": "$(A10)" * 9000}]}},
     "variable that names itself": _container(env=[{"name": "A", "value": "$(A)$(A)"}]),
     "variable of a ConfigMap that is not there": _container(env=[{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "none", "key": "k"}}}]),
     "working directory that is a file": _container(workingDir="/etc/passwd"),

@@ -101,8 +101,8 @@ def test_after_any_odd_pod_the_next_one_starts(live: Live) -> None:
 
 
 RUNNABLE = pod("a", script="true", volumes=[{"name": "v", "emptyDir": {}}], container={
-    "env": [{"name": "A", "value": "b"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-    "ports": [{"containerPort": 80, "name": "web"}], "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    "env": [{"name": "A", "value": "$(A)"}, {"name": "B", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
+    "args": ["$(A)"], "ports": [{"containerPort": 80, "name": "web"}], "volumeMounts": [{"name": "v", "mountPath": "/v"}],
     "readinessProbe": {"exec": {"command": ["true"]}, "periodSeconds": 1}, "securityContext": {"runAsUser": 1000},
     "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}, "lifecycle": {"postStart": {"exec": {"command": ["true"]}}},
 }, hostAliases=[{"ip": "127.0.0.1", "hostnames": ["a"]}], securityContext={"fsGroup": 5, "sysctls": []}, hostname="a", subdomain="b",

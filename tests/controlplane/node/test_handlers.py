@@ -102,6 +102,14 @@ def test_probes_expand_the_variables_that_the_spec_gives_a_value_and_hooks_do_no
     assert run_hook(handler, target({"env": env}), SECONDS).output == "$(A) [$(B)] $(C) $$(A)\n"
 
 
+def test_a_probe_whose_words_become_too_long_says_nothing_of_the_container() -> None:
+    env = [{"name": "A", "value": "x" * 60_000}]
+    for words in (["$(A)$(A)$(A)"], ["$(A)"] * 1000):
+        found = run_handler(exec_of("true", *words), target({"env": env}), SECONDS)
+        assert found.is_success is None
+        assert "failed to exec in container: argument list too long" in found.output
+
+
 def get_of(server: Server, **more: Any) -> Obj:
     return {"httpGet": {"port": server.port, **more}}
 

@@ -6,9 +6,10 @@ import base64
 import os
 import pwd
 import sys
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from factories import cluster_in_memory
@@ -24,13 +25,22 @@ from trainwright.controlplane.node.environment import (
     proxies_with_credentials,
     thread_count,
 )
-from trainwright.controlplane.node.expansion import expand_references, references_in
+from trainwright.controlplane.node.expansion import (
+    MAX_TEXT,
+    MAX_TEXTS,
+    ArgumentsTooLong,
+    expand_references,
+    expand_words,
+    references_in,
+)
 from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.lifecycle.events import proxy_left_out
 from trainwright.controlplane.node.volumes import ConfigError, MadeVolume
 
 VARIABLES = {"A": "1", "B": "2", "a-b.c": "3", "": "nothing", "X Y": "4", "A$(B": "5", "LOOP": "$(A)"}
 Obj = dict[str, Any]
+POD: Obj = {"metadata": {"namespace": "default", "name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
+DOUBLING = [{"name": "A0", "value": "x" * 64}, *({"name": f"A{n}", "value": f"$(A{n - 1})" * 2} for n in range(1, 41))]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +104,52 @@ def test_property_references_are_those_that_expansion_replaces(text: str) -> Non
     assert expand_references(text, dict.fromkeys(references_in(text), "")) == step_by_step(
         text, dict.fromkeys(references_in(text), "")
     )
+
+
+ENTRIES = st.lists(
+    st.tuples(
+        st.sampled_from("ABC"), st.lists(st.sampled_from(["$(A)", "$(B)", "$(C)", "$$", "x" * 1000, "ü" * 999]), max_size=8)
+    ),
+    max_size=60,
+)
+
+
+def expanded(env: list[Obj]) -> dict[str, str]:
+    return VariableResolver(cast("EmbeddedCluster", None), POD).own_variables({"env": env})  # of objects there is no question
+
+
+@given(ENTRIES)
+def test_property_variables_take_what_a_program_can_be_given_at_most(entries: list[tuple[str, list[str]]]) -> None:
+    """Also while they are expanded."""
+    env = [{"name": name, "value": "".join(parts)} for name, parts in entries]
+    tracemalloc.start()
+    try:
+        found = expanded(env)
+        assert sum(len(f"{name}={value}".encode()) + 1 for name, value in found.items()) <= MAX_TEXTS
+        assert all(len(f"{name}={value}".encode()) < MAX_TEXT for name, value in found.items())
+    except ArgumentsTooLong:
+        pass
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 16_000_000
+
+
+def test_variables_that_refer_to_each_other_are_refused_in_little_memory() -> None:
+    with pytest.raises(ArgumentsTooLong, match="argument list too long: the variable A11 of more than 131072 bytes"):
+        expanded(DOUBLING)
+    many = [{"name": f"B{number}", "value": "$(A10)"} for number in range(40)]
+    with pytest.raises(ArgumentsTooLong, match="argument list too long: all of more than 2097152 bytes"):
+        expanded([*DOUBLING[:11], *many])
+
+
+def test_words_have_the_room_of_a_program() -> None:
+    text = "x" * 60_000
+    assert expand_words(["$(A)", "$(A)$(A)"], {"A": text}) == [text, text * 2]
+    with pytest.raises(ArgumentsTooLong, match="word 1 of the command of more than 131072 bytes"):
+        expand_words(["$(A)", "$(A)$(A)$(A)"], {"A": text})
+    with pytest.raises(ArgumentsTooLong, match="all of more than 2097152 bytes"):
+        expand_words(["$(A)"] * 40, {"A": text})
 
 
 @pytest.fixture
@@ -242,9 +298,6 @@ def cluster() -> Iterator[EmbeddedCluster]:
     with cluster_in_memory(*({"apiVersion": "v1", **each} for each in objects)) as cluster:
         cluster.patch(NODE, "n", {"status": {"allocatable": {"cpu": "3", "memory": "5Gi"}}}, subresource="status")
         yield cluster
-
-
-POD: Obj = {"metadata": {"namespace": "default", "name": "p", "uid": "u"}, "spec": {"nodeName": "n"}}
 
 
 def own(cluster: EmbeddedCluster, container: Obj, **spec: Any) -> dict[str, str]:

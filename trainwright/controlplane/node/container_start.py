@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
@@ -9,7 +11,7 @@ from trainwright.controlplane.node.cannot_start import CannotStart
 from trainwright.controlplane.node.container import ContainerRun, kill_run_processes, remove_old_runs, run_of
 from trainwright.controlplane.node.container_context import ContainerContext, NodeServices, create_context
 from trainwright.controlplane.node.container_image import ContainerImage
-from trainwright.controlplane.node.expansion import expand_references
+from trainwright.controlplane.node.expansion import ArgumentsTooLong, expand_words
 from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.isolation.plan import PROCESS_LIMIT
 from trainwright.controlplane.node.lifecycle import events
@@ -18,6 +20,8 @@ from trainwright.controlplane.node.lifecycle.events import Record
 from trainwright.controlplane.node.mpi.stand_in import replace_program
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor
 from trainwright.controlplane.node.volumes.errors import ConfigError, VolumeError
+
+_MAX_TRIES = 2
 
 
 class ContainerStart:
@@ -34,11 +38,20 @@ class ContainerStart:
         try:
             environment = self._image.find(state, record)
             _check_user(pod, self._spec, environment)
-            context = self.context(pod, run)
-            argv = self._command(context, environment)
-        except (ConfigError, VolumeError, OSError, ValueError, OverflowError) as error:  # a NUL in a path is a ValueError
+            with _counted(self._folder / f"{state.name}.tries"):
+                context = self.context(pod, run)
+                argv = self._command(context, environment)
+        except (
+            ConfigError,
+            VolumeError,
+            OSError,
+            ValueError,
+            OverflowError,
+            MemoryError,
+        ) as error:  # a NUL in a path is a ValueError
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
-            raise CannotStart("CreateContainerConfigError", str(error)) from error
+            reason = "CreateContainerError" if isinstance(error, ArgumentsTooLong) else "CreateContainerConfigError"
+            raise CannotStart(reason, str(error)) from error
         try:
             self._remove_old(pod, launch, context)
             self._limit(pod, launch, context)
@@ -96,7 +109,25 @@ class ContainerStart:
         words = [*command, *(self._spec.get("args") or [])]
         if environment is not None:
             words = replace_program(words, environment.programs)
-        return [context.rewrite(expand_references(word, context.references)) for word in words]
+        return [context.rewrite(word) for word in expand_words(words, context.references)]
+
+
+@contextmanager
+def _counted(tries: Path) -> Iterator[None]:
+    """Refuse what has ended this process twice, with all that runs in it. Raises CannotStart.
+
+    The file `tries` has a byte for each time that it was begun and not ended.
+    """
+    tries.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(tries, "ab") as file:
+        if file.tell() >= _MAX_TRIES:
+            message = "the control plane has ended twice while it prepared this container: it is not tried again; delete the pod"
+            raise CannotStart("CreateContainerError", message)
+        file.write(b".")
+    try:
+        yield
+    finally:
+        tries.unlink()
 
 
 def _check_user(pod: Obj, container: Obj, image: ImageEnvironment | None) -> None:

@@ -9,6 +9,7 @@ import ssl
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from trainwright.api.kinds import CONFIG_MAP, NODE, SECRET, SERVICE, Kind
@@ -18,7 +19,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.node.container import POD_MARK
 from trainwright.controlplane.node.downward import NODE_ADDRESS, field_text, resource_text
 from trainwright.controlplane.node.env_files import value_in_file
-from trainwright.controlplane.node.expansion import expand_references
+from trainwright.controlplane.node.expansion import Room, expand_references
 from trainwright.controlplane.node.images import ImageEnvironment
 from trainwright.controlplane.node.network.host_names import host_name
 from trainwright.controlplane.node.network.service_links import api_server_variables, service_variables
@@ -154,15 +155,13 @@ class VariableResolver:
 
         `rewrite` is applied to every value.
         In the order of their precedence, the last one wins: Services, `envFrom`, `env`.
-        Raises ConfigError, in the kubelet's words, for a missing object, key or field.
+        Raises ConfigError, in the kubelet's words, for a missing object, key or field, and ArgumentsTooLong.
         """
         resolved = {name: rewrite(value) for name, value in self._of_services().items()}
-        for name, value in self._imported(container):
+        room = Room()
+        for name, value in chain(self._imported(container), self._listed(container, resolved)):
             resolved[name] = rewrite(_without_nul(name, value))
-        for entry in container.get("env") or []:
-            found = self._value(entry, container, resolved)
-            if found is not None:
-                resolved[entry["name"]] = rewrite(_without_nul(entry["name"], found))
+            room.take(f"{name}={resolved[name]}", f"the variable {name}")
         return resolved
 
     def _of_services(self) -> dict[str, str]:
@@ -182,11 +181,17 @@ class VariableResolver:
                     for key, content in (self._data(kind, source[reference]) or {}).items():
                         yield prefix + key, _text(content)
 
+    def _listed(self, container: Obj, earlier: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+        """Yield the variables of `env`; `earlier` has those before the next one when it is asked for."""
+        for entry in container.get("env") or []:
+            if (found := self._value(entry, container, earlier)) is not None:
+                yield entry["name"], found
+
     def _value(self, entry: Obj, container: Obj, earlier: Mapping[str, str]) -> str | None:
         """Return the value of an entry of `env`, or None for an optional one that there is not."""
         source = entry.get("valueFrom")
         if entry.get("value") or not source:
-            return expand_references(str(entry.get("value") or ""), earlier)
+            return expand_references(str(entry.get("value") or ""), earlier, f"the variable {entry['name']}")
         for kind, reference in ((CONFIG_MAP, "configMapKeyRef"), (SECRET, "secretKeyRef")):
             if reference in source:
                 return self._key(kind, source[reference])

@@ -1,26 +1,73 @@
-"""`$(NAME)` in commands, variables and sub-paths, as Kubernetes expands it.
+"""`$(NAME)` in commands, variables and sub-paths, as Kubernetes expands it, within what a program can be given.
 
+References may refer to references: 40 lines of `$(A)$(A)` would take terabytes, so sizes are checked while texts are expanded.
 Source: third_party/forked/golang/expansion of Kubernetes.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
+MAX_TEXT = 128 * 1024
+"""Bytes of a variable with its name, or of a word: MAX_ARG_STRLEN of execve(2)."""
+MAX_TEXTS = 2 * 1024 * 1024
+"""Bytes of all variables and words: ARG_MAX with the usual stack."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 
 
-def expand_references(text: str, variables: Mapping[str, str]) -> str:
+class ArgumentsTooLong(OSError):
+    """No program can be given these variables or words, as execve(2) would say."""
+
+    def __init__(self, what: str, most: int):
+        super().__init__(errno.E2BIG, f"argument list too long: {what} of more than {most} bytes")
+
+    def __str__(self) -> str:
+        return str(self.strerror)
+
+
+def expand_references(text: str, variables: Mapping[str, str], what: str = "a text") -> str:
     """Replace `$(NAME)` by a variable's value.
 
-    `$$` is an escaped `$`; a reference ends at the next `)`; unknown names and all other text are kept.
+    `$$` is an escaped `$`; a reference ends at the next `)`; unknown names and all other text are kept. `what` is for messages.
+    Raises ArgumentsTooLong.
     """
+    parts: list[str] = []
+    end = size = 0
+    for match in _REFERENCE.finditer(text):
+        value = "$" if match[1] is None else variables.get(match[1], match[0])
+        parts += (text[end : match.start()], value)
+        end, size = match.end(), size + match.start() - end + len(value)
+        if size > MAX_TEXT:
+            raise ArgumentsTooLong(what, MAX_TEXT)
+    return "".join(parts) + text[end:]
 
-    def replace(match: re.Match[str]) -> str:
-        return "$" if match[1] is None else variables.get(match[1], match[0])
 
-    return _REFERENCE.sub(replace, text)
+def expand_words(words: Iterable[str], variables: Mapping[str, str]) -> list[str]:
+    """Expand the words of a command. Raises ArgumentsTooLong."""
+    room, found = Room(), list[str]()
+    for number, word in enumerate(words):
+        found.append(expand_references(word, variables, f"word {number} of the command"))
+        room.take(found[-1], f"word {number} of the command")
+    return found
+
+
+class Room:
+    """The rest of MAX_TEXTS."""
+
+    def __init__(self) -> None:
+        self._left = MAX_TEXTS
+
+    def take(self, text: str, what: str) -> None:
+        """Take the bytes of a text, and of the NUL at its end. Raises ArgumentsTooLong."""
+        size = len(os.fsencode(text)) + 1
+        self._left -= size
+        if size > MAX_TEXT:
+            raise ArgumentsTooLong(what, MAX_TEXT)
+        if self._left < 0:
+            raise ArgumentsTooLong("all", MAX_TEXTS)
 
 
 def references_in(text: str) -> list[str]:

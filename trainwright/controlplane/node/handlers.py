@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
-from trainwright.controlplane.node.expansion import expand_references
+from trainwright.controlplane.node.expansion import expand_words
 from trainwright.controlplane.node.lifecycle.restart_backoff import go_duration
 from trainwright.controlplane.node.network.probe_client import (
     BodyFailed,
@@ -65,7 +65,7 @@ class Target:
 def run_handler(handler: Obj, target: Target, timeout: float) -> Outcome:
     """Run the handler of a probe for at most `timeout` seconds."""
     if "exec" in handler:
-        return _run_command(_static_command(handler["exec"], target.container), target, timeout)
+        return _run_command(handler["exec"], _static_variables(target.container), target, timeout)
     if "httpGet" in handler:
         return _probe_http(handler["httpGet"], target, timeout)
     if "tcpSocket" in handler:
@@ -84,7 +84,7 @@ def run_hook(handler: Obj, target: Target, timeout: float) -> Outcome:
     Source: pkg/kubelet/lifecycle/handlers.go of Kubernetes.
     """
     if "exec" in handler:
-        return _run_command(list(handler["exec"].get("command") or []), target, timeout)
+        return _run_command(handler["exec"], None, target, timeout)
     if "httpGet" in handler:
         return _get_for_hook(handler["httpGet"], target, timeout)
     if "sleep" in handler:
@@ -92,14 +92,16 @@ def run_hook(handler: Obj, target: Target, timeout: float) -> Outcome:
     return Outcome(False, f"invalid handler: {', '.join(handler)}")
 
 
-def _static_command(action: Obj, container: Obj) -> list[str]:
-    """Expand the variables that the container's spec gives a value itself. Source: `ExpandContainerCommandOnlyStatic`."""
-    values = {str(entry["name"]): str(entry.get("value") or "") for entry in container.get("env") or []}
-    return [expand_references(word, values) for word in action.get("command") or []]
+def _static_variables(container: Obj) -> dict[str, str]:
+    """Return the variables that the container's spec gives a value itself. Source: `ExpandContainerCommandOnlyStatic`."""
+    return {str(entry["name"]): str(entry.get("value") or "") for entry in container.get("env") or []}
 
 
-def _run_command(argv: list[str], target: Target, timeout: float) -> Outcome:
+def _run_command(action: Obj, variables: dict[str, str] | None, target: Target, timeout: float) -> Outcome:
+    """Run a command, in which references to `variables`, if there are any, are expanded."""
+    argv = list(action.get("command") or [])
     try:
+        argv = argv if variables is None else expand_words(argv, variables)
         result = target.command(argv, timeout)
     except OSError as error:
         return Outcome(None, f"rpc error: code = Unknown desc = failed to exec in container: {error}")

@@ -52,11 +52,11 @@ def leave_operators_keyring() -> None:
 
 def run_here(folder: str, argv: list[str], *, has_terminal: bool) -> None:
     """Execute the command in this process; never returns."""
-    from trainwright.controlplane.node.supervisor.start_command import reset_signals
+    from trainwright.controlplane.node.supervisor.start_command import reset_process
 
     if has_terminal:
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    reset_signals()
+    reset_process()
     os.umask(UMASK)
     try:
         os.chdir(folder)
@@ -74,7 +74,7 @@ def run_inside(run: str, env_fd: int, folder: str, argv: list[str], *, has_termi
         change_folder,
         execute,
         find_command,
-        reset_signals,
+        reset_process,
     )
 
     with open(env_fd, encoding="utf-8") as file:
@@ -86,7 +86,7 @@ def run_inside(run: str, env_fd: int, folder: str, argv: list[str], *, has_termi
             wait_like(child, null)
         if has_terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-        reset_signals()
+        reset_process()
         change_folder(folder or identity["cwd"])
         execute(find_command(argv[0], env.get("PATH", os.defpath)), argv, env, NOT_EXECUTABLE)
     except (CommandError, JoinError) as error:

@@ -15,7 +15,7 @@ from trainwright.controlplane.node.supervisor.start_command import (
     change_folder,
     execute,
     find_command,
-    reset_signals,
+    reset_process,
 )
 
 DEFAULT_UMASK = 0o077
@@ -105,7 +105,7 @@ def _run(spec: dict, out: int, err: int, status: int, supervisor: int, *, runs_h
     plan = spec.get("isolation")
     message = ""
     try:
-        reset_signals()
+        reset_process()
         join_new_session_keyring()
         cgroups = [os.open(os.path.join(path, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC) for path in spec.get("cgroup") or []]
         os.dup2(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), 0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import resource
 import signal
 
 CANNOT_EXECUTE = 255
@@ -45,11 +46,14 @@ def change_folder(cwd: str) -> None:
         ) from error
 
 
-def reset_signals() -> None:
+def reset_process() -> None:
     """Give every signal its default action, and let all arrive, as in the process that a container runtime starts.
 
     This process may have inherited others: a shell without job control starts what runs in its background with SIGQUIT ignored.
+    It has inherited the control plane's limit of memory, too.
     """
+    most = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())

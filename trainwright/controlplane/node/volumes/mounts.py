@@ -25,7 +25,7 @@ def container_mounts(
     """Return the mounts of a container in the order of its spec. Missing folders of subPaths are made.
 
     `volumes` are those made for the pod; `variables` are the container's own, which a subPathExpr may refer to.
-    Raises ConfigError for an unknown volume, a variable without a value, and a subPath that cannot be had or leads out of its volume.
+    Raises ConfigError for an unknown volume, a variable without a value, and a subPath that leads out of its volume; ArgumentsTooLong.
     """
     known = {name: made for name, made in volumes.items() if named(pod["spec"].get("volumes"), name) is not None}
     return [_mount(container["name"], mount, known, variables) for mount in container.get("volumeMounts") or []]
@@ -56,7 +56,7 @@ def _sub_path(mount: Obj, variables: Mapping[str, str]) -> str:
     if expression := mount.get("subPathExpr"):
         if missing := sorted({name for name in references_in(expression) if not variables.get(name)}):
             raise ConfigError(f"missing value for {', '.join(missing)}")
-        sub_path = expand_references(expression, variables)
+        sub_path = expand_references(expression, variables, f'the subPathExpr of the volumeMount "{mount["name"]}"')
     if sub_path.startswith("/"):
         raise ConfigError(f"error SubPath `{sub_path}` must not be an absolute path")
     if ".." in sub_path.split("/"):
