@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 import tempfile
 from collections import deque
@@ -16,6 +17,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from trainwright.initializers.data_report.figures import Measured, MeasureRequest
+from trainwright.initializers.data_report.token_counts import ROW_SECONDS
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.prepare import parse_source
@@ -101,7 +103,9 @@ def _run(request: MeasureRequest, folder: Path) -> Measured:
             on_line=lambda line: said.append(line) if line.strip() else None,
         )
     except TimeoutError:
-        raise TokenizerMissing(f"counting tokens took more than {MAX_SECONDS:g} s: the chat template may not end") from None
+        raise TokenizerMissing(f"counting tokens took more than {MAX_SECONDS:g} s") from None
+    if code == -signal.SIGPROF:
+        raise TokenizerMissing(f"the chat template takes more than {2 * ROW_SECONDS:g} s for a row")
     try:
         return TypeAdapter(Measured).validate_json(answer.read_bytes())
     except (FileNotFoundError, ValidationError):

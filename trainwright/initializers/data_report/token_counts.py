@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +15,8 @@ from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
 
 Row = dict[str, Any]
 _BATCH = 256
+ROW_SECONDS = 2.0
+"""Of a CPU, for the chat template with the messages of a row; usually less than a thousandth."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +35,7 @@ class RowTokens:
 
 
 def count_tokens(tokenizer: Any, rows: Sequence[Row]) -> list[RowTokens]:
-    """Count the tokens of prepared rows with a tokenizer of transformers. Raises RowRejected."""
+    """Count the tokens of prepared rows with a tokenizer of transformers. For the main thread. Raises RowRejected."""
     counts: list[RowTokens] = []
     for start in range(0, len(rows), _BATCH):
         texts = [_texts(tokenizer, row, start + index) for index, row in enumerate(rows[start : start + _BATCH])]
@@ -87,12 +91,31 @@ def _texts(tokenizer: Any, row: Row, index: int) -> list[str]:
     from jinja2 import TemplateSyntaxError
 
     try:
-        return _chat_texts(tokenizer, row)
+        with _time_limit():
+            return _chat_texts(tokenizer, row)
     except TemplateSyntaxError as error:
         raise RowRejected(index, f"the chat template is not valid: {error}") from error
     except Exception as error:  # of a template, which is a program
         said = str(error) or type(error).__name__
         raise RowRejected(index, f"the chat template rejects the messages: {said[:300]}") from error
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """Raise TimeoutError when a row takes too much time of a CPU, and end the process if even that is not possible."""
+
+    def end(*_: object) -> None:
+        raise TimeoutError(f"a row takes more than {ROW_SECONDS:g} s")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    try:
+        signal.setitimer(signal.ITIMER_VIRTUAL, ROW_SECONDS)
+        signal.setitimer(signal.ITIMER_PROF, 2 * ROW_SECONDS)  # a single operation that does not end, such as 9**9**9
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _plain_texts(tokenizer: Any, row: Row) -> list[str]:
