@@ -173,12 +173,19 @@ def test_the_command(home: Home, store: Store, tmp_path: Path) -> None:
     assert "no such file" in refused.output
 
 
-def test_another_schema_is_refused_and_left_alone(home: Home, store: Store) -> None:
+@pytest.mark.parametrize(
+    ("schema", "advice"),
+    [
+        (99, "a later version wrote it: use that version"),
+        *((earlier, "an earlier version wrote it. To start anew, move the home") for earlier in (1, 2)),
+    ],
+)
+def test_another_schema_is_refused_and_left_alone(home: Home, store: Store, schema: int, advice: str) -> None:
     store.close()
     with sqlite3.connect(home.database) as db:
-        db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
+        db.execute("UPDATE meta SET value = ? WHERE key = 'schema'", (schema,))
     before = home.database.read_bytes()
-    with pytest.raises(UnknownSchema, match="schema 99, this version of Trainwright reads schema 1"):
+    with pytest.raises(UnknownSchema, match=f"schema {schema}, this version of Trainwright reads schema 3: {advice}"):
         Store(home.database)
     assert home.database.read_bytes() == before
 

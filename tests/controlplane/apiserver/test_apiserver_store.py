@@ -17,7 +17,6 @@ from trainwright.api.errors import Expired
 from trainwright.api.names import JOB_NAME_LABEL
 from trainwright.controlplane.apiserver.storage.history import HISTORY_BYTES
 from trainwright.controlplane.apiserver.storage.journal import RESTART_GAP
-from trainwright.controlplane.apiserver.storage.journal_schema import UnknownSchema
 from trainwright.controlplane.apiserver.storage.object_table import RECENT_BYTES
 from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.storage.store import RevisionMismatch, Store
@@ -233,14 +232,6 @@ def test_closed_store_takes_no_writes(store: Store) -> None:
     with pytest.raises(StorageFailed):
         store.put(THINGS, "", "a", thing())
     assert store.subscribe(THINGS).ended
-
-
-def test_unknown_schema_is_refused(tmp_path: Path) -> None:
-    Store(tmp_path / "store.db").close()
-    with sqlite3.connect(tmp_path / "store.db") as db:
-        db.execute("UPDATE meta SET value = 99 WHERE key = 'schema'")
-    with pytest.raises(UnknownSchema, match="schema 99"):
-        Store(tmp_path / "store.db")
 
 
 def test_writes_of_one_lock_are_decided_together_and_seen_together(store: Store) -> None:

@@ -1,10 +1,14 @@
-"""The schema of the journal file. A file with another schema is rejected and left as it is."""
+"""The schema of the journal file. A file with another schema is rejected and left as it is.
+
+The number only goes up, also when a layout is taken back: commits before this rule wrote 1 and 2. From release 0.1.0 on, files of
+earlier releases are converted.
+"""
 
 from __future__ import annotations
 
 import sqlite3
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 3
 TABLES = """
 CREATE TABLE IF NOT EXISTS meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS current (
@@ -44,8 +48,15 @@ def create_or_check(db: sqlite3.Connection) -> bool:
 
 def check_version(found: int) -> None:
     """Raise UnknownSchema for another schema than this version's."""
-    if found != SCHEMA_VERSION:
-        raise UnknownSchema(
-            f"the database has schema {found}, this version of Trainwright reads schema {SCHEMA_VERSION}: "
-            "use the version that wrote it; the database was not changed"
+    if found == SCHEMA_VERSION:
+        return
+    if found > SCHEMA_VERSION:
+        advice = "a later version wrote it: use that version"
+    else:
+        advice = (
+            "an earlier version wrote it. To start anew, move the home of the cluster away; what jobs have written is in node/claims "
+            "there, and can be copied out"
         )
+    raise UnknownSchema(
+        f"the database has schema {found}, this version of Trainwright reads schema {SCHEMA_VERSION}: {advice}; nothing was changed"
+    )
