@@ -1,24 +1,25 @@
-"""Which folders a volume may be: not the home of the cluster, however its path is spelt, and for most only what was named."""
+"""Which folders a volume may be: nothing of a cluster, however its path is spelt, and for most only what was named."""
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from trainwright.controlplane.host_paths import HostPathPolicy, HostPathRefused
+from trainwright.controlplane.host_paths import MEMORY_PREFIX, SHARED_MEMORY, HostPathPolicy, HostPathRefused
 
 
 @pytest.fixture
 def policy(tmp_path: Path) -> HostPathPolicy:
     home = tmp_path / "user" / "home"
     (home / "credentials").mkdir(parents=True)
-    for name in ("named", "other"):
-        (tmp_path / name).mkdir()
+    for name in ("named", "other", "cache/environments"):
+        (tmp_path / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to(home)
     (tmp_path / "named" / "out").symlink_to(tmp_path / "other")
     (tmp_path / "named" / "circle").symlink_to(tmp_path / "named" / "circle")
-    return HostPathPolicy(home, home / "node" / "claims", (tmp_path / "named",))
+    return HostPathPolicy(home, home / "node" / "claims", (tmp_path / "named",), (tmp_path / "cache" / "environments",))
 
 
 @pytest.mark.parametrize(
@@ -27,19 +28,56 @@ def policy(tmp_path: Path) -> HostPathPolicy:
 )
 def test_the_home_is_refused_whatever_path_leads_to_it(policy: HostPathPolicy, path: str, tmp_path: Path) -> None:
     with pytest.raises(HostPathRefused, match="is, contains or is in the home of the cluster"):
-        policy.check_outside_home(tmp_path / path)
+        policy.check_outside_own(tmp_path / path)
 
 
 def test_a_linked_home_is_refused_too(policy: HostPathPolicy, tmp_path: Path) -> None:
     linked = HostPathPolicy(tmp_path / "link", tmp_path / "link/node/claims")
     for path in ("user", "user/home/credentials", "link"):
         with pytest.raises(HostPathRefused):
-            linked.check_outside_home(tmp_path / path)
+            linked.check_outside_own(tmp_path / path)
+
+
+@pytest.mark.parametrize("path", ["cache/environments", "cache/environments/torch-1", "cache"])
+def test_environments_of_images_are_refused(policy: HostPathPolicy, path: str, tmp_path: Path) -> None:
+    with pytest.raises(HostPathRefused, match="environments, which is not for pods"):
+        policy.check_outside_own(tmp_path / path)
+
+
+@pytest.mark.skipif(not SHARED_MEMORY.is_dir(), reason="this machine has no /dev/shm")
+def test_memory_of_clusters_is_refused_before_and_after_it_is_made(policy: HostPathPolicy, tmp_path: Path) -> None:
+    folder = Path(tempfile.mkdtemp(prefix=f"{MEMORY_PREFIX}test-", dir=SHARED_MEMORY))
+    free = Path(tempfile.mkdtemp(prefix="data-", dir=SHARED_MEMORY))
+    (tmp_path / "to-memory").symlink_to(SHARED_MEMORY)
+    try:
+        places = [SHARED_MEMORY, folder, folder / "pod", SHARED_MEMORY / f"{MEMORY_PREFIX}1-later-secrets", Path("/dev")]
+        for path in (*places, tmp_path / "to-memory", tmp_path / "to-memory" / folder.name):
+            for may_contain in (False, True):
+                with pytest.raises(HostPathRefused):
+                    policy.check_outside_own(path, may_contain=may_contain)
+        assert policy.check_outside_own(free) == free
+    finally:
+        folder.rmdir()
+        free.rmdir()
+
+
+@pytest.mark.parametrize("path", ["/proc", "/proc/sys", "/proc/1"])
+def test_files_of_processes_are_refused(policy: HostPathPolicy, path: str) -> None:
+    with pytest.raises(HostPathRefused):
+        policy.check_outside_own(Path(path))
+
+
+def test_home_of_another_cluster_is_refused(policy: HostPathPolicy, tmp_path: Path) -> None:
+    (tmp_path / "b" / "credentials").mkdir(parents=True)
+    (tmp_path / "b" / "credentials" / "admin.token").touch()
+    for path in ("b", "b/node/claims"):
+        with pytest.raises(HostPathRefused, match="is in the home of another cluster"):
+            policy.check_outside_own(tmp_path / path)
 
 
 @pytest.mark.parametrize("path", ["other", "user/else", "named/out", "user/homely", "none"])
 def test_what_is_beside_the_home_is_not_in_it(policy: HostPathPolicy, path: str, tmp_path: Path) -> None:
-    assert policy.check_outside_home(tmp_path / path) == (tmp_path / path).resolve()
+    assert policy.check_outside_own(tmp_path / path) == (tmp_path / path).resolve()
 
 
 @pytest.mark.parametrize(

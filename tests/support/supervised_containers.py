@@ -100,6 +100,7 @@ class Runs:
         container: Obj | None = None,
         visible: Sequence[Path] = (),
         hidden: Sequence[Path] = (),
+        shared: Sequence[Path] = (),
         isolated: bool = True,
         env: dict[str, str] | None = None,
         prefix: Sequence[str] = (),
@@ -124,6 +125,7 @@ class Runs:
                 layer=folder / "layer",
                 visible=visible,
                 hidden=hidden,
+                shared=shared,
                 is_root=is_root,
             )
         (folder / "spec.json").write_text(json.dumps(spec), "utf-8")

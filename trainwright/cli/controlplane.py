@@ -100,6 +100,7 @@ def up(
     from trainwright.controlplane.controllers.local_queue.settings import QueueError
     from trainwright.controlplane.gates import GateError
     from trainwright.controlplane.home import Home, HomeLocked
+    from trainwright.controlplane.host_paths import HostPathPolicy
     from trainwright.controlplane.lifecycle import StartFailed, check_options, command_line, start
     from trainwright.controlplane.node.isolation.shared_folders import shared_folder_problems
 
@@ -121,7 +122,7 @@ def up(
         }
         if foreground:
             _replace_process(command_line(chosen, **options))
-        for problem in shared_folder_problems(chosen.path):
+        for problem in shared_folder_problems(HostPathPolicy(chosen.path, chosen.claims)):
             print_lines(f"warning: {printable(problem)}", error=True)
         running, fresh = start(chosen, **options)
     except (StartFailed, GateError, QueueError, InvalidControllers, BackupFailed, HomeLocked) as error:

@@ -1,6 +1,8 @@
-"""Which folders of this machine a volume of a pod may be: never the cluster's home, which holds its keys and all Secrets.
+"""Which folders of this machine a volume of a pod may be: none in which clusters keep their keys, Secrets and programs.
 
-Decided where a claim says which folder it is (admission), and again where a volume is mounted, by the real path.
+These are the homes of clusters, their folders in shared memory, the environments of images, and /proc, where the files of every
+process of this user are. Decided where a claim says which folder it is (admission), and again where a volume is mounted, by the real
+path.
 """
 
 from __future__ import annotations
@@ -11,6 +13,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's, not a temporary file
+MEMORY_PREFIX = "trainwright-"
+"""Of the names of clusters' folders in SHARED_MEMORY."""
+_PROCESSES = Path("/proc")
 OPTION = "--host-folder"
 """Of `trainwright up`: names a folder for `HostPathPolicy.folders`."""
 
@@ -21,7 +27,7 @@ class HostPathRefused(Exception):
 
 @dataclass(frozen=True)
 class HostPathPolicy:
-    """`claims` is the folder of the cluster's claims, in its home. All paths are absolute.
+    """`claims` is the folder of the cluster's claims, in its home; `own` are further folders that it keeps. All paths are absolute.
 
     Everyone who may write claims may choose folders below `folders`; the administrator any outside the home.
     """
@@ -29,23 +35,37 @@ class HostPathPolicy:
     home: Path
     claims: Path
     folders: tuple[Path, ...] = ()
+    own: tuple[Path, ...] = ()
 
     def own_folder(self, namespace: str, name: str) -> Path:
         """Return the folder that a claim has unless it chooses another."""
         return self.claims / namespace / name
 
-    def check_outside_home(self, path: Path) -> Path:
-        """Return the real path of a volume. Raises HostPathRefused if that is, contains or is in the home; OSError."""
-        real, own = _real(path), _real(self.home)
-        home, found = _identity(own), _identity(real)
-        contains = found is not None and found in _identities(own)
-        if home is not None and (contains or home in _identities(real)):
-            raise HostPathRefused(f"{path} is, contains or is in the home of the cluster, which cannot be a volume")
+    def check_outside_own(self, path: Path, *, may_contain: bool = False) -> Path:
+        """Return the real path of a volume. Raises HostPathRefused if that shows what is a cluster's own; OSError.
+
+        `may_contain`: what the node hides in containers may be in it.
+        """
+        real = _real(path)
+        memory = sorted(SHARED_MEMORY.glob(f"{MEMORY_PREFIX}*"))
+        for own in (self.home, *self.own, *memory, _PROCESSES):
+            place = _real(own)
+            is_hidden = may_contain and own in (self.home, *self.own)
+            if _is_in(real, place) or (_is_in(place, real) and not is_hidden):
+                what = "the home of the cluster" if own == self.home else f"{own}, which is not for pods"
+                raise HostPathRefused(f"{path} is, contains or is in {what}, which cannot be a volume")
+        for each in (real, *real.parents):
+            if (each / "credentials" / "admin.token").exists():
+                raise HostPathRefused(f"{path} is in the home of another cluster, which cannot be a volume")
+            if each.parent == _real(SHARED_MEMORY) and each.name.startswith(MEMORY_PREFIX):
+                raise HostPathRefused(f"{path} is in the memory of a cluster, which cannot be a volume")
+        if _is_in(SHARED_MEMORY, real):  # clusters may make their folders there at any time
+            raise HostPathRefused(f"{path} is or contains {SHARED_MEMORY}, where the files of Secrets are; mount a folder in it")
         return real
 
     def check_chosen(self, path: Path) -> Path:
         """Return the named folder below which a user who is no administrator has chosen a path. Raises HostPathRefused; OSError."""
-        self.check_outside_home(path)
+        self.check_outside_own(path)
         for folder in self.folders:
             if self._is_below(path, folder):
                 return folder
@@ -58,7 +78,7 @@ class HostPathPolicy:
 
         Raises HostPathRefused, also for a folder that is not named any more and for links out of a named one; OSError.
         """
-        real = self.check_outside_home(path)
+        real = self.check_outside_own(path)
         if folder and Path(folder) not in self.folders:
             raise HostPathRefused(f"{path} is below {folder}, which the cluster's operator does not name any more ({OPTION})")
         named = [folder for folder in self.folders if path.is_relative_to(folder)]
@@ -75,6 +95,12 @@ def _real(path: Path) -> Path:
     if "\0" in str(path):
         raise HostPathRefused("a path cannot contain a NUL character")
     return Path(os.path.realpath(path))  # unlike Path.resolve, not an error for links in a circle
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    """Whether a real path is a folder or in it, by what they are, not by their names."""
+    found = _identity(folder)
+    return path.is_relative_to(folder) if found is None else found in _identities(path)
 
 
 def _identities(path: Path) -> Iterator[tuple[int, int]]:

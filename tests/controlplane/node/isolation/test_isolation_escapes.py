@@ -79,6 +79,19 @@ def test_volume_whose_folders_are_swapped_all_the_time_never_gives_its_parent(ru
     assert {run.ended().get("reason") for run in attempts} <= {None, "StartError"}
 
 
+def test_hidden_folder_of_a_shared_one_stays_hidden_whatever_is_renamed(runs: Runs) -> None:
+    """Neither is what contains it moved away, nor is there anything else in its place for the next container."""
+    shared = runs.make_folder("shared", {"a/b/home/admin.token": "SECRET", "a/other/file": "o"})
+    runs.own(shared)
+    moves = (
+        f"cd {shared}; for each in a a/b a/b/home; do mv $each c 2> /dev/null && echo moved; done; mv a/other a/free && echo free"
+    )
+    inside = {"shared": [shared], "hidden": [shared / "a/b/home"]}
+    assert runs.start("sh", "-c", moves, **inside).output() == "free\n"
+    assert runs.start("sh", "-c", f"cat $(find {shared} -type f)", **inside).output() == "o\n"
+    assert (shared / "a/b/home/admin.token").read_text() == "SECRET"
+
+
 @pytest.mark.parametrize(
     "target", ["/proc", "/proc/self", "/proc/sys/user", "/sys", "/sys/fs/cgroup", "/dev", "/dev/null", "/dev/x"]
 )

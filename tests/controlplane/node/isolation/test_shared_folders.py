@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from trainwright.controlplane.host_paths import HostPathPolicy
 from trainwright.controlplane.node.isolation.shared_folders import SETTING, shared_folder_problems, shared_folders
+
+
+def policy_of(home: Path) -> HostPathPolicy:
+    return HostPathPolicy(home, home / "node" / "claims")
 
 
 @pytest.fixture
@@ -27,8 +32,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("user", "it is or contains your home folder"),
         ("", "it is or contains your home folder"),
         ("link", "it is or contains your home folder"),
-        ("user/cluster", "it is in the home of the cluster"),
-        ("link/cluster/credentials", "it is in the home of the cluster"),
+        ("user/cluster", "is in the home of the cluster"),
+        ("link/cluster/credentials", "is in the home of the cluster"),
+        ("/dev/shm", "is not shared"),
+        ("/proc/sys", "is in /proc"),
         ("none", "it is not the absolute path of a folder"),
     ],
 )
@@ -37,8 +44,8 @@ def test_folders_that_would_show_a_home_are_left_out(
 ) -> None:
     folder = tmp_path / name
     monkeypatch.setenv(SETTING, os.pathsep.join((str(folder), "relative")))
-    assert shared_folders(home) == (() if problem else (folder.resolve(),))
-    told = shared_folder_problems(home)
+    assert shared_folders(policy_of(home)) == (() if problem else (folder.resolve(),))
+    told = shared_folder_problems(policy_of(home))
     assert told[-1].startswith(f"{SETTING}: relative is not shared: it is not the absolute path of a folder")
     assert [problem in line for line in told[:-1]] == ([True] if problem else [])
 
@@ -48,4 +55,4 @@ def test_a_folder_that_contains_the_home_of_the_cluster_is_shared(
 ) -> None:
     monkeypatch.setenv("HOME", "/nonexistent")
     monkeypatch.setenv(SETTING, str(tmp_path / "user"))
-    assert shared_folders(home) == (tmp_path / "user",)  # the home is hidden in it
+    assert shared_folders(policy_of(home)) == (tmp_path / "user",)  # the home is hidden in it

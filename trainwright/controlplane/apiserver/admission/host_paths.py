@@ -59,7 +59,7 @@ def _check(new: Obj, path: str, sender: Requester | None, policy: HostPathPolicy
 
 def _home_warnings(chosen: Path, policy: HostPathPolicy) -> list[str]:
     try:
-        policy.check_outside_home(chosen)
+        policy.check_outside_own(chosen)
     except HostPathRefused as error:
         return [f"metadata.annotations[{HOST_PATH_ANNOTATION}]: {error}: pods with this claim will not start"]
     return []

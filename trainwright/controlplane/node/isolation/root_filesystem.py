@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 
 from trainwright.controlplane.node.isolation import namespaces
 from trainwright.controlplane.node.isolation.device_files import make_dev
@@ -39,7 +40,8 @@ class RootFilesystem:
         self.plan, self.step = plan, ""
         self.visible = {path for path in plan["visible"] if os.path.exists(path)}
         self.hidden = set(plan["hidden"])
-        self.shared = {path for path in plan["shared"] if os.path.exists(path)}
+        shared = {path for path in plan["shared"] if os.path.exists(path)}
+        self.shared = shared | set(_kept_in_place(self.hidden, shared))
         self.layer = os.path.realpath(plan["layer"])
         self.host = HostFolders(self.layer, keeps_owners=plan["map_all_ids"], hidden=frozenset(self.hidden))
         self.paths = self.host.paths
@@ -247,3 +249,11 @@ class RootFilesystem:
 
 def _kind(source: int | None) -> str:
     return "folder" if source is None or stat.S_ISDIR(os.fstat(source).st_mode) else "file"
+
+
+def _kept_in_place(hidden: set[str], shared: set[str]) -> Iterator[str]:
+    """Yield the folders between a shared folder and what is hidden in it: a folder cannot be renamed where it is a mount point."""
+    for path in hidden:
+        while (path := os.path.dirname(path)) != "/":
+            if any(is_in(path, each) and path != each for each in shared) and not any(is_in(path, each) for each in hidden):
+                yield path

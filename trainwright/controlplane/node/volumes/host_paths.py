@@ -25,7 +25,7 @@ _CHECKS: dict[str, tuple[Callable[[int], bool], str]] = {
 def host_path(source: Obj, policy: HostPathPolicy) -> Path:
     """Return the real path of a hostPath volume, created if its type says so. Without a type a missing path becomes a folder.
 
-    Raises VolumeError if the path is not of its type, cannot be created, or would show the home of the cluster.
+    Raises VolumeError if the path is not of its type, cannot be created, or would show what is a cluster's own.
     """
     path, kind = Path(source["path"]), source.get("type") or ""
     if ".." in path.parts:
@@ -33,12 +33,12 @@ def host_path(source: Obj, policy: HostPathPolicy) -> Path:
     if kind and kind not in _CHECKS:
         raise VolumeError(f"{kind} is an invalid volume type")
     try:
-        policy.check_outside_home(path)
+        policy.check_outside_own(path)
         if not path.exists():
             _create(path, kind)
         if kind and not _is_a(path, kind):
             raise VolumeError(f"hostPath type check failed: {path} is not {_CHECKS[kind][1]}")
-        return policy.check_outside_home(path)  # again, because what was checked may have been replaced by a link
+        return policy.check_outside_own(path)  # again, because what was checked may have been replaced by a link
     except HostPathRefused as error:
         raise VolumeError(f"hostPath {error}") from error
     except OSError as error:

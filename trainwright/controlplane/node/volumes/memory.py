@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
+from trainwright.controlplane.host_paths import MEMORY_PREFIX, SHARED_MEMORY
 from trainwright.controlplane.node.volumes.errors import VolumeError
 from trainwright.controlplane.node.volumes.ownership import VOLUME_MODE, make_folder
 from trainwright.controlplane.node.volumes.sized_memory import give_size, take_back
-
-SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's, not a temporary file
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class MemoryFolders:
         if not shared_memory.is_dir():
             return cls(home / "memory")
         digest = hashlib.sha256(os.fsencode(home.absolute())).hexdigest()[:16]
-        return cls(shared_memory / f"trainwright-{os.geteuid()}-{digest}")
+        return cls(shared_memory / f"{MEMORY_PREFIX}{os.geteuid()}-{digest}")
 
     @property
     def of_secrets(self) -> MemoryFolders:
