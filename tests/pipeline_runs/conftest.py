@@ -15,7 +15,6 @@ from trainwright.backoff import Backoff
 from trainwright.cli import app
 from trainwright.cluster.connect import NoCluster
 from trainwright.pipeline_runs.compiled import CompiledPipeline
-from trainwright.pipeline_runs.polling import Polling
 from trainwright.pipeline_runs.server import RetryPolicy
 from trainwright.pipeline_runs.source import compile_pipeline
 
@@ -67,12 +66,12 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("KF_PIPELINES_DEFAULT_EXPERIMENT_NAME", raising=False)
     monkeypatch.setattr("trainwright.pipeline_runs.step_logs.connect", no_cluster)
-    monkeypatch.setattr(
-        "trainwright.pipeline_runs.server.RETRY_POLICY", RetryPolicy(2.0, Backoff(0.01, 0.05), 1.0, (0.01, 0.05, 0.5))
-    )
-    monkeypatch.setattr(
-        "trainwright.pipeline_runs.polling.POLLING", Polling(Backoff(0.01, 0.05, 1.5), Backoff(0.01, 0.05), 5.0, 0.3)
-    )
+    quick = Backoff(0.01, 0.05)
+    monkeypatch.setattr("trainwright.pipeline_runs.server.RETRY_POLICY", RetryPolicy(2.0, backoff=quick))
+    monkeypatch.setattr("trainwright.pipeline_runs.api_calls.READ_SECONDS", 1.0)
+    monkeypatch.setattr("trainwright.pipeline_runs.runs.LOOK_UP_SECONDS", (0.01, 0.05, 0.5))
+    monkeypatch.setattr("trainwright.pipeline_runs.runs.UNCHANGED", quick)
+    monkeypatch.setattr("trainwright.pipeline_runs.runs.OUTAGE", RetryPolicy(5.0, 0.3, quick))
 
 
 @pytest.fixture

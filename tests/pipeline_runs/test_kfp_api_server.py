@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from servers.kfp_api_server import KfpApiServer
+from servers.kfp_messages import unknown_keys, wire_key
 
 pytestmark = pytest.mark.medium
 
@@ -72,3 +73,12 @@ def test_errors_are_those_of_the_client(kfp: KfpApiServer, client: Any) -> None:
     with pytest.raises(ApiException) as caught:
         client.list_runs()
     assert caught.value.status == 401
+
+
+def test_unknown_keys_are_found_at_any_depth() -> None:
+    assert wire_key("V2beta1ListRecurringRunsResponse", "recurring_runs") == "recurringRuns"
+    answer = {"recurring_runs": [], "recurringRuns": [{"mode": "ENABLE", "trigger": {"cron": "* * * * * *"}}]}
+    assert list(unknown_keys(answer, "V2beta1ListRecurringRunsResponse")) == [
+        "recurring_runs of V2beta1ListRecurringRunsResponse",
+        "recurringRuns[0].trigger.cron of V2beta1Trigger",
+    ]

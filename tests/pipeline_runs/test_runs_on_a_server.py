@@ -20,6 +20,7 @@ from support.waiting import eventually
 from trainwright.api.errors import NotFound
 from trainwright.backoff import Backoff
 from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.server import RetryPolicy
 
 pytestmark = pytest.mark.medium
 
@@ -219,11 +220,7 @@ def test_failures_of_the_server_while_waiting_are_waited_out(kfp: KfpApiServer, 
 
 @pytest.mark.parametrize(("kind", "code"), [(500, 3), (401, 4)])
 def test_an_outage_has_a_limit(kfp: KfpApiServer, start: Any, monkeypatch: pytest.MonkeyPatch, kind: int, code: int) -> None:
-    from trainwright.pipeline_runs.polling import Polling
-
-    monkeypatch.setattr(
-        "trainwright.pipeline_runs.polling.POLLING", Polling(Backoff(0.01, 0.05, 1.5), Backoff(0.01, 0.05), 1.0, 1.0)
-    )
+    monkeypatch.setattr("trainwright.pipeline_runs.runs.OUTAGE", RetryPolicy(1.0, 1.0, Backoff(0.01, 0.05)))
     kfp.faults.append(Fault(kind, method="GET", path="runs/"))
     result = start("--wait")
     assert result.exit_code == code
@@ -233,10 +230,10 @@ def test_an_outage_has_a_limit(kfp: KfpApiServer, start: Any, monkeypatch: pytes
 
 def test_retry_after_is_respected(kfp: KfpApiServer, start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("trainwright.pipeline_runs.polling.time.sleep", waits.append)
-    kfp.faults.append(Fault(429, times=1, method="GET", path="runs/", headers={"Retry-After": "7"}))
+    monkeypatch.setattr("trainwright.pipeline_runs.server.time.sleep", waits.append)
+    kfp.faults.append(Fault(429, times=1, method="GET", path="runs/", headers={"Retry-After": "4"}))
     assert start("--wait").exit_code == 0
-    assert max(waits) >= 7 * 0.8
+    assert max(waits) == 4
 
 
 def test_a_run_that_does_not_end_in_time_goes_on(kfp: KfpApiServer, start: Any) -> None:

@@ -10,6 +10,9 @@ import pytest
 from pipeline_commands import Run
 from servers.kfp_api_server import Fault, KfpApiServer
 
+from trainwright.pipeline_runs.errors import BadSchedule
+from trainwright.pipeline_runs.schedule import cron_of_six_fields
+
 pytestmark = pytest.mark.medium
 CRON = "0 0 3 * * *"
 
@@ -304,6 +307,25 @@ def test_five_fields_are_completed_and_it_is_said(kfp: KfpApiServer, run: Run, t
     assert "second 0 was added: '0 0 3 * * *'" in result.stderr
     assert the_only(kfp)["trigger"]["cron_schedule"]["cron"] == "0 0 3 * * *"
     assert "schedule nightly: unchanged" in run(*words).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "0 fields"),
+        ("* * *", "3 fields"),
+        ("0 0 3 * * * *", "7 fields"),
+        ("@daily", "1 fields"),
+        ("TZ=UTC 0 3 * * *", "second: 'TZ=UTC' is not one number"),
+        ("60 0 3 * * *", "second: '60' is not one number"),
+        ("*/30 0 3 * * *", "several runs a minute"),
+        ("1,2 0 3 * * *", "several runs a minute"),
+    ],
+)
+def test_cron_text_that_a_server_would_misread_is_refused(text: str, said: str) -> None:
+    with pytest.raises(BadSchedule, match=r"^cron: ") as caught:
+        cron_of_six_fields(text)
+    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

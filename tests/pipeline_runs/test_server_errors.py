@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -68,6 +69,26 @@ def test_errors_after_the_first_request_have_the_same_codes(
     result = run(*words, "--host", kfp.url)
     assert result.exit_code == code, result.output
     assert f"({status}): no" in one_line(result.stderr)
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"run_id": "1", "created_at": "never"}, {"run_id": "1", "run_details": {"task_details": 1}}]
+)
+def test_an_answer_that_is_no_run_is_an_error(
+    kfp: KfpApiServer, run: Run, words: tuple[str, ...], answer: dict[str, Any]
+) -> None:
+    kfp._create_run = lambda _: answer  # type: ignore[method-assign]
+    kfp._check = lambda *_: None  # type: ignore[method-assign]
+    result = run(*words, "--host", kfp.url)
+    assert (result.exit_code, "does not answer as an API of Kubeflow Pipelines 2" in one_line(result.stderr)) == (3, True)
+
+
+def test_an_answer_has_a_largest_size(
+    kfp: KfpApiServer, run: Run, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwright.pipeline_runs.api_calls._MAX_BYTES", 64)
+    result = run(*words, "--host", kfp.url)
+    assert (result.exit_code, "does not answer as an API of Kubeflow Pipelines 2" in one_line(result.stderr)) == (3, True)
 
 
 def test_a_server_that_fails_for_a_moment_is_asked_again(kfp: KfpApiServer, run: Run, words: tuple[str, ...]) -> None:

@@ -10,42 +10,58 @@ So one with runs in progress is only disabled, and deleted by a later call.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.compiled import CompiledPipeline
-from trainwright.pipeline_runs.cron import CronExpression
 from trainwright.pipeline_runs.errors import BadParameters, BadSchedule, ServerError
 from trainwright.pipeline_runs.parameters import check_submitted, check_values
-from trainwright.pipeline_runs.run_states import FINAL_STATES, state_of
-from trainwright.pipeline_runs.server import PipelineServer
-from trainwright.pipeline_runs.uploads import UploadedPipeline, experiment_id, experiment_name, upload
+from trainwright.pipeline_runs.runs import FINAL_STATES
+from trainwright.pipeline_runs.server import PipelineServer, experiment_name
 
 RUN_ID = "run_id"
 _MARK = "Created by trainwright schedule kfp, content sha256:"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _ACCOUNT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
-_ENABLED, _DISABLED = "ENABLE", "DISABLE"
+_SECOND = re.compile(r"[0-5]?[0-9]")
 _ORPHAN = "ORPHAN"
 """Leaves the workflows of a deleted recurring run, where the server knows it: for a run that starts between look-up and deletion."""
-_NOT_FOUND = 404
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """What a schedule is to be. No run is caught up on, at most one runs at a time, and no task is taken from the cache."""
+    """What a schedule is to be. No run is caught up on, at most one runs at a time, and no task is taken from the cache.
+
+    Raises BadSchedule and BadParameters for what needs no server to be found wrong.
+    """
 
     name: str
     pipeline: CompiledPipeline
-    cron: CronExpression
+    cron: str
+    """Of six fields."""
     values: dict[str, Any] = field(default_factory=dict)
     experiment: str = ""
     service_account: str = ""
     is_enabled: bool = True
+
+    def __post_init__(self) -> None:
+        checked_schedule_name(self.name)
+        if self.service_account and not _ACCOUNT.fullmatch(self.service_account):
+            raise BadSchedule(f"service account: {self.service_account[:80]!r} is not the name of one")
+        parameter = self.pipeline.parameters.get(RUN_ID)
+        if RUN_ID in self.values or (parameter is not None and (parameter.is_required or parameter.default)):
+            problem = (
+                f"{RUN_ID}: every run of a schedule needs an id of its own, and parameters are the same for all, since servers "
+                "replace no placeholders in them: a second run would join the first, or skip its work; leave it empty"
+            )
+            raise BadParameters([problem])
+        check_submitted(self.values)
+        check_values(self.pipeline.parameters, self.values)
 
 
 @dataclass(frozen=True)
@@ -63,12 +79,6 @@ class ScheduleOutcome:
     runs_in_progress: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class _Removal:
-    removed: tuple[str, ...]
-    runs_in_progress: tuple[str, ...]
-
-
 def checked_schedule_name(name: str) -> str:
     """Return the name of a schedule. Raises BadSchedule."""
     if not _NAME.fullmatch(name):
@@ -78,51 +88,54 @@ def checked_schedule_name(name: str) -> str:
     return name
 
 
-def check_schedule(schedule: Schedule) -> None:
-    """Check everything that needs no server. Raises BadSchedule and BadParameters."""
-    checked_schedule_name(schedule.name)
-    if schedule.service_account and not _ACCOUNT.fullmatch(schedule.service_account):
-        raise BadSchedule(f"service account: {schedule.service_account[:80]!r} is not the name of one")
-    parameter = schedule.pipeline.parameters.get(RUN_ID)
-    if RUN_ID in schedule.values or (parameter is not None and (parameter.is_required or parameter.default)):
-        raise BadParameters(
-            [
-                f"{RUN_ID}: every run of a schedule needs an id of its own, and parameters are the same for all, since servers "
-                "replace no placeholders in them: a second run would join the first, or skip its work; leave it empty"
-            ]
-        )
-    check_submitted(schedule.values)
-    check_values(schedule.pipeline.parameters, schedule.values)
+def cron_of_six_fields(text: str) -> str:
+    """Return a cron expression with six fields, of which the first are seconds; of five, the seconds are 0. Raises BadSchedule.
+
+    A server takes five as seconds, minutes, hours, day and month: `0 3 * * *` would start a run every hour. It checks all else.
+    """
+    words = text.split()
+    if len(words) not in (5, 6):
+        expected = "second minute hour day-of-month month day-of-week, such as '0 0 3 * * *' for every day at 03:00:00"
+        raise BadSchedule(f"cron: {text[:80]!r} has {len(words)} fields; expected six: {expected}")
+    words = ["0", *words][-6:]
+    if not _SECOND.fullmatch(words[0]):
+        raise BadSchedule(f"cron: second: {words[0]!r} is not one number from 0 to 59; others start several runs a minute")
+    return " ".join(words)
 
 
 def set_schedule(server: PipelineServer, schedule: Schedule) -> ScheduleOutcome:
     """Create a schedule, or replace it if it differs; the same call again changes nothing.
 
-    Raises BadSchedule, also if a recurring run of this name was created by others, BadParameters, and ServerError.
+    Raises BadSchedule, also if a recurring run of this name was created by others, and ServerError.
     """
-    check_schedule(schedule)
-    pipeline = schedule.pipeline.without_cache()
-    experiment = experiment_name(schedule.experiment)
-    before = _existing(server, schedule.name)
-    version = upload(server, pipeline)
-    body = _body(schedule, version, experiment_id(server, experiment), _content_digest(schedule, pipeline, experiment))
-    body |= server.in_namespace
-    newest = max(before, key=_age_order, default=None)
-    if newest is not None and _is_same(newest, body):
-        action, current = _set_mode(server, newest, body["mode"]), newest
-        removal = _remove(server, before, keep=newest)
+    client, name, before = server.client, schedule.name, _existing(server, schedule.name)
+    version = server.upload(schedule.pipeline.without_cache())
+    settings = {
+        "experiment_id": server.experiment_id(experiment_name(schedule.experiment)),
+        "job_name": name,
+        "params": schedule.values,
+        "cron_expression": schedule.cron,
+        "pipeline_id": version.pipeline_id,
+        "version_id": version.pipeline_version_id,
+        "service_account": schedule.service_account or None,
+        "no_catchup": True,
+    }
+    description = _MARK + hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+    current = max(before, key=_age, default=None)
+    if current is not None and current.description == description:
+        action = _set_enabled(server, current, schedule.is_enabled)
     else:
-        action, current = "replaced" if before else "created", _create(server, body, before)
-        older = [*before, *(each for each in _existing(server, schedule.name) if _created(each) < _created(current))]
-        removal = _remove(server, older, keep=current)
-    return ScheduleOutcome(
-        action,
-        schedule.name,
-        current["recurring_run_id"],
-        version.version_name,
-        removal.removed,
-        removal.runs_in_progress,
-    )
+        known = {each.recurring_run_id for each in before}
+        current = server.find_or_create(
+            lambda: [
+                each for each in _existing(server, name) if each.description == description and each.recurring_run_id not in known
+            ],
+            lambda: client.create_recurring_run(description=description, enabled=schedule.is_enabled, **settings),
+        )
+        action = "replaced" if before else "created"
+        before += [each for each in _existing(server, name) if _age(each)[0] < _age(current)[0]]
+    removed, in_progress = _remove(server, [each for each in before if each.recurring_run_id != current.recurring_run_id])
+    return ScheduleOutcome(action, name, current.recurring_run_id, version.display_name, removed, in_progress)
 
 
 def delete_schedule(server: PipelineServer, name: str) -> ScheduleOutcome:
@@ -134,145 +147,58 @@ def delete_schedule(server: PipelineServer, name: str) -> ScheduleOutcome:
     if not existing:
         where = f" in the namespace {server.namespace}" if server.namespace else ""
         raise BadSchedule(f"name: {server.address} has no schedule {name!r}{where}; nothing was deleted")
-    removal = _remove(server, existing, keep=None)
-    action = "disabled" if removal.runs_in_progress else "deleted"
-    return ScheduleOutcome(action, name, removed=removal.removed, runs_in_progress=removal.runs_in_progress)
+    removed, in_progress = _remove(server, existing)
+    return ScheduleOutcome("disabled" if in_progress else "deleted", name, removed=removed, runs_in_progress=in_progress)
 
 
-def _existing(server: PipelineServer, name: str) -> list[Obj]:
+def _existing(server: PipelineServer, name: str) -> list[Any]:
     """Return the recurring runs of this name, in any experiment."""
-    api = server.client.recurring_runs
-    found = server.named(
-        api.recurring_run_service_list_recurring_runs,
-        "recurring_runs",
-        "V2beta1ListRecurringRunsResponse",
-        name,
-        **server.in_namespace,
-    )
-    if foreign := [each for each in found if not str(each.get("description", "")).startswith(_MARK)]:
-        ids = ", ".join(str(each.get("recurring_run_id")) for each in foreign)
+    found = server.find(server.client.list_recurring_runs, "display_name", name, namespace=server.namespace)
+    if ids := [each.recurring_run_id for each in found if not str(each.description).startswith(_MARK)]:
         raise BadSchedule(
-            f"name: {name!r} is the name of a recurring run that was not created by this command ({ids}); "
+            f"name: {name!r} is the name of a recurring run that was not created by this command ({', '.join(ids)}); "
             "choose another name, or delete that one"
         )
     return found
 
 
-def _content_digest(schedule: Schedule, pipeline: CompiledPipeline, experiment: str) -> str:
-    content = {
-        "pipeline": pipeline.name,
-        "digest": pipeline.digest,
-        "parameters": schedule.values,
-        "cron": schedule.cron.text,
-        "experiment": experiment,
-        "service_account": schedule.service_account,
-    }
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def _body(schedule: Schedule, version: UploadedPipeline, experiment: str, digest: str) -> Obj:
-    body: Obj = {
-        "display_name": schedule.name,
-        "description": f"{_MARK}{digest}",
-        "experiment_id": experiment,
-        "pipeline_version_reference": version.reference,
-        "runtime_config": {"parameters": schedule.values},
-        "trigger": {"cron_schedule": {"cron": schedule.cron.text}},
-        "mode": _ENABLED if schedule.is_enabled else _DISABLED,
-        "max_concurrency": "1",
-        "no_catchup": True,
-    }
-    return body | ({"service_account": schedule.service_account} if schedule.service_account else {})
-
-
-def _is_same(existing: Obj, body: Obj) -> bool:
-    """Whether a recurring run has this content, whatever its mode. Servers fill in defaults, so that its digest is compared."""
-    reference = existing.get("pipeline_version_reference") or {}
-    return (
-        existing.get("description") == body["description"]
-        and existing.get("experiment_id") == body["experiment_id"]
-        and all(reference.get(key) == value for key, value in body["pipeline_version_reference"].items())
-    )
-
-
-def _set_mode(server: PipelineServer, existing: Obj, mode: str) -> str:
-    if existing.get("mode") == mode:
+def _set_enabled(server: PipelineServer, recurring_run: Any, enabled: bool) -> str:
+    if recurring_run.mode == ("ENABLE" if enabled else "DISABLE"):
         return "unchanged"
-    api = server.client.recurring_runs
-    enables = mode == _ENABLED
-    change = api.recurring_run_service_enable_recurring_run if enables else api.recurring_run_service_disable_recurring_run
-    server.get(change, existing["recurring_run_id"])
-    return "enabled" if enables else "disabled"
+    change = server.client.enable_recurring_run if enabled else server.client.disable_recurring_run
+    server.retried(lambda: change(recurring_run.recurring_run_id))
+    return "enabled" if enabled else "disabled"
 
 
-def _create(server: PipelineServer, body: Obj, before: list[Obj]) -> Obj:
-    """Create a recurring run; one of an attempt that lost its answer is taken for it."""
-    known = {each["recurring_run_id"] for each in before}
-    attempts = 0
+def _remove(server: PipelineServer, recurring_runs: list[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Disable recurring runs, so that no further run starts, and delete those without runs in progress.
 
-    def attempt() -> Obj:
-        nonlocal attempts
-        attempts += 1
-        if attempts > 1:
-            for each in _existing(server, body["display_name"]):
-                if each["recurring_run_id"] not in known and _is_same(each, body):
-                    return each
-        return server.send(
-            server.client.recurring_runs.recurring_run_service_create_recurring_run, body, answer="V2beta1RecurringRun"
-        )
-
-    created = server.retried(attempt)
-    if not created.get("recurring_run_id"):
-        raise ServerError(f"{server.address}: the answer has no recurring_run_id", status=200)
-    return created
+    Returns ids of the deleted ones, and of the runs in progress.
+    """
+    client, removed, in_progress = server.client, list[str](), list[str]()
+    delete = client.recurring_runs.recurring_run_service_delete_recurring_run
+    for key, experiment in {each.recurring_run_id: each.experiment_id for each in recurring_runs}.items():
+        if _exists(server, functools.partial(client.disable_recurring_run, key)):
+            runs = server.find(client.list_runs, "recurring_run_id", key, experiment_id=experiment)
+            if unfinished := [run.run_id for run in runs if run.state not in FINAL_STATES]:
+                in_progress += unfinished
+                continue
+        _exists(server, functools.partial(delete, key, propagation_policy=_ORPHAN))
+        removed.append(key)
+    return tuple(removed), tuple(in_progress)
 
 
-def _remove(server: PipelineServer, recurring_runs: list[Obj], *, keep: Obj | None) -> _Removal:
-    """Disable recurring runs but one, and delete those without runs in progress. Each may be gone already."""
-    kept = keep["recurring_run_id"] if keep is not None else None
-    unwanted = {str(each["recurring_run_id"]): each for each in recurring_runs if each["recurring_run_id"] != kept}
-    removed: list[str] = []
-    in_progress: list[str] = []
-    for one, recurring_run in unwanted.items():
-        if runs := _disabled_with_runs(server, one, recurring_run):
-            in_progress += runs
-        else:
-            _delete(server, one)
-            removed.append(one)
-    return _Removal(tuple(removed), tuple(in_progress))
-
-
-def _disabled_with_runs(server: PipelineServer, key: str, recurring_run: Obj) -> list[str]:
-    """Disable a recurring run, so that no further run starts, and return the ids of its runs in progress."""
+def _exists(server: PipelineServer, change: Callable[[], Any]) -> bool:
+    """Change something, unless it is gone already; return whether it was there."""
     try:
-        server.get(server.client.recurring_runs.recurring_run_service_disable_recurring_run, key)
+        server.retried(change)
     except ServerError as error:
-        if error.status != _NOT_FOUND:
+        if error.status != 404:
             raise
-        return []
-    runs = server.matching(
-        server.client.runs.run_service_list_runs,
-        "runs",
-        "V2beta1ListRunsResponse",
-        "recurring_run_id",
-        key,
-        experiment_id=recurring_run["experiment_id"],
-    )
-    return [str(run["run_id"]) for run in runs if state_of(run) not in FINAL_STATES]
+        return False
+    return True
 
 
-def _delete(server: PipelineServer, key: str) -> None:
-    try:
-        server.get(server.client.recurring_runs.recurring_run_service_delete_recurring_run, key, propagation_policy=_ORPHAN)
-    except ServerError as error:
-        if error.status != _NOT_FOUND:
-            raise
-
-
-def _created(recurring_run: Obj) -> str:
-    """Return when it was created, in seconds as servers keep it; texts of one form, which compare as times."""
-    return str(recurring_run.get("created_at", ""))[:19]
-
-
-def _age_order(recurring_run: Obj) -> tuple[str, str]:
-    return _created(recurring_run), str(recurring_run["recurring_run_id"])
+def _age(recurring_run: Any) -> tuple[str, str]:
+    """Return when it was created, in seconds as servers keep it, and its id."""
+    return str(recurring_run.created_at)[:19], recurring_run.recurring_run_id

@@ -1,24 +1,27 @@
-"""A server of Kubeflow Pipelines, through kfp's client: one request at a time, with a time limit, retries and errors of our own.
+"""A server of Kubeflow Pipelines: kfp's client, connected, with retries, whole lists, and objects that are looked up or created.
 
-kfp's client finds the credentials. Its own calls have no time limit, follow redirects to login pages, and read one page of a list.
+kfp's client finds the credentials; `api_calls` adds what its requests lack. Its `create_experiment` and `upload_pipeline_version` do
+not serve: they print links, and filter for names without encoding them. `upload_pipeline` names the first version as the pipeline.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import os
+import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlunsplit
 
 from trainwright.api.objects import Obj
 from trainwright.backoff import Backoff
-from trainwright.pipeline_runs.error_responses import connection_error, error_response, not_json
-from trainwright.pipeline_runs.errors import BadHost, KfpMissing, NotKubeflowPipelines, ServerError
-from trainwright.pipeline_runs.messages import read_message
+from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.errors import BadHost, BadPipeline, KfpMissing, NotKubeflowPipelines, ServerError
 from trainwright.storage.errors import BadUri
 from trainwright.storage.web_address import parsed_address
 
@@ -27,186 +30,176 @@ TOKEN_VARIABLE = "KFP_EXISTING_TOKEN"
 """As kfp's own command line reads it."""
 _TOKEN_FILE_VARIABLE = "KF_PIPELINES_SA_TOKEN_PATH"
 _TOKEN_FILE = "/var/run/secrets/kubeflow/pipelines/token"
-_CONNECT_SECONDS, _READ_SECONDS = 10.0, 60.0
+_EXPERIMENT_VARIABLE = "KF_PIPELINES_DEFAULT_EXPERIMENT_NAME"
 _PAGE_SIZE = 100
 _MAX_PAGES = 1000
-_MAX_BYTES = 64 * 1024 * 1024
-_LOG_PATH = "/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
-_LOG_PIECE = 256 * 1024
+_MAX_NAME = 127
+_DIGEST_CHARS = 16
+_CREDENTIALS, _CONFLICT = (401, 403), 409
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """A request is retried for `retry_seconds` in total, with the pauses of `backoff`.
+    """For how long failures in a row are retried, and rejected credentials, which may be renewed meanwhile.
 
-    `read_seconds` is for how long one request waits for data. `look_up_seconds` are the waits before the look-ups of an object
-    whose create got no answer: it may still be in progress.
+    `can_retry` says whether the request may be repeated after an error; `on_outage` is called with the first error.
     """
 
-    retry_seconds: float = 30.0
+    seconds: float = 30.0
+    credentials_seconds: float = 0.0
     backoff: Backoff = Backoff(0.5, 5.0)
-    read_seconds: float = _READ_SECONDS
-    look_up_seconds: tuple[float, ...] = (1.0, 3.0, 6.0)
+    can_retry: Callable[[ServerError], bool] = lambda error: error.retryable
+    on_outage: Callable[[ServerError], None] = lambda _: None
 
 
 RETRY_POLICY = RetryPolicy()
 
 
+@dataclass(frozen=True)
 class PipelineServer:
-    """`address` is that of the API; `namespace` is empty on a server for one user."""
+    """`client` is kfp's; `calls` are its requests. A server for one user has no namespace."""
 
-    def __init__(self, address: str, client: Any, namespace: str, retry_policy: RetryPolicy):
-        self.address, self.namespace = address, namespace
-        self.client = client
-        self.retry_policy = retry_policy
+    address: str
+    client: Any
+    calls: Any
+    namespace: str | None
+    retry_policy: RetryPolicy
 
-    @property
-    def in_namespace(self) -> dict[str, str]:
-        """The namespace as an argument of lists and a field of objects, if there is one."""
-        return {"namespace": self.namespace} if self.namespace else {}
-
-    def send(self, operation: Callable[..., Any], *arguments: Any, answer: str = "", **options: Any) -> Obj:
-        """Send one request and return the answer.
-
-        Args:
-            operation: Operation of the generated client.
-            arguments: Its positional arguments.
-            answer: The client's model of the answer, under whose names it is read; empty for an answer that nobody reads.
-            options: Its keyword arguments.
-
-        Raises ServerError.
-        """
-        body = self._request(lambda **how: operation(*arguments, **options, **how).read(_MAX_BYTES + 1))
-        try:
-            message = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
-        except ValueError:
-            message = None
-        if not isinstance(message, dict):
-            raise not_json(self.address)
-        return read_message(message, answer) if answer else message
-
-    def log_tail(self, run_id: str, pod: str, most_bytes: int) -> bytes:
-        """Return the end of the log of a step's pod, as long as the pod exists or its log is archived. Raises ServerError.
-
-        The API has no such operation: the server answers it beside those of its OpenAPI, with the whole log each time.
-        """
-        path = {"run_id": run_id, "pod": pod}
-        api = self.client.runs.api_client
-
-        def read(**how: Any) -> bytes:
-            response = api.call_api(_LOG_PATH, "GET", path, auth_settings=["Bearer"], _return_http_data_only=True, **how)
-            if "html" in (response.headers.get("Content-Type") or ""):  # of what stands before the server
-                raise not_json(self.address)
-            tail = b""
-            for piece in response.stream(_LOG_PIECE):
-                tail = (tail + piece)[-most_bytes:]
-            return tail
-
-        return self._request(read)
-
-    def _request(self, request: Callable[..., bytes]) -> bytes:
-        """Send a request with time limits, and return its answer. Raises ServerError."""
-        import urllib3
-        from kfp_server_api.exceptions import ApiException
-
-        timeouts = (_CONNECT_SECONDS, self.retry_policy.read_seconds)
-        try:
-            return request(_preload_content=False, _request_timeout=timeouts)
-        except ApiException as error:
-            raise error_response(self.address, error.status, self._without_token(error.body), dict(error.headers or {})) from None
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            raise connection_error(self.address, error) from None
-
-    def _without_token(self, body: Any) -> str:
-        text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
-        token = self.client.existing_config.api_key.get("authorization")
-        return text.replace(token, "***") if token else text
-
-    def get(self, operation: Callable[..., Any], *arguments: Any, answer: str = "", **options: Any) -> Obj:
-        """As `send`, with retries: for requests that change nothing when they are repeated."""
-        return self.retried(lambda: self.send(operation, *arguments, answer=answer, **options))
-
-    def retried(self, request: Callable[[], T], can_retry: Callable[[ServerError], bool] = lambda error: error.retryable) -> T:
+    def retried(self, request: Callable[[], T], policy: RetryPolicy | None = None) -> T:
         """Return the result of `request`, which is repeated after errors that pass. Raises ServerError."""
-        retry_policy, started = self.retry_policy, time.monotonic()
-        failures = 0
+        policy, started, failures = policy or self.retry_policy, time.monotonic(), 0
+        refused_since: float | None = None
         while True:
             try:
                 return request()
             except ServerError as error:
-                failures += 1
-                left = retry_policy.retry_seconds - (time.monotonic() - started)
-                if not can_retry(error) or left <= 0:
+                now, is_refusal = time.monotonic(), error.status in _CREDENTIALS
+                refused_since = (refused_since or now) if is_refusal else None
+                left = policy.credentials_seconds - now + refused_since if refused_since else policy.seconds - now + started
+                if left <= 0 or not (is_refusal or policy.can_retry(error)):
                     raise
-                wait = min(error.retry_after or retry_policy.backoff.pause(failures), left)
+                failures += 1
+                if failures == 1:
+                    policy.on_outage(error)
+                wait = min(error.retry_after or policy.backoff.pause(failures), left)
             time.sleep(wait)
 
-    def named(self, operation: Callable[..., Any], field: str, answer: str, name: str, **options: Any) -> list[Obj]:
-        """Return the objects with this display name, from all pages of a list.
-
-        `field` is what the client's model `answer` of a page calls its objects.
-        """
-        return self.matching(operation, field, answer, "display_name", name, **options)
-
-    def matching(self, operation: Callable[..., Any], field: str, answer: str, key: str, value: str, **options: Any) -> list[Obj]:
-        """As `named`, by another key than the display name."""
-        found: list[Obj] = []
+    def find(self, list_page: Callable[..., Any], key: str, value: str, **options: str | None) -> list[Any]:
+        """Return the objects whose `key` has this value, from all pages of a list of kfp's client. Raises ServerError."""
+        found: list[Any] = []
+        read = functools.partial(list_page, page_size=_PAGE_SIZE, filter=_filter(key, value), **options)
         token = ""
         for _ in range(_MAX_PAGES):
-            query = {"page_token": token, "page_size": _PAGE_SIZE, "filter": _filter(key, value)}
-            page = self.get(operation, answer=answer, **query, **options)
-            if page.get("total_size") and not token and field not in page:  # under another key: an empty list would be wrong
-                raise ServerError(
-                    f"{self.address}: the list of {_words(field)} has no objects that can be read", status=500, permanent=True
-                )
-            found += [each for each in page.get(field) or [] if each.get(key) == value]
-            before, token = token, page.get("next_page_token") or ""
+            page = self.retried(functools.partial(read, page_token=token))
+            [field] = (name for name, kind in page.openapi_types.items() if kind.startswith("list["))
+            objects, words = getattr(page, field), f"{self.address}: the list of {field.replace('_', ' ')}"
+            if objects is None and page.total_size and not token:  # under another key: an empty list would be wrong
+                raise ServerError(f"{words} has no objects that can be read", status=500, permanent=True)
+            found += [each for each in objects or [] if getattr(each, key) == value]
+            before, token = token, page.next_page_token
             if not token:
                 return found
             if token == before:
                 break
-        raise ServerError(f"{self.address}: the list of {_words(field)} does not end", status=500, permanent=True)
+        raise ServerError(f"{words} does not end", status=500, permanent=True)
+
+    def find_or_create(self, find: Callable[[], list[Any]], create: Callable[[], Any]) -> Any:
+        """Return the oldest object found, or a new one. Raises ServerError.
+
+        Another client may create it at the same time, or an earlier attempt have lost its answer.
+        """
+
+        def attempt() -> Any:
+            found = find()
+            try:
+                return min(found, key=lambda each: str(each.created_at)) if found else create()
+            except ServerError as error:
+                if error.status != _CONFLICT or not (found := find()):
+                    raise
+                return found[0]
+
+        return self.retried(attempt)
+
+    def experiment_id(self, name: str) -> str:
+        """Return the id of an experiment, which is created if there is none. Raises ServerError."""
+        client = self.client
+        create = client.experiments.experiment_service_create_experiment
+        return str(self._named(client.list_experiments, create, name).experiment_id)
+
+    def upload(self, pipeline: CompiledPipeline) -> Any:
+        """Return the version of a pipeline with exactly this text, which is uploaded if there is none. Raises ServerError.
+
+        Its name has the digest of the text: the same pipeline is uploaded once, and another is another version.
+        """
+        client, create = self.client, self.client.pipelines.pipeline_service_create_pipeline
+        owner = self._named(client.list_pipelines, create, pipeline.name).pipeline_id
+        version = f"sha256-{pipeline.digest[:_DIGEST_CHARS]}"
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder, "pipeline.yaml")
+            file.write_text(pipeline.text, "utf-8")
+            return self.find_or_create(
+                lambda: self.find(client.list_pipeline_versions, "display_name", version, pipeline_id=owner),
+                lambda: client.pipeline_uploads.upload_pipeline_version(str(file), name=version, pipelineid=owner),
+            )
+
+    def _named(self, list_page: Callable[..., Any], create: Callable[[Obj], Any], name: str) -> Any:
+        body = {"display_name": name} | ({"namespace": self.namespace} if self.namespace else {})
+        find = functools.partial(self.find, list_page, "display_name", name, namespace=self.namespace)
+        return self.find_or_create(find, lambda: create(body))
 
 
-def connect(
-    host: str, *, namespace: str = "", environ: Mapping[str, str] = os.environ, retry_policy: RetryPolicy | None = None
-) -> PipelineServer:
+def checked_name(name: str, what: str) -> str:
+    """Return a name that a server can keep. Raises BadPipeline."""
+    if not 1 <= len(name) <= _MAX_NAME or not name.isprintable() or name != name.strip():
+        raise BadPipeline(f"{what}: a name has 1 to {_MAX_NAME} printable characters, without spaces around them")
+    return name
+
+
+def experiment_name(name: str) -> str:
+    """Return the name of the experiment to use: the given one, else that of the environment, else kfp's default."""
+    return checked_name(name or os.environ.get(_EXPERIMENT_VARIABLE) or "Default", "experiment")
+
+
+def connect(host: str, *, namespace: str = "") -> PipelineServer:
     """Connect to a server, and check that it is one.
 
     Args:
         host: Its address, with http:// or https://; empty for that in KF_PIPELINES_ENDPOINT. The token is in KFP_EXISTING_TOKEN,
             or in the file that KF_PIPELINES_SA_TOKEN_PATH names; other ways to authenticate are those of kfp.Client.
         namespace: Namespace of the user, on a server for many.
-        environ: Environment variables.
-        retry_policy: How long requests are retried.
 
     Raises BadHost, KfpMissing, NotKubeflowPipelines, and ServerError if the server cannot be reached or refuses the credentials.
     """
-    address = server_address(host, environ)
-    client = _client(address, namespace, environ)
-    server = PipelineServer(address, client, namespace or client.get_user_namespace() or "", retry_policy or RETRY_POLICY)
+    address = server_address(host)
     try:
-        health = server.retried(
-            lambda: server.send(client.healthzs.healthz_service_get_healthz, answer="V2beta1GetHealthzResponse"),
-            can_retry=lambda error: error.retryable and not error.never_sent,  # a wrong address is reported at once
-        )
+        import kfp
+
+        from trainwright.pipeline_runs.api_calls import ApiCalls
+    except ModuleNotFoundError as error:
+        raise KfpMissing from error
+    client = _client(kfp.client, address, namespace)
+    calls = ApiCalls(address, client.runs.api_client)
+    server = PipelineServer(address, client, calls, namespace or client.get_user_namespace() or None, RETRY_POLICY)
+    policy = replace(RETRY_POLICY, can_retry=lambda error: error.retryable and not error.never_sent)  # of a wrong address
+    try:
+        health = server.retried(client.healthzs.healthz_service_get_healthz, policy)
     except ServerError as error:
         if error.status == 404:
             raise NotKubeflowPipelines(
                 f"{address} has no API of Kubeflow Pipelines 2 (404); behind a gateway its path is often /pipeline", 404
             ) from None
         raise
-    if health.get("multi_user") and not server.namespace:
+    if health.multi_user and not server.namespace:
         raise BadHost(f"{address} is a server for many users: --namespace is required")
-    if namespace and health.get("multi_user") is False:
+    if namespace and health.multi_user is False:
         raise BadHost(f"{address} is a server for one user, without namespaces: omit --namespace")
     return server
 
 
-def server_address(host: str, environ: Mapping[str, str] = os.environ) -> str:
+def server_address(host: str) -> str:
     """Return the address of a server, without a slash at the end. Raises BadHost."""
-    chosen = host or environ.get(HOST_VARIABLE, "")
+    chosen = host or os.environ.get(HOST_VARIABLE, "")
     if not chosen:
         raise BadHost(
             f"no server is named: set --host or {HOST_VARIABLE} to its address, such as https://kubeflow.example.com/pipeline"
@@ -220,60 +213,31 @@ def server_address(host: str, environ: Mapping[str, str] = os.environ) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
 
 
-def _words(field: str) -> str:
-    return field.replace("_", " ")
-
-
 def _filter(key: str, value: str) -> str:
     """Return a filter of a list. Servers decode it once more than other arguments."""
     predicate = {"operation": "EQUALS", "key": key, "string_value": value}
     return json.dumps({"predicates": [predicate]}).replace("%", "%25").replace("+", "%2B")
 
 
-def _client(address: str, namespace: str, environ: Mapping[str, str]) -> Any:
-    try:
-        import kfp
-        import urllib3
-    except ModuleNotFoundError as error:
-        raise KfpMissing from error
-
-    class Client(kfp.client.Client):  # type: ignore[misc]
-        def _load_config(self, *arguments: Any, **options: Any) -> Any:
-            """Leave retries to us, and redirects to nobody: a login page is no answer."""
-            config = super()._load_config(*arguments, **options)
-            config.retries = urllib3.Retry(total=0, raise_on_redirect=False)
-            if authorities := environ.get("SSL_CERT_FILE"):
-                config.ssl_ca_cert = authorities
-            self.existing_config = config
-            return config
-
+def _client(kfp: Any, address: str, namespace: str) -> Any:
+    class Client(kfp.Client):  # type: ignore[misc]
         def get_kfp_healthz(self, sleep_duration: int = 5) -> Any:
             """Ask nothing while the client is made: kfp would retry without a limit of time, and log stack traces."""
             return self.api_models.V2beta1GetHealthzResponse(multi_user=False)
 
+    token = os.environ.get(TOKEN_VARIABLE, "").strip()
+    if not all("!" <= letter <= "~" for letter in token):
+        raise BadHost(f"{TOKEN_VARIABLE}: contains characters that no token has")
+    has_file = os.environ.get(_TOKEN_FILE_VARIABLE) or os.path.exists(_TOKEN_FILE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return Client(
                 host=address,
-                existing_token=_token(environ) or None,
-                credentials=_token_file(kfp, environ),
+                existing_token=token or None,
+                credentials=kfp.ServiceAccountTokenVolumeCredentials() if has_file else None,  # read anew for each request
+                ssl_ca_cert=os.environ.get("SSL_CERT_FILE"),
                 **({"namespace": namespace} if namespace else {}),
             )
-        except BadHost:
-            raise
         except Exception as error:  # of the libraries for logins at Google and of the context file, which may quote credentials
             raise BadHost(f"kfp cannot make a client for {address}: {type(error).__name__}") from None
-
-
-def _token(environ: Mapping[str, str]) -> str:
-    token = environ.get(TOKEN_VARIABLE, "").strip()
-    if not all("!" <= letter <= "~" for letter in token):
-        raise BadHost(f"{TOKEN_VARIABLE}: contains characters that no token has")
-    return token
-
-
-def _token_file(kfp: Any, environ: Mapping[str, str]) -> Any:
-    """Return credentials that read the token of a pod's service account anew for each request; None if there is none."""
-    file = environ.get(_TOKEN_FILE_VARIABLE) or (_TOKEN_FILE if os.path.exists(_TOKEN_FILE) else "")
-    return kfp.client.ServiceAccountTokenVolumeCredentials(path=file) if file else None

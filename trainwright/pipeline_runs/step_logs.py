@@ -7,6 +7,7 @@ after the end of a run. Then it is said how to read the log.
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.kinds import POD
@@ -21,7 +22,9 @@ from trainwright.text.terminal import plain
 
 log = logging.getLogger(__name__)
 _CONTAINER = "main"
-_BYTES = 64 * 1024
+_LOG_PATH = "/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
+"""The server answers it beside those of its OpenAPI, as long as the pod exists or its log is archived."""
+_BYTES, _PIECE_BYTES = 64 * 1024, 256 * 1024
 _LINES = 200
 _DEFAULT_NAMESPACE = "kubeflow"
 """Where a server for one user runs its steps, unless it was installed elsewhere."""
@@ -50,12 +53,22 @@ class StepLogs:
         if not self._server_has_logs:
             return []
         try:
-            text = self._server.log_tail(self._run_id, pod, _BYTES)
+            path = {"run_id": self._run_id, "pod": pod}
+            text: bytes = self._server.calls.read(self._tail, _LOG_PATH, "GET", path, auth_settings=["Bearer"])
         except ServerError as error:
             self._server_has_logs = error.status not in _NO_LOGS and error.status != 200
             log.info("event=server_log_not_read pod=%s error=%s", pod, error)
             return []
         return text.decode("utf-8", "replace").splitlines()
+
+    def _tail(self, response: Any) -> bytes:
+        """Return the end of a log; the server answers with the whole, and what stands before it with a page."""
+        if "html" in (response.headers.get("Content-Type") or ""):
+            raise self._server.calls.not_kubeflow_pipelines()
+        tail = b""
+        for piece in response.stream(_PIECE_BYTES):
+            tail = (tail + piece)[-_BYTES:]
+        return tail
 
     def _from_cluster(self, pod: str) -> list[str]:
         cluster = self._connected()

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from trainwright.api.objects import Obj
-from trainwright.pipeline_runs.run_states import state_of
+from trainwright.pipeline_runs.runs import state_of
 from trainwright.text.one_line import one_line
 
 _EXECUTOR, _DRIVER, _ROOT = "executor", "-driver", "root"

@@ -1,4 +1,4 @@
-"""Shows how far the trainings of a run are: the newest line of progress in the log of each step that runs."""
+"""Shows the progress of a run: new states of it and its tasks, and the newest line of progress in the log of each training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from trainwright.api.objects import Obj
 from trainwright.jobs.state.progress_line import is_progress_line
+from trainwright.pipeline_runs.runs import FINAL_STATES, state_of
 from trainwright.pipeline_runs.step_logs import StepLogs
 from trainwright.pipeline_runs.task_nodes import tasks_of
 
@@ -13,17 +14,30 @@ _RUNNING = "RUNNING"
 
 
 class TrainingProgress:
-    """Called with the run each time it is seen; calls `on_line` with a task's name and its line of progress when that has changed."""
+    """Called with the run each time it is seen; returns whether a state is new.
 
-    def __init__(self, logs: StepLogs, groups: frozenset[str], on_line: Callable[[str, str], None]):
-        self._logs, self._groups, self._on_line = logs, groups, on_line
-        self._shown: dict[str, str] = {}
+    Calls `show` with a task's name, empty for the run itself, and its new state or line of progress. `groups` are names of what
+    consists of tasks in the pipeline; they are not shown.
+    """
 
-    def __call__(self, run: Obj) -> None:
-        for task in tasks_of(run, self._groups):
+    def __init__(self, logs: StepLogs, groups: frozenset[str], show: Callable[[str, str], None]):
+        self._logs, self._groups, self._show = logs, groups, show
+        self._states: dict[str, str] = {}
+        self._lines: dict[str, str] = {}
+
+    def __call__(self, run: Obj) -> bool:
+        tasks = tasks_of(run, self._groups)
+        current = {"": state_of(run), **{task.name: task.state for task in tasks}}
+        changed = [name for name, state in current.items() if self._states.get(name) != state]
+        has_ended = current[""] in FINAL_STATES
+        for name in sorted(changed, key=lambda name: has_ended and not name):  # the end of the run is the last
+            self._show(name, current[name])
+        self._states |= current
+        for task in tasks if not has_ended else ():
             if task.state == _RUNNING and task.pod:
                 lines = (line for line in reversed(self._logs.last_lines(task.pod)) if is_progress_line(line))
                 newest = next(lines, "")
-                if newest and newest != self._shown.get(task.name):
-                    self._shown[task.name] = newest
-                    self._on_line(task.name, newest)
+                if newest and newest != self._lines.get(task.name):
+                    self._lines[task.name] = newest
+                    self._show(task.name, newest)
+        return bool(changed)

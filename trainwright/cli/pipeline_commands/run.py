@@ -33,15 +33,12 @@ from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.local_run import run_locally
-from trainwright.pipeline_runs.polling import follow_run
-from trainwright.pipeline_runs.run_states import SUCCEEDED, state_of
-from trainwright.pipeline_runs.server import HOST_VARIABLE, PipelineServer, connect, server_address
+from trainwright.pipeline_runs.runs import SUCCEEDED, follow_run, start_run, state_of
+from trainwright.pipeline_runs.server import HOST_VARIABLE, PipelineServer, checked_name, connect, experiment_name, server_address
 from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
 from trainwright.pipeline_runs.step_logs import StepLogs
-from trainwright.pipeline_runs.submit import RunRequest, start_run
 from trainwright.pipeline_runs.task_report import FailedTask, failed_tasks, failure_message
 from trainwright.pipeline_runs.training_progress import TrainingProgress
-from trainwright.pipeline_runs.uploads import checked_name, experiment_name
 from trainwright.text.terminal import plain
 
 _MOST_LOGS = 5
@@ -89,7 +86,7 @@ def run_pipeline(
         else:
             print_cache_warnings(compiled, values)
             server = connect(host, namespace=namespace)
-            created = start_run(server, RunRequest(compiled, values, experiment, run_name))
+            created = start_run(server, compiled, values, experiment=experiment, run_name=run_name)
             code = _report(server, compiled, created, wait, timeout or None, output)
     raise typer.Exit(code)
 
@@ -129,15 +126,8 @@ def _report(
     run, logs = created, StepLogs(server, run_id)
     if wait:
         with interrupt_exits(f"run {run_id} keeps running"):
-            run = follow_run(
-                server,
-                run_id,
-                on_change=_print_change,
-                on_outage=_print_outage,
-                on_run=TrainingProgress(logs, pipeline.groups, _print_change),
-                groups=pipeline.groups,
-                timeout_seconds=timeout,
-            )
+            progress = TrainingProgress(logs, pipeline.groups, _print_change)
+            run = follow_run(server, run_id, on_run=progress, on_outage=_print_outage, timeout_seconds=timeout)
     state = state_of(run)
     is_failed = wait and state != SUCCEEDED
     failures = _failures(run, pipeline, logs) if is_failed else []

@@ -23,18 +23,16 @@ from trainwright.cli.pipeline_commands.options import (
     parameter_values,
     pipeline_errors_exit,
 )
-from trainwright.pipeline_runs.cron import CronExpression
 from trainwright.pipeline_runs.schedule import (
     Schedule,
     ScheduleOutcome,
-    check_schedule,
     checked_schedule_name,
+    cron_of_six_fields,
     delete_schedule,
     set_schedule,
 )
-from trainwright.pipeline_runs.server import connect, server_address
+from trainwright.pipeline_runs.server import connect, experiment_name, server_address
 from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
-from trainwright.pipeline_runs.uploads import experiment_name
 
 _group = typer.Typer(cls=CommandsByGroup, no_args_is_help=True, help="Create, replace and delete schedules of pipelines.")
 
@@ -91,21 +89,20 @@ def schedule_kfp(
             return
         if not (pipeline and cron):
             fail("a pipeline and --cron are required, or --delete", BAD_INPUT)
-        expression = CronExpression.parse(cron)
-        if expression.seconds_were_added:
-            print_lines(f"cron: five fields were given; second 0 was added: {expression.text!r}", error=True)
+        six_fields = cron_of_six_fields(cron)
+        if len(cron.split()) == 5:
+            print_lines(f"cron: five fields were given; second 0 was added: {six_fields!r}", error=True)
         experiment_name(experiment)
         compiled = compile_pipeline(pipeline, CompileSettings(image, parallelism))
         wanted = Schedule(
             name,
             compiled,
-            expression,
+            six_fields,
             parameter_values(compiled, param, params),
             experiment,
             service_account,
             is_enabled=not disable,
         )
-        check_schedule(wanted)
         _show(set_schedule(connect(host, namespace=namespace), wanted), output)
 
 

@@ -1,0 +1,104 @@
+"""Adds to all requests of kfp's client, below it, what they lack: time limits, a largest answer, no login pages, errors in one line.
+
+Texts of libraries are not repeated, since they may quote headers; texts of servers are, shortened and without credentials.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urljoin
+
+import urllib3
+from kfp_server_api.exceptions import ApiException
+
+from trainwright.cluster.connection_failure import CannotConnect, connection_failure
+from trainwright.pipeline_runs.errors import NotKubeflowPipelines, ServerError
+from trainwright.storage.web_address import shown_address
+from trainwright.text.foreign_texts import without_credentials
+
+CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
+_MAX_BYTES = 64 * 1024 * 1024
+_MAX_RETRY_AFTER = 60.0
+_TOKEN_ADVICE = "set KFP_EXISTING_TOKEN to a token, or KF_PIPELINES_SA_TOKEN_PATH to a file with one"
+_WORDS = {401: "the credentials are missing or not accepted", 403: "not permitted", 404: "not found", 429: "too many requests"}
+_NEVER_SENT = ("Connection refused", "the host name", "Network is unreachable", "No route to host", "the server's certificate")
+
+
+class ApiCalls:
+    """Replaces `call_api` of kfp's API client, through which each of its methods sends its request."""
+
+    def __init__(self, address: str, api_client: Any):
+        self._address, self._api, self._call = address, api_client, api_client.call_api
+        api_client.call_api = self
+        never = urllib3.Retry(total=0, raise_on_redirect=False)  # a redirect is an answer, and `PipelineServer` retries
+        api_client.rest_client.pool_manager.connection_pool_kw["retries"] = never
+
+    def __call__(self, path: str, method: str, *arguments: Any, response_type: str | None = None, **options: Any) -> Any:
+        """Send a request, and return the client's model of the answer. Raises ServerError."""
+        body = self.read(lambda response: response.read(_MAX_BYTES + 1), path, method, *arguments, **options)
+        creates = method == "POST" and response_type != "object"
+        try:  # kfp's client reads a web page as an object without fields
+            message = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
+            if isinstance(message, dict) and (message or not creates):
+                return self._api.deserialize(SimpleNamespace(data=body or b"{}"), response_type)
+        except (ValueError, TypeError, AttributeError, ApiException):  # of a value of another type than the client's model has
+            pass
+        raise self.not_kubeflow_pipelines()
+
+    def read(self, read: Callable[[Any], bytes], path: str, method: str, *arguments: Any, **options: Any) -> bytes:
+        """Send a request, and return what `read` makes of the response. Raises ServerError."""
+        options |= {"_preload_content": False, "_request_timeout": (CONNECT_SECONDS, READ_SECONDS)}
+        try:
+            return read(self._call(path, method, *arguments, **options))
+        except ApiException as error:
+            raise self._refusal(error.status, error.body, urllib3.HTTPHeaderDict(error.headers or {})) from None
+        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            raise self._connection_error(error) from None
+
+    def not_kubeflow_pipelines(self) -> ServerError:
+        """Return the error for an answer other than a JSON object, such as a web page."""
+        return NotKubeflowPipelines(f"{self._address} does not answer as an API of Kubeflow Pipelines 2: not JSON", 200)
+
+    def _refusal(self, status: int, body: Any, headers: Mapping[str, str]) -> ServerError:
+        if 300 <= status < 400:
+            try:
+                target = shown_address(urljoin(self._address, headers.get("Location", "")))
+            except ValueError:
+                target = "an invalid address"
+            advice = f"use that address, or if it is a login page, {_TOKEN_ADVICE}"
+            return ServerError(f"{self._address}: redirects to {target}: {advice}", 401)
+        what, advice = _WORDS.get(status, "the server failed" if status >= 500 else "the server refuses the request"), ""
+        if status == 401:
+            advice = f"; {_TOKEN_ADVICE}"
+        wait = headers.get("Retry-After", "")
+        seconds = min(float(wait), _MAX_RETRY_AFTER) if wait.isascii() and wait.isdigit() and len(wait) < 10 else None
+        return ServerError(f"{self._address}: {what} ({status}){self._said(body)}{advice}", status, retry_after=seconds)
+
+    def _said(self, body: Any) -> str:
+        """Return what the server says of the error; its uploads say it in another way than its other requests."""
+        text = body.decode("utf-8", "replace") if isinstance(body, bytes) else str(body or "")
+        if token := self._api.configuration.api_key.get("authorization"):
+            text = text.replace(token, "***")
+        try:
+            answer = json.loads(text)
+        except ValueError:
+            answer = None
+        if isinstance(answer, dict):
+            text = str(answer.get("message") or answer.get("error_message") or answer.get("error") or "")
+        elif text.lstrip().startswith("<"):
+            text = ""
+        return f": {without_credentials(text)}" if text.strip() else ""
+
+    def _connection_error(self, error: Exception) -> ServerError:
+        failure = connection_failure(self._address, error)  # its reasons hold for every server; only its first words name another
+        reason = failure.message.removeprefix(f"cannot reach the Kubernetes API at {self._address}: ")
+        if reason.startswith("the server's certificate"):
+            reason += "; set SSL_CERT_FILE to the file with its certificate authority"
+        return ServerError(
+            f"cannot reach Kubeflow Pipelines at {self._address}: {reason}",
+            never_sent=reason.startswith(_NEVER_SENT),
+            permanent=isinstance(failure, CannotConnect),
+        )
