@@ -44,7 +44,7 @@ class ApiCalls:
             message = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
             if isinstance(message, dict) and (message or not creates):
                 return self._api.deserialize(SimpleNamespace(data=body or b"{}"), response_type)
-        except (ValueError, TypeError, AttributeError, ApiException):  # of a value of another type than the client's model has
+        except (ValueError, TypeError, AttributeError, OverflowError, ApiException):  # another type than the model's
             pass
         raise self.not_kubeflow_pipelines()
 
@@ -97,8 +97,6 @@ class ApiCalls:
         reason = failure.message.removeprefix(f"cannot reach the Kubernetes API at {self._address}: ")
         if reason.startswith("the server's certificate"):
             reason += "; set SSL_CERT_FILE to the file with its certificate authority"
-        return ServerError(
-            f"cannot reach Kubeflow Pipelines at {self._address}: {reason}",
-            never_sent=reason.startswith(_NEVER_SENT),
-            permanent=isinstance(failure, CannotConnect),
-        )
+        message = f"cannot reach Kubeflow Pipelines at {self._address}: {reason}"
+        is_permanent = isinstance(failure, CannotConnect)
+        return ServerError(message, never_sent=reason.startswith(_NEVER_SENT), permanent=is_permanent)

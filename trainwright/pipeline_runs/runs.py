@@ -1,7 +1,7 @@
 """Starts a run of a compiled pipeline on a server, once, and follows it to its end.
 
-A create whose answer is lost is looked up by a mark in its description, and not repeated. kfp's `run_pipeline` takes no description,
-and prints; its `wait_for_run_completion` ends at the first failure of the network.
+A create whose answer is lost is looked up by a mark in its description, and not repeated. kfp's `run_pipeline` takes no description;
+its `wait_for_run_completion` ends at the first failure of the network, and never after CANCELED.
 """
 
 from __future__ import annotations

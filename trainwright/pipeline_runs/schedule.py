@@ -29,8 +29,6 @@ _MARK = "Created by trainwright schedule kfp, content sha256:"
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _ACCOUNT = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 _SECOND = re.compile(r"[0-5]?[0-9]")
-_ORPHAN = "ORPHAN"
-"""Leaves the workflows of a deleted recurring run, where the server knows it: for a run that starts between look-up and deletion."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +181,8 @@ def _remove(server: PipelineServer, recurring_runs: list[Any]) -> tuple[tuple[st
             if unfinished := [run.run_id for run in runs if run.state not in FINAL_STATES]:
                 in_progress += unfinished
                 continue
-        _exists(server, functools.partial(delete, key, propagation_policy=_ORPHAN))
+        # Servers that know the policy leave the workflow of a run that has started since the look-up. kfp's method does not take it.
+        _exists(server, functools.partial(delete, key, propagation_policy="ORPHAN"))
         removed.append(key)
     return tuple(removed), tuple(in_progress)
 

@@ -1,7 +1,8 @@
 """A server of Kubeflow Pipelines: kfp's client, connected, with retries, whole lists, and objects that are looked up or created.
 
-kfp's client finds the credentials; `api_calls` adds what its requests lack. Its `create_experiment` and `upload_pipeline_version` do
-not serve: they print links, and filter for names without encoding them. `upload_pipeline` names the first version as the pipeline.
+kfp's client finds the credentials; `api_calls` adds what its requests lack. Of its methods, `create_experiment`, `run_pipeline` and
+`upload_pipeline_version` print links to standard output, the filters of `get_experiment` and `get_pipeline_id` do not find `100% + 1`,
+and `upload_pipeline` names the first version as the pipeline: instead of these, its generated operations are called.
 """
 
 from __future__ import annotations
@@ -181,7 +182,8 @@ def connect(host: str, *, namespace: str = "") -> PipelineServer:
     client = _client(kfp.client, address, namespace)
     calls = ApiCalls(address, client.runs.api_client)
     server = PipelineServer(address, client, calls, namespace or client.get_user_namespace() or None, RETRY_POLICY)
-    policy = replace(RETRY_POLICY, can_retry=lambda error: error.retryable and not error.never_sent)  # of a wrong address
+    # A wrong address is reported at once.
+    policy = replace(RETRY_POLICY, can_retry=lambda error: error.retryable and not error.never_sent)
     try:
         health = server.retried(client.healthzs.healthz_service_get_healthz, policy)
     except ServerError as error:
