@@ -397,12 +397,12 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs import Phase, phase_of
 
         submitted = self._submit_unless_ended(context, cluster, stop)
-        cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
+        cluster, trainjob = submitted.cluster, submitted.trainjob
         if phase_of(trainjob) is Phase.Succeeded:
             self._show_rest_of_log(cluster, trainjob)
             self._judge_end(cluster, trainjob)
             return self._result(context, cluster, trainjob)
-        self._defer(context, trainjob, until, submitted.mode)
+        self._defer(context, trainjob, until, cluster.mode)
 
     def _show_rest_of_log(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
         """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
@@ -424,7 +424,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         submitted = self._submit(context, cluster)
-        cluster, trainjob = submitted.cluster or cluster, submitted.trainjob
+        cluster, trainjob = submitted.cluster, submitted.trainjob
         if stop.is_set() and phase_of(trainjob) is not Phase.Succeeded:
             result = cancel_unwatched_job(cluster, trainjob, self._on_signal(context))
             raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {result}")
@@ -539,5 +539,5 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _reference(self, context: Context, submitted: Any) -> JobReference:
         metadata = submitted.trainjob["metadata"]
-        place = metadata["namespace"], metadata["uid"], str(submitted.mode)
+        place = metadata["namespace"], metadata["uid"], str(submitted.cluster.mode)
         return JobReference(metadata["name"], *place, self._folder(context), self._has_results())

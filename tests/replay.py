@@ -32,7 +32,6 @@ from support.virtual_time import VirtualClock, run_on_clock
 
 from trainwright.api.objects import name_of
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Choice, Mode
 
 LIMITS = {"start_timeout_seconds": 30, "queue_timeout_seconds": 30}
 
@@ -89,7 +88,7 @@ def replay(folder: Path, by: str = "cli", **options: Any) -> Replayed:
     recording = Recording(folder)
     clock = VirtualClock(recording.epoch(), limit=recording.last + 7200)
     cluster = RecordedCluster(recording, clock)
-    client = JobsClient.in_mode(cluster, Choice(Mode.trainjob, "recorded", forced=True), default_namespace="train")
+    client = JobsClient(cluster, default_namespace="train")
     out = _Timed(clock)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), clock.installed():
         code = {"cli": _by_cli, "component": _by_component, "operator": _by_operator, "trigger": _by_trigger}[by](

@@ -21,7 +21,6 @@ def preview_task(operator: Any) -> str:
     from trainwright.jobs.submit.preview import preview_submission
     from trainwright.operators.values.allowed_places import check_places
     from trainwright.runtimes import RuntimeNotFound
-    from trainwright.submission.mode import Mode
     from trainwright.text.yaml_writer import to_yaml_documents
 
     check_places((operator.conn_id,), **{name: getattr(operator, name) for name in PLACES})
@@ -36,10 +35,9 @@ def preview_task(operator: Any) -> str:
         if not missing:
             raise
         raise RuntimeNotFound(f"{error}; no cluster was asked for others: {missing}", problems=error.problems) from None
-    builds = "which the client submits in its place" if preview.mode is Mode.jobset else "by the controller of Kubeflow Trainer"
     comments = [
         f"run {identity.run}, mode {preview.mode}, runtime {preview.runtime}",
-        f"the TrainJob, then the objects that are built from it, {builds}; nothing is created",
+        f"the TrainJob, then the objects that are built from it, {preview.builder}; nothing is created",
         *([f"no cluster: {missing}"] if missing else []),
         *(f"also created: {name}" for name in preview.also_created),
         *(f"warning: {text}" for text in preview.warnings),
@@ -73,7 +71,7 @@ def _cluster(operator: Any) -> tuple[Any, str]:
     """The cluster, or None and why there is none. A cluster that denies access is no missing cluster: its error is raised."""
     from trainwright.api.errors import ServiceUnavailable, Timeout
     from trainwright.cluster import NoCluster
-    from trainwright.submission.mode import NoTrainingApi
+    from trainwright.submission.connect import NoTrainingApi
 
     try:
         return operator._cluster(), ""

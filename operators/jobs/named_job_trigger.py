@@ -85,5 +85,5 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         found = job_named(cluster, self.name, self.namespace)
         if found is None:
             return False
-        self.uid, self.submission_mode = found.trainjob["metadata"]["uid"], str(JobsClient.of(found.cluster).mode)
+        self.uid, self.submission_mode = found.trainjob["metadata"]["uid"], str(found.cluster.mode)
         return True

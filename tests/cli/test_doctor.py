@@ -18,7 +18,6 @@ from support.shared_folder import shared_folder
 
 from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
-from trainwright.cli import job_checks
 from trainwright.cli.cluster_checks import check_access, check_admission, check_apis, check_controller, summarized_access
 from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
 from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
@@ -27,6 +26,7 @@ from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, CALLS
 from trainwright.storage.store import Capabilities
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
 
 Run = Callable[..., Any]
@@ -304,23 +304,23 @@ def labelled_runtime(name: str, step: str = "trainer", **labels: str) -> dict[st
 )
 def test_runtimes(there: Any, wanted: str, expected: Any) -> None:
     objects = {"clustertrainingruntimes": there, "trainingruntimes": []}
-    assert found(check_runtimes(Answering(objects), "default", wanted)) == expected  # type: ignore[arg-type]
+    assert found(check_runtimes(JobsClient(Answering(objects)), "default", wanted)) == expected  # type: ignore[arg-type]
 
 
 FORBIDDEN = {"clustertrainingruntimes": Forbidden("not you"), "trainingruntimes": []}
 
 
 def test_a_runtime_whose_policy_the_controller_does_not_have_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_checks, "why_no_plugins", lambda *_: "Trainer's own")
+    monkeypatch.setattr(JobsClient, "why_no_plugins", lambda *_: "Trainer's own")
     runtimes = {name: catalogue_runtime(f"{name}-distributed") for name in ("paddle", "jax")}
     objects = {"clustertrainingruntimes": list(runtimes.values()), "trainingruntimes": []}
-    findings = list(check_runtimes(Answering(objects), "default"))  # type: ignore[arg-type]
+    findings = list(check_runtimes(JobsClient(Answering(objects)), "default"))  # type: ignore[arg-type]
     assert found(findings) == [("ok", "jax-distributed"), ("ok", "paddle-distributed"), ("warning", "paddle-distributed")]
     assert "jobs of several nodes are refused (Trainer's own)" in findings[-1].message
 
 
 def test_runtimes_that_may_not_be_listed_are_not_said_to_be_absent() -> None:
-    (finding,) = check_runtimes(Answering(FORBIDDEN), "team")  # type: ignore[arg-type]
+    (finding,) = check_runtimes(JobsClient(Answering(FORBIDDEN)), "team")  # type: ignore[arg-type]
     assert (finding.level, finding.subject) == (Level.warning, "clustertrainingruntimes")
     assert "cannot be listed: not you" in finding.message
     rule = "- {apiGroups: [trainer.kubeflow.org], resources: [clustertrainingruntimes], verbs: [list]}"
@@ -328,7 +328,7 @@ def test_runtimes_that_may_not_be_listed_are_not_said_to_be_absent() -> None:
 
 
 def test_a_runtime_that_may_not_be_read_is_not_said_to_be_absent() -> None:
-    listed, named = check_runtimes(Answering(FORBIDDEN), "team", "torch")  # type: ignore[arg-type]
+    listed, named = check_runtimes(JobsClient(Answering(FORBIDDEN)), "team", "torch")  # type: ignore[arg-type]
     assert (listed.level, named.level, named.subject) == (Level.warning, Level.warning, "torch")
     assert "may or may not exist" in named.message
 
@@ -338,7 +338,7 @@ def test_a_runtime_that_may_be_read_and_is_not_there_is_absent() -> None:
         def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
             raise NotFound("no such runtime")
 
-    listed, named = check_runtimes(OneByOne(FORBIDDEN), "team", "torch")  # type: ignore[arg-type]
+    listed, named = check_runtimes(JobsClient(OneByOne(FORBIDDEN)), "team", "torch")  # type: ignore[arg-type]
     assert (listed.level, named.level, named.message) == (Level.warning, Level.missing, "does not exist")
 
 
@@ -352,7 +352,7 @@ def test_a_controller_whose_lease_may_not_be_read_is_unknown_and_the_rule_is_nam
 
 def test_a_failure_that_no_rule_mends_is_not_called_a_missing_right() -> None:
     objects = {"clustertrainingruntimes": ServiceUnavailable("overloaded"), "trainingruntimes": []}
-    (finding,) = check_runtimes(Answering(objects), "team")  # type: ignore[arg-type]
+    (finding,) = check_runtimes(JobsClient(Answering(objects)), "team")  # type: ignore[arg-type]
     assert "rules" not in finding.advice
     assert "rules" not in check_claim(Answering({CLAIM.plural: ServiceUnavailable("no")}), "team", "c").advice  # type: ignore[arg-type]
     assert "verbs: [get]" in check_claim(Answering({CLAIM.plural: Forbidden("no")}), "team", "c").advice  # type: ignore[arg-type]
@@ -361,7 +361,8 @@ def test_a_failure_that_no_rule_mends_is_not_called_a_missing_right() -> None:
 
 def test_a_runtime_that_is_meant_is_suggested() -> None:
     objects = {"clustertrainingruntimes": [runtime("torch")], "trainingruntimes": []}
-    assert next(check_runtimes(Answering(objects), "default", "torhc")).advice == "did you mean torch?"  # type: ignore[arg-type]
+    (finding, *_) = check_runtimes(JobsClient(Answering(objects)), "default", "torhc")  # type: ignore[arg-type]
+    assert finding.advice == "did you mean torch?"
 
 
 def queue(active: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.preview import preview_submission
 from trainwright.jobs.submit.resolve import resolve
-from trainwright.submission import plugin_support
+from trainwright.submission import JobsClient
 from trainwright.submission.plugin_support import PolicyMissing
 
 
@@ -57,7 +57,7 @@ def test_what_the_runtime_cannot_serve_is_refused_by_field_before_anything_is_cr
 def test_nodes_that_would_not_find_each_other_are_refused_before_anything_is_created(
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plugin_support, "why_no_plugins", lambda *_: "another controller")
+    monkeypatch.setattr(JobsClient, "why_no_plugins", lambda *_: "another controller")
     request = train_request(runtime="paddle-distributed", num_nodes=2)
     with pytest.raises(PolicyMissing, match=r"no policy for paddle.*another controller"):
         submit_or_adopt(cluster, request, Identity("o", "r", "s"), "default")

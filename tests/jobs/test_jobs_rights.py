@@ -20,7 +20,6 @@ from trainwright.api import names
 from trainwright.api.kinds import EVENT, JOB, JOBSET, LEASE, POD, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.cluster import connect
-from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.permissions import permission_for
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
@@ -33,7 +32,7 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.watched_pods import WatchedPods
 from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, READ_WORKFLOW, WORKLOAD, ApiCall
 from trainwright.runtimes import RuntimeNotFound
-from trainwright.submission import connect_for_jobs
+from trainwright.submission import JobsClient, connect_for_jobs
 from trainwright.submission.served_schema import forget_served
 
 dynamic = OnFirstUse("kubernetes.dynamic")
@@ -82,8 +81,7 @@ def test_the_table_is_what_is_asked(
     kubeconfig: Path, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cluster = connect_for_jobs(kubeconfig)
-    assert isinstance(cluster.base, KubernetesCluster)
-    forget_served(cluster.base)
+    forget_served(cluster)
 
     def request(script: str, **fields: Any) -> TrainRequest:
         return TrainRequest(**{"runtime": "torch-distributed", "command": ["bash", "-c", script], **fields})
@@ -190,7 +188,7 @@ def test_calls_that_the_embedded_cluster_does_not_see_are_made_somewhere(kind: K
             assert re.search(rf"\.{call.verb}\(\s*{name}\b", source), f"nothing does {call.permission(SPACE)}"
 
 
-def pods(cluster: KubernetesCluster, recorder: Recorder, job: Any) -> list[Any]:
+def pods(cluster: JobsClient, recorder: Recorder, job: Any) -> list[Any]:
     recorder.during("")
     return cluster.list(POD, SPACE, label_selector=f"jobset.sigs.k8s.io/jobset-name={name_of(job)}").items
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Deadlines, Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.submit.api_compat import served_form
 from trainwright.jobs.wait.run_to_end import _with_run_deadline
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.served_schema import DEFINITION, ServedSchema, schema_in, served_trainjob
 
 STEP = Identity("o", "r", "s")
@@ -38,6 +40,7 @@ class Serving:
 
     def __init__(self, cluster: EmbeddedCluster, definition: Any, readable: Exception | None = None):
         self._cluster, self._definition, self._readable = cluster, definition, readable
+        self.host = f"https://{uuid.uuid4()}"
         self.asked, self.sent = 0, []  # type: ignore[var-annotated]
 
     def __getattr__(self, name: str) -> Any:
@@ -121,9 +124,9 @@ def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: 
 
 def test_an_answer_of_the_moment_is_not_kept(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.3.0"), ServiceUnavailable("down"))
-    assert served_trainjob(serving) is None  # type: ignore[arg-type]
+    assert served_trainjob(JobsClient(serving)) is None  # type: ignore[arg-type]
     serving._readable = None
-    assert served_trainjob(serving) is not None  # type: ignore[arg-type]
+    assert served_trainjob(JobsClient(serving)) is not None  # type: ignore[arg-type]
     assert serving.asked == 2
 
 

@@ -48,8 +48,9 @@ from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, JOBSET_MODE_CALLS
 from trainwright.jobs.wait.job_events import PhaseChanged
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.submission import connect_for_jobs
+from trainwright.submission.connect import NoTrainingApi
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import VARIABLE, Mode, NoTrainingApi
+from trainwright.submission.mode import VARIABLE, Mode
 
 dynamic = OnFirstUse("kubernetes.dynamic")
 
@@ -334,7 +335,7 @@ def test_a_step_stays_in_the_mode_in_which_it_was_submitted(both: ControlPlane, 
     auto = connect_for_jobs(both._home.kubeconfig)
     assert auto.mode is Mode.trainjob
     again = submit_or_adopt(auto, request, step("stays"), "default")
-    assert (again.adopted, again.mode, uid_of(again.trainjob)) == (True, Mode.jobset, uid_of(before.trainjob))
+    assert (again.adopted, again.cluster.mode, uid_of(again.trainjob)) == (True, Mode.jobset, uid_of(before.trainjob))
     found = [find_job(auto, step("stays"), "default"), *jobs_of_run(auto, "stays", "default")]
     assert [(uid_of(job), place.mode) for place, job in filter(None, found)] == [(uid_of(before.trainjob), Mode.jobset)] * 2
     (tmp_path / "go").touch()
@@ -369,7 +370,7 @@ def test_after_a_failure_the_next_generation_goes_where_auto_says(both: ControlP
         run_to_end(in_mode(both, "jobset"), training(7, num_nodes=1), step("moves"), "default", deadlines=NO_LONGER)
     auto = connect_for_jobs(both._home.kubeconfig)
     again = submit_or_adopt(auto, training(7, num_nodes=1), step("moves"), "default")
-    assert (again.adopted, again.attempt, again.mode) == (False, 2, Mode.trainjob)
+    assert (again.adopted, again.attempt, again.cluster.mode) == (False, 2, Mode.trainjob)
     assert both.cluster.get(TRAINJOB, again.name, "default")["metadata"]["uid"] == uid_of(again.trainjob)
 
 

@@ -14,7 +14,8 @@ from support.on_first_use import OnFirstUse
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.operators.provider_info import get_provider_info
 from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
-from trainwright.submission.mode import Mode
+from trainwright.submission import JobsClient
+from trainwright.submission.jobset_mode import JobSetCluster
 
 sdk = OnFirstUse("airflow.sdk")
 hook = OnFirstUse("trainwright.operators.hook")
@@ -37,17 +38,18 @@ class Answers:
         return {"gitVersion": answer} if path == "/version" else {"status": {"allowed": answer}}
 
 
-def checked(monkeypatch: pytest.MonkeyPatch, base: Answers, mode: Mode = Mode.trainjob) -> tuple[bool, str]:
-    client = SimpleNamespace(base=base, default_namespace="team", mode=mode)
-    monkeypatch.setattr(hook.TrainwrightHook, "get_conn", lambda _hook: client)
+def checked(monkeypatch: pytest.MonkeyPatch, base: Any, kind: type[JobsClient] = JobsClient) -> tuple[bool, str]:
+    monkeypatch.setattr(hook.TrainwrightHook, "get_conn", lambda _hook: kind(base, default_namespace="team"))
     return hook.TrainwrightHook("c").test_connection()
 
 
-@pytest.mark.parametrize(("mode", "resource"), [(Mode.trainjob, "trainjobs"), (Mode.jobset, "jobsets")])
-def test_a_cluster_that_takes_jobs(monkeypatch: pytest.MonkeyPatch, mode: Mode, resource: str) -> None:
+@pytest.mark.parametrize(("kind", "resource"), [(JobsClient, "trainjobs"), (JobSetCluster, "jobsets")])
+def test_a_cluster_that_takes_jobs(monkeypatch: pytest.MonkeyPatch, kind: type[JobsClient], resource: str) -> None:
     base = Answers(True)
-    message = f"Kubernetes v1.34.1 at https://cluster, submission mode {mode}; TrainJobs may be created in the namespace team"
-    assert checked(monkeypatch, base, mode) == (True, message)
+    message = (
+        f"Kubernetes v1.34.1 at https://cluster, submission mode {kind.mode}; TrainJobs may be created in the namespace team"
+    )
+    assert checked(monkeypatch, base, kind) == (True, message)
     assert (base.asked["verb"], base.asked["resource"], base.asked["namespace"]) == ("create", resource, "team")
 
 

@@ -21,7 +21,7 @@ from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.steps.change_jobs import JobSuperseded, PodsRemain
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Choice, Mode
+from trainwright.submission.jobset_mode import JobSetCluster
 
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
@@ -232,11 +232,10 @@ def test_what_says_which_job_is_a_template(operator: Any) -> None:
 
 def test_a_job_that_was_submitted_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trainer was installed after the job had been submitted as a JobSet."""
-    choice = Choice(Mode.trainjob, "test", served=frozenset({TRAINJOB.plural}))
-    client = JobsClient.in_mode(cluster, choice)
-    jobsets = client.other_mode()
+    client = JobsClient(cluster)
+    client.other = JobSetCluster(cluster, served=frozenset({TRAINJOB.plural}))
     monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
-    name = name_of(submit_or_adopt(jobsets, REQUEST, identity_of(), "default").trainjob)
+    name = name_of(submit_or_adopt(client.other, REQUEST, identity_of(), "default").trainjob)
     assert cluster.list(TRAINJOB, "default").items == []
 
     def is_jobset_suspended() -> bool:

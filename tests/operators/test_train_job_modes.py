@@ -22,8 +22,8 @@ from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators import cancellation
 from trainwright.operators.jobs.dry_run import preview_task
 from trainwright.runtimes import RuntimeNotFound
+from trainwright.submission.connect import NoTrainingApi
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.mode import NoTrainingApi
 
 sdk = OnFirstUse("airflow.sdk")
 hook = OnFirstUse("trainwright.operators.hook")

@@ -32,7 +32,7 @@ from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Choice, Mode
+from trainwright.submission.jobset_mode import JobSetCluster
 
 sdk = OnFirstUse("airflow.sdk")
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
@@ -149,10 +149,11 @@ def test_a_sensor_that_starts_in_the_triggerer_survives_serialization() -> None:
 
 
 def test_the_job_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    client = JobsClient.in_mode(cluster, Choice(Mode.trainjob, "test", served=frozenset({TRAINJOB.plural})))
+    client = JobsClient(cluster)
+    client.other = JobSetCluster(cluster, served=frozenset({TRAINJOB.plural}))
     monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
     request = TrainRequest(runtime="torch-distributed", command=["true"])
-    job = submit_or_adopt(client.other_mode(), request, Identity("me", "r", "train"), "default").trainjob
+    job = submit_or_adopt(client.other, request, Identity("me", "r", "train"), "default").trainjob
     assert deferral(sensor(name_of(job))).trigger.submission_mode == "jobset"
 
 

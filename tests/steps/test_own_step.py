@@ -77,7 +77,7 @@ def test_property_the_place_is_the_same_in_every_try(one: list[int], other: list
 def test_a_step_on_a_backend_is_who_its_pod_is(client: JobsClient) -> None:
     labels = {RUN: UUID, WORKFLOW: "fine-tune-x2k4p"}
     annotations = {NODE_NAME: "fine-tune-x2k4p.root.for-loop-2.iteration-iterations(3:3).iteration-item.train(1)"}
-    client.base.create(pod("step", labels=labels, metadata={"annotations": annotations}))
+    client.create(pod("step", labels=labels, metadata={"annotations": annotations}))
     found = own_step(client, {"KFP_POD_NAME": "step"}, told())
     assert found == OwnStep("for-loop-2[3]/train", "fine-tune", UUID, retries=ServerRetries.failures)
     made = found.identity(UUID, "train")
@@ -102,8 +102,7 @@ class Refusing:
 
 
 def refusing(error: Exception) -> Any:
-    client = type("Client", (), {"base": Refusing(error), "default_namespace": "default"})
-    return client()
+    return JobsClient(Refusing(error))  # type: ignore[arg-type]
 
 
 def test_a_step_that_must_not_read_its_pod_is_who_its_outputs_are() -> None:

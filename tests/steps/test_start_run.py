@@ -15,6 +15,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.steps.start import StartedRun, start_run
+from trainwright.submission import JobsClient
 
 NEW = "pvc://new?size=2Gi"
 
@@ -29,7 +30,7 @@ def test_beside_an_embedded_cluster_steps_get_the_folder_of_the_claim(
 ) -> None:
     make_claim(cluster)
     reconcile_claims(cluster, tmp_path)
-    monkeypatch.setattr("trainwright.steps.start.is_embedded", lambda _cluster: True)
+    monkeypatch.setattr(JobsClient, "is_embedded", lambda _client: True)
     folder = tmp_path / "default/there"
     assert start(cluster, "pvc://there/team").path == f"{folder}/team"
     assert start(cluster, "pvc://there", workspace_path="/mnt/w").path == "/mnt/w"

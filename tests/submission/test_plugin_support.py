@@ -11,7 +11,7 @@ from test_submission_mode import BOTH, Serving, lease
 from trainwright.api.errors import Forbidden
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Choice, Mode
+from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.plugin_support import PolicyMissing, check_plugin_support
 
 
@@ -19,8 +19,7 @@ class Remote(Serving, KubernetesCluster):
     """An API server elsewhere."""
 
 
-def check(cluster: Any, mode: Mode = Mode.trainjob, nodes: int = 2) -> None:
-    client = JobsClient.in_mode(cluster, Choice(mode, "test"))
+def check(client: JobsClient, nodes: int = 2) -> None:
     check_plugin_support(client, trainjob(nodes=nodes), catalogue_runtime("tensorflow-distributed"), "team")
 
 
@@ -36,21 +35,21 @@ def check(cluster: Any, mode: Mode = Mode.trainjob, nodes: int = 2) -> None:
 )
 def test_nodes_that_would_train_alone_are_refused_with_advice(leases: Any, reason: str) -> None:
     with pytest.raises(PolicyMissing) as refused:
-        check(Remote(BOTH, leases))
+        check(JobsClient(Remote(BOTH, leases)))
     for words in (reason, "no policy for tensorflow", "mode jobset", "trainwright controller", "TF_CONFIG"):
         assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("cluster", "mode", "nodes"),
+    ("client", "nodes"),
     [
-        (Remote(BOTH, [lease(3, "trainwright-controller")]), Mode.trainjob, 2),
-        (Remote(BOTH, [lease(3, "trainwright-controller-team")]), Mode.trainjob, 2),
-        (Remote(BOTH, [lease(3)], version="v1.33.0+trainwright"), Mode.trainjob, 2),
-        (Remote(BOTH, [lease(3)]), Mode.jobset, 2),
-        (Remote(BOTH, [lease(3)]), Mode.trainjob, 1),
+        (JobsClient(Remote(BOTH, [lease(3, "trainwright-controller")])), 2),
+        (JobsClient(Remote(BOTH, [lease(3, "trainwright-controller-team")])), 2),
+        (JobsClient(Remote(BOTH, [lease(3)], version="v1.33.0+trainwright")), 2),
+        (JobSetCluster(Remote(BOTH, [lease(3)])), 2),
+        (JobsClient(Remote(BOTH, [lease(3)])), 1),
     ],
     ids=["own", "own of the namespace", "embedded", "jobset", "one node"],
 )
-def test_jobs_whose_pods_trainwright_builds_are_accepted(cluster: Any, mode: Mode, nodes: int) -> None:
-    check(cluster, mode, nodes)
+def test_jobs_whose_pods_trainwright_builds_are_accepted(client: JobsClient, nodes: int) -> None:
+    check(client, nodes)

@@ -14,17 +14,10 @@ from trainwright.api.kinds import LEASE, TRAINJOB, Kind
 from trainwright.api.objects import copy_of
 from trainwright.cluster import NoCluster
 from trainwright.cluster.protocol import Listing
-from trainwright.submission import jobs_client
-from trainwright.submission import mode as submission_mode
+from trainwright.submission import connect as submission
+from trainwright.submission.connect import NoTrainingApi, choose_client, connect_for_jobs, for_jobs
 from trainwright.submission.controller_lease import OWN_LEASE, RENEWAL_SECONDS, LeaseState, controller_state
-from trainwright.submission.jobs_client import connect_for_jobs, for_jobs
-from trainwright.submission.mode import (
-    VARIABLE,
-    Mode,
-    NoTrainingApi,
-    choose_mode,
-    requested_mode,
-)
+from trainwright.submission.mode import VARIABLE, Mode, requested_mode
 
 TRAINER, JOBSET = "/apis/trainer.kubeflow.org/v1alpha1", "/apis/jobset.x-k8s.io/v1alpha2"
 BOTH = {TRAINER: ("trainjobs", "clustertrainingruntimes", "trainingruntimes"), JOBSET: ("jobsets",)}
@@ -34,7 +27,7 @@ ONLY_JOBSET = {JOBSET: ("jobsets",)}
 class Serving:
     """A cluster that serves those resources, with these Leases and TrainJobs; an error in their place is raised."""
 
-    host, default_namespace, choice = "https://stub", "team", None
+    host, default_namespace = "https://stub", "team"
 
     def __init__(self, served: Any, leases: Any = (), jobs: Any = (), version: str = "v1.34.1", may_create: Any = ("trainjobs",)):
         self._served, self._leases, self._jobs, self._version = served, leases, jobs, version
@@ -95,7 +88,7 @@ UNSEEN = {"metadata": {"name": "j"}}
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Nobody waits; what would have been waited is noted."""
     waited: list[float] = []
-    monkeypatch.setattr(submission_mode, "controller_state", lambda *a: controller_state(*a, sleep=waited.append))
+    monkeypatch.setattr(submission, "controller_state", lambda *a: controller_state(*a, sleep=waited.append))
     monkeypatch.delenv(VARIABLE, raising=False)
     return waited
 
@@ -131,16 +124,15 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_auto_goes_by_what_is_there(cluster: Any, mode: str, why: str, doubt: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     chosen = for_jobs(cluster)
-    choice = chosen.choice
-    assert choice.mode == mode
-    assert why in choice.reason
-    assert doubt in choice.warning
-    assert bool(doubt) == bool(choice.warning)
-    assert (chosen.mode is Mode.jobset) == (mode == "jobset")
+    assert chosen.mode == mode
+    assert why in chosen.reason
+    assert doubt in chosen.warning
+    assert bool(doubt) == bool(chosen.warning)
     assert f"mode={mode}" in caplog.text
     assert why in caplog.text
     assert bool([r for r in caplog.records if r.levelno == logging.WARNING]) == bool(doubt)
-    assert choice.could_differ == ("trainjobs" in cluster._served.get(TRAINER, ()))
+    others = [] if chosen.other is None else [chosen.other.mode]
+    assert others == ([({"trainjob", "jobset"} - {mode}).pop()] if "trainjobs" in cluster._served.get(TRAINER, ()) else [])
 
 
 def test_a_lease_of_another_clock_is_seen_to_be_renewed(pauses: list[float]) -> None:
@@ -228,7 +220,7 @@ def test_a_mode_that_is_asked_for_is_taken_whoever_lives(mode: str, adapted: boo
     for given in (mode, ""):
         chosen = for_jobs(cluster, given)
         assert (chosen.mode is Mode.jobset) is adapted
-        assert (chosen.choice.forced, chosen.choice.could_differ) == (True, False)
+        assert (chosen.reason, chosen.other) == ("requested", None)
         monkeypatch.setenv(VARIABLE, mode)
     assert not [asked for asked in cluster.asked if "leases" in asked]
 
@@ -249,8 +241,8 @@ def test_embedded_is_a_cluster_that_was_asked_for(monkeypatch: pytest.MonkeyPatc
         connected.append((kubeconfig, more["embedded"]))
         return Serving(BOTH)
 
-    monkeypatch.setattr(jobs_client, "connect", connect)
-    monkeypatch.setattr(jobs_client, "start_embedded", lambda: tmp_path / "kubeconfig")
+    monkeypatch.setattr(submission, "connect", connect)
+    monkeypatch.setattr(submission, "start_embedded", lambda: tmp_path / "kubeconfig")
     chosen = connect_for_jobs(mode="embedded", namespace="other")
     assert (chosen.mode, chosen.default_namespace) == (Mode.trainjob, "other")
     connect_for_jobs(embedded=tmp_path, mode="embedded")
@@ -265,6 +257,6 @@ def test_embedded_is_a_cluster_that_was_asked_for(monkeypatch: pytest.MonkeyPatc
 
 def test_the_doctor_looks_at_the_namespace_that_it_is_told() -> None:
     cluster: Any = Serving(BOTH, [])
-    choose_mode(cluster, namespace="other")
+    choose_client(cluster, namespace="other")
     assert f"list leases metadata.name={OWN_LEASE}-other" in cluster.asked
     assert "list trainjobs other" in cluster.asked

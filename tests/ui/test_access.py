@@ -12,7 +12,7 @@ from ui.page_client import PageClient
 
 from trainwright.api.errors import Unauthorized
 from trainwright.cluster import connect
-from trainwright.submission.jobs_client import for_jobs
+from trainwright.submission.connect import for_jobs
 from trainwright.ui.access import LinkLogin, TokenLogin
 from trainwright.ui.app import PageApp
 from trainwright.ui.call import Page

@@ -19,6 +19,7 @@ from trainwright.cli import app
 from trainwright.cli import finetune_run as command
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.steps.requests import FineTuning
+from trainwright.submission import JobsClient
 
 pytestmark = pytest.mark.timeout(120)
 FAST = ("--training", "runtime=fast", "--evaluation", "runtime=fast-evaluation", "--gpus", "0")
@@ -158,7 +159,7 @@ def test_a_wrong_option_is_refused_before_anything_is_created(
 def test_what_only_this_machine_has_is_refused_for_another_cluster(
     runs: Runs, finetune: Finetune, asked: list[FineTuning], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "is_embedded", lambda _cluster: False)
+    monkeypatch.setattr(JobsClient, "is_embedded", lambda _client: False)
     here = finetune(runs.inputs("far"))
     assert here.exit_code == ExitCode.bad_input
     assert "pods of the cluster do not see this machine's files" in here.stderr

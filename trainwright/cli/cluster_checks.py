@@ -18,7 +18,8 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.permissions import Permission
 from trainwright.jobs.submit.rbac import READ_LEASE, WORKLOAD, ApiCall
 from trainwright.submission.controller_lease import LeaseState, controller_state
-from trainwright.submission.mode import Choice, Mode
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import Mode
 from trainwright.submission.served_schema import served_trainjob
 
 _INSTALL_TRAINER = "install Kubeflow Trainer 2.1 or later, or apply `trainwright crds` and run `trainwright controller`"
@@ -42,14 +43,14 @@ def check_cluster(cluster: KubernetesCluster, namespace: str) -> Iterator[Findin
         yield ok("namespace", namespace, "exists")
 
 
-def check_mode(choice: Choice) -> Finding:
+def check_mode(client: JobsClient, requested: Mode) -> Finding:
     """Report the submission mode and its reason."""
-    summary = f"{'forced' if choice.forced else 'auto'}: {choice.reason}"
-    if choice.warning:
+    summary = f"{'auto' if requested is Mode.auto else 'forced'}: {client.reason}"
+    if client.warning:
         return warning(
-            "mode", choice.mode, f"{summary}; {choice.warning}", "force one with --submission-mode; see docs/submission.md"
+            "mode", client.mode, f"{summary}; {client.warning}", "force one with --submission-mode; see docs/submission.md"
         )
-    return ok("mode", choice.mode, summary)
+    return ok("mode", client.mode, summary)
 
 
 def check_access(cluster: KubernetesCluster, namespace: str, mode: Mode = Mode.trainjob) -> Iterator[Finding]:
@@ -133,7 +134,7 @@ def _served(cluster: KubernetesCluster, kind: Kind, plurals: tuple[str, ...], ad
 
 def trainer_version(cluster: KubernetesCluster) -> str:
     """Return the version of Trainer, derived from the fields of its TrainJob CRD."""
-    schema = served_trainjob(cluster)
+    schema = served_trainjob(JobsClient(cluster))
     if schema is None:
         return "the TrainJob CRD cannot be read, so the API of Trainer 2.2 and later is assumed"
     if schema.has("runtimePatches"):

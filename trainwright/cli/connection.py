@@ -19,8 +19,8 @@ from trainwright.cluster.connection_failure import NoConnection
 from trainwright.cluster.discovery import server_version
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.controlplane.home import VARIABLE, Home
-from trainwright.submission import connect_for_jobs
-from trainwright.submission.jobs_client import JobsClient, for_jobs
+from trainwright.submission.connect import connect_for_jobs, for_jobs
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode, requested_mode
 from trainwright.text.one_line import one_line
 

@@ -30,8 +30,9 @@ from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes,
 from trainwright.cli.output import Format, print_object
 from trainwright.cluster import NoCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.submission.connect import choose_client
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Choice, Mode, choose_mode, requested_mode
+from trainwright.submission.mode import Mode, requested_mode
 from trainwright.text.one_line import one_line
 
 _CONNECT = "check that the cluster is running and that the kubeconfig is correct; `trainwright up` starts a local cluster"
@@ -85,21 +86,19 @@ def _run_checks(
     cluster: KubernetesCluster, namespace: str, requested: Mode | None, runtime: str, queue: str, claim: str
 ) -> Iterator[Finding]:
     try:
-        choice = choose_mode(cluster, requested_mode(requested or ""), namespace=namespace)
-        yield check_mode(choice)
+        mode_asked = requested_mode(requested or "")
+        client = choose_client(cluster, mode_asked, namespace=namespace)
+        yield check_mode(client, mode_asked)
     except (NoCluster, ApiError) as error:
         yield missing("mode", "none", str(error), "see docs/submission.md")
-        choice = Choice(Mode.trainjob, "the default")
-    by_jobset = choice.mode is Mode.jobset
-    mode = Mode.jobset if by_jobset else Mode.trainjob
+        client = JobsClient(cluster)
+    mode = client.mode
     yield from _run_check("access", lambda: check_access(cluster, namespace, mode))
-    yield from _run_check("api", lambda: check_apis(cluster, choice.mode))
-    if not by_jobset:
+    yield from _run_check("api", lambda: check_apis(cluster, mode))
+    if mode is Mode.trainjob:
         yield from _run_check("controller", lambda: [check_controller(cluster, namespace)])
         yield from _run_check("admission", lambda: check_admission(cluster, namespace, runtime))
-    yield from _run_check(
-        "runtime", lambda: check_runtimes(JobsClient.in_mode(cluster, choice), namespace, runtime, bundled=by_jobset)
-    )
+    yield from _run_check("runtime", lambda: check_runtimes(client, namespace, runtime))
     yield from _run_check("queue", lambda: [check_queue(cluster, namespace, queue, mode=mode)])
     if claim:
         yield from _run_check("claim", lambda: [check_claim(cluster, namespace, claim, mode=mode)])

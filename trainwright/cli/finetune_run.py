@@ -28,7 +28,7 @@ from trainwright.steps.fine_tuning_defaults import GPU, default_exports, default
 from trainwright.steps.places import place_uri, source_uri
 from trainwright.steps.requests import FineTuning
 from trainwright.steps.step_end import EXPECTED
-from trainwright.submission.jobs_client import JobsClient, is_embedded
+from trainwright.submission.jobs_client import JobsClient
 
 
 def run_finetune(given: Mapping[str, Any]) -> None:
@@ -40,7 +40,7 @@ def run_finetune(given: Mapping[str, Any]) -> None:
         cluster = jobs_cluster_for(given["kubeconfig"], given["home"], given["submission_mode"])
         run, namespace = given["run_id"] or new_run_id(), given["namespace"] or cluster.default_namespace
         with bad_input_exits():
-            request = _request(cluster, given, is_embedded(cluster))
+            request = _request(cluster, given, cluster.is_embedded())
     _print_page(given)
     display = ChainDisplay(Console(stderr=output is not None, markup=False, emoji=False), with_logs=given["logs"])
     resume = f"to resume, run the command again with --run-id {shlex.quote(run)}"

@@ -17,40 +17,36 @@ from trainwright.cli.findings import Finding, missing, ok, warning
 from trainwright.cli.permission_advice import rule_advice
 from trainwright.cluster.discovery import served_versions
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.rbac import LIST_LOCAL_QUEUES, LIST_RUNTIMES, LOCAL_QUEUE, READ_CLAIM, ApiCall
 from trainwright.materialize.frameworks.labelled_runtime import framework_without_peers
 from trainwright.runtimes import bundled_runtimes
 from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
-from trainwright.submission.plugin_support import ADVICE, NO_POLICY, why_no_plugins
+from trainwright.submission.plugin_support import ADVICE, NO_POLICY
 from trainwright.text.suggest import suggest
 
 _APPLY_HINT = "`trainwright runtimes apply NAME` creates a bundled runtime in the cluster"
 
 
-def check_runtimes(cluster: Cluster, namespace: str, requested: str = "", *, bundled: bool = False) -> Iterator[Finding]:
-    """Check the existing runtimes and their labels; the requested one must exist.
-
-    With `bundled`, bundled runtimes are included.
-    """
-    mode = Mode.jobset if bundled else Mode.trainjob
-    found: dict[str, Obj] = {name_of(runtime): runtime for runtime in bundled_runtimes()} if bundled else {}
+def check_runtimes(client: JobsClient, namespace: str, requested: str = "") -> Iterator[Finding]:
+    """Check the runtimes that jobs can use, and their labels; the requested one must exist."""
+    found: dict[str, Obj] = {name_of(runtime): runtime for runtime in bundled_runtimes()} if client.uses_bundled_runtimes else {}
     is_complete, is_absent = True, True
     for list_call in LIST_RUNTIMES:
         kind, where = list_call.kind, namespace if list_call.kind.namespaced else None
         try:
-            found |= {name_of(runtime): runtime for runtime in cluster.list(kind, where).items}
+            found |= {name_of(runtime): runtime for runtime in client.list(kind, where).items}
         except NotFound:
             continue  # reported by the API check
         except ApiError as error:
             is_complete = False
-            yield _not_listed("runtime", kind.plural, error, list_call, namespace, mode)
+            yield _not_listed("runtime", kind.plural, error, list_call, namespace, client.mode)
             if requested and requested not in found:
                 try:
-                    found[requested] = cluster.get(kind, requested, where)
+                    found[requested] = client.get(kind, requested, where)
                 except ApiError as unread:
                     is_absent = is_absent and isinstance(unread, NotFound)
     if requested and requested not in found and is_absent:
@@ -61,13 +57,13 @@ def check_runtimes(cluster: Cluster, namespace: str, requested: str = "", *, bun
         yield missing("runtime", "all", "there is no runtime, but a TrainJob requires one", _APPLY_HINT)
     for name in [requested] if requested in found else sorted(found):
         yield _runtime(name, found[name])
-        yield from _plugin(cluster, name, found[name], namespace, mode)
+        yield from _plugin(client, name, found[name], namespace)
 
 
-def _plugin(cluster: Cluster, name: str, runtime: Obj, namespace: str, mode: Mode) -> Iterator[Finding]:
+def _plugin(client: JobsClient, name: str, runtime: Obj, namespace: str) -> Iterator[Finding]:
     """Warn of a runtime whose nodes do not find each other with the controller of this cluster."""
     framework = framework_without_peers({"spec": {"trainer": {"numNodes": 2}}}, runtime)
-    if framework and (reason := why_no_plugins(cluster, mode, namespace)):
+    if framework and (reason := client.why_no_plugins(namespace)):
         yield warning("runtime", name, f"{NO_POLICY.format(framework)}: jobs of several nodes are refused ({reason})", ADVICE)
 
 

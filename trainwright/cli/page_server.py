@@ -15,7 +15,8 @@ from trainwright.cli.output import print_lines
 from trainwright.cli.page_link import home_of, link_to, write_redirect
 from trainwright.controlplane.home import Home
 from trainwright.steps.places import place_uri
-from trainwright.submission.jobs_client import JobsClient, for_jobs
+from trainwright.submission.connect import for_jobs
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
 from trainwright.text.one_line import one_line
 from trainwright.ui.access import LinkLogin, Login, TokenLogin
@@ -87,7 +88,7 @@ def serve_page(
             orchestrators=orchestrators,
             launches=Launches(
                 runs_on(cluster),
-                host=str(getattr(cluster.base, "host", "")),
+                host=cluster.host or "",
                 kubeconfig=str(kubeconfig.absolute() if kubeconfig else ""),
                 mode=submission_mode or "",
             ),
@@ -111,8 +112,7 @@ def serve_page(
 
 def runs_on(cluster: JobsClient) -> Path:
     """Return the folder of the fine-tunings that were started on pages of this cluster."""
-    host = str(getattr(cluster.base, "host", ""))
-    return Home.chosen().path / "page" / f"runs-{hashlib.sha256(host.encode()).hexdigest()[:16]}"
+    return Home.chosen().path / "page" / f"runs-{hashlib.sha256((cluster.host or '').encode()).hexdigest()[:16]}"
 
 
 def _is_folder(path: Path) -> bool:

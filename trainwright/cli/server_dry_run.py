@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from trainwright.api import AdmissionContext, admit
 from trainwright.api.errors import Forbidden
-from trainwright.api.generated_names import with_sample_name
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.options import FieldValidation
-from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.submit.create_object import create_object
-from trainwright.materialize import materialize
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.jobset_mode import JobSetCluster
 
 RUNTIME_MISSING = "must be created before the TrainJob is created"
 """In the rejection by Trainer's webhook."""
@@ -45,13 +41,7 @@ def dry_run_create(
         runtime = runtime_among(earlier, document)
         if runtime is None or (isinstance(error, Forbidden) and RUNTIME_MISSING not in error.message):
             raise
-    in_mode = cluster.cluster_in_mode
-    if isinstance(in_mode, JobSetCluster):
-        built = in_mode.build(document, runtime, strictness=field_validation, on_warning=on_warning)
-        return RetryingCluster(cluster).with_retries(lambda: in_mode.submit(built, dry_run=True, on_warning=on_warning))
-    admitted = admit(document, context=AdmissionContext(lookup=lambda *_: runtime, strictness=field_validation)).object
-    materialize(with_sample_name(admitted), runtime)
-    return admitted
+    return cluster.dry_run(document, runtime, strictness=field_validation, on_warning=on_warning)
 
 
 def runtime_among(documents: list[Obj], trainjob: Obj) -> Obj | None:

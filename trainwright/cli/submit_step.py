@@ -77,16 +77,15 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
             latest_checkpoint=latest,
             on_warning=printer.of({"metadata": {"name": identity.run}}),
         )
-    job_cluster = submitted.cluster or cluster
     text = f"{described(submitted.trainjob)} {'adopted' if submitted.adopted else 'created'}, run {identity.run}"
     if not submission.wait:
         _show(submitted.trainjob, text, submission.output)
         return 0
     if submission.output is None:
         print_lines(text)
-    code = wait_and_report(job_cluster, submitted.trainjob, wait_options.with_request(request), submission.output)
+    code = wait_and_report(submitted.cluster, submitted.trainjob, wait_options.with_request(request), submission.output)
     if code == 0 and submission.output is None and (request.func or request.code):
-        results = results_of(job_cluster, submitted.trainjob)
+        results = results_of(submitted.cluster, submitted.trainjob)
         if results is not None:
             print_object({"results": results}, Format.json)
     return code

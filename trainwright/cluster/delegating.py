@@ -17,6 +17,12 @@ class DelegatingCluster:
     def __init__(self, cluster: Cluster):
         self._cluster = cluster
 
+    @property
+    def host(self) -> str | None:
+        """The address of the API server, by which a process caches what is the same for all its clients; None without one."""
+        found: str | None = getattr(self._cluster, "host", None)
+        return found
+
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
         return self._cluster.get(kind, name, namespace)
 

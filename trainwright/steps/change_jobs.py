@@ -57,14 +57,14 @@ class ChangedJob:
 
 def job_named(cluster: Cluster, name: str, namespace: str) -> LocatedJob | None:
     """Return the job in the submission mode of `cluster`, else in the other one; None if there is none. Raises ApiError."""
+    client = JobsClient.of(cluster)
     try:
-        return LocatedJob(cluster, RetryingCluster(cluster).get(TRAINJOB, name, namespace))
+        return LocatedJob(client, RetryingCluster(client).get(TRAINJOB, name, namespace))
     except NotFound:
-        if not isinstance(cluster, JobsClient) or not cluster.choice.could_differ:
+        if client.other is None:
             return None
-    other = cluster.other_mode()
     try:
-        return LocatedJob(other, other.get(TRAINJOB, name, namespace))
+        return LocatedJob(client.other, client.other.get(TRAINJOB, name, namespace))
     except ApiError as error:  # without the API or the permission of the other mode there is no job in it
         log.debug("event=other_mode_not_read error=%s", error.message)
         return None
@@ -97,7 +97,7 @@ def change_jobs(jobs: Iterable[LocatedJob], change: JobChange, *, pod_timeout_se
     An error with one job does not keep the others from being changed. Transient errors are retried, for a minute.
     Raises the first ApiError at the end, JobSuperseded, and PodsRemain after the time.
     """
-    located = [LocatedJob(RetryingCluster(each.cluster), each.trainjob) for each in jobs]
+    located = list(jobs)
     apply, results, errors = _CHANGES[change], dict[int, CancelResult | ResumeOutcome](), list[ApiError | JobSuperseded]()
     for number, job in enumerate(located):
         try:
@@ -143,11 +143,11 @@ def _text(result: CancelResult | ResumeOutcome) -> str:
 def _suspend(job: LocatedJob, timeout_seconds: float) -> CancelResult:
     if is_queued(job.trainjob):
         return CancelResult(CancelOutcome.queued)
-    return cancel_job(job.cluster, job.trainjob, CancelPolicy.suspend, timeout_seconds=timeout_seconds)
+    return cancel_job(RetryingCluster(job.cluster), job.trainjob, CancelPolicy.suspend, timeout_seconds=timeout_seconds)
 
 
 def _resume(job: LocatedJob, _timeout_seconds: float) -> ResumeOutcome:
-    outcome = resume_job(job.cluster, job.trainjob)
+    outcome = resume_job(RetryingCluster(job.cluster), job.trainjob)
     if outcome is ResumeOutcome.superseded:
         raise JobSuperseded(f"TrainJob {namespace_of(job.trainjob)}/{name_of(job.trainjob)}: {outcome}")
     return outcome
@@ -155,10 +155,10 @@ def _resume(job: LocatedJob, _timeout_seconds: float) -> ResumeOutcome:
 
 def _delete(job: LocatedJob, timeout_seconds: float) -> CancelResult:
     """Delete a job, also one that has ended: unlike a cancellation this says that its status is of no more interest."""
-    result = cancel_job(job.cluster, job.trainjob, CancelPolicy.delete, timeout_seconds=timeout_seconds)
+    result = cancel_job(RetryingCluster(job.cluster), job.trainjob, CancelPolicy.delete, timeout_seconds=timeout_seconds)
     if result.outcome is not CancelOutcome.ended:
         return result
-    return CancelResult(CancelOutcome.deleted if delete_job(job.cluster, job.trainjob) else CancelOutcome.gone)
+    return CancelResult(CancelOutcome.deleted if delete_job(RetryingCluster(job.cluster), job.trainjob) else CancelOutcome.gone)
 
 
 _CHANGES: dict[JobChange, Callable[[LocatedJob, float], CancelResult | ResumeOutcome]] = {

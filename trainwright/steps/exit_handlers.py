@@ -29,7 +29,7 @@ def warn_without_exit_handler(client: JobsClient, own: OwnStep) -> None:
     if own.workflow is None:
         return
     try:
-        workflow = client.base.get(WORKFLOW, own.workflow.name, own.workflow.namespace)
+        workflow = client.get(WORKFLOW, own.workflow.name, own.workflow.namespace)
     except ApiError as error:  # the permission is optional
         log.debug("event=workflow_not_read name=%s error=%s", own.workflow.name, error.message)
         return

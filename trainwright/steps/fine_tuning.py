@@ -216,7 +216,7 @@ class _Chain:
 
     def _tell_estimate(self, request: TrainRequest) -> bool:
         resolved, _ = resolve_with(self._cluster, request, self._namespace, bundled=self._cluster.uses_bundled_runtimes)
-        if (found := estimate_memory(resolved, nodes_of(self._cluster, self._cluster.base))) is not None:
+        if (found := estimate_memory(resolved, nodes_of(self._cluster))) is not None:
             self._watcher.estimate(found)
         return found is not None
 

@@ -146,7 +146,7 @@ def _executor_input(arguments: Sequence[str]) -> dict[str, Any]:
 
 def _own_pod(client: JobsClient, name: str, uid: str) -> Obj | None:
     try:
-        pod = RetryingCluster(client.base).get(POD, name, client.default_namespace)
+        pod = RetryingCluster(client).get(POD, name, client.default_namespace)
     except (Forbidden, NotFound) as error:
         log.warning("event=own_pod_not_read name=%s error=%s", name, error.message)
         return None

@@ -15,7 +15,7 @@ from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.workspace_claim import ensure_claim
-from trainwright.submission import is_embedded
+from trainwright.submission import JobsClient
 
 STEP = "start"
 MOUNT = "/workspace"
@@ -71,7 +71,7 @@ def workspace_of(text: str) -> Workspace:
 def _folder_here(cluster: Cluster, claim: str, namespace: str) -> str:
     """Return the claim's folder if the cluster is an embedded one of this machine; else an empty string."""
     try:
-        if not is_embedded(cluster):
+        if not JobsClient.of(cluster).is_embedded():
             return ""
         deadline = time.monotonic() + _FOLDER_SECONDS
         while not (folder := annotations_of(cluster.get(CLAIM, claim, namespace)).get(names.HOST_PATH_ANNOTATION, "")):

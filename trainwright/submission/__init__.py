@@ -1,5 +1,6 @@
 """Submission modes: whether jobs are submitted as TrainJobs or as JobSets, with which fields, and whether a controller is active."""
 
-from trainwright.submission.jobs_client import JobsClient, connect_for_jobs, is_embedded
+from trainwright.submission.connect import connect_for_jobs
+from trainwright.submission.jobs_client import JobsClient
 
-__all__ = ["JobsClient", "connect_for_jobs", "is_embedded"]
+__all__ = ["JobsClient", "connect_for_jobs"]

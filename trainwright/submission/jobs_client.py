@@ -1,94 +1,112 @@
-"""A client for TrainJobs on a cluster, in the submission mode of that cluster."""
+"""A client for the TrainJobs of a cluster. All that depends on the submission mode is a member of it: nothing above asks for the mode.
+
+`connect_for_jobs` chooses between this class and `JobSetCluster`.
+"""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
-from dataclasses import replace
-from pathlib import Path
-from typing import Unpack
+from copy import copy
+from dataclasses import dataclass
+from typing import Self, Unpack
 
-from trainwright.api.kinds import Kind
+from trainwright.api.admission.admit import AdmissionContext, admit
+from trainwright.api.errors import MethodNotAllowed
+from trainwright.api.generated_names import with_sample_name
+from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import Obj
-from trainwright.cluster.connect import NoCluster, connect, start_embedded
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.options import ListOptions
+from trainwright.cluster.options import FieldValidation, ListOptions
 from trainwright.cluster.protocol import Cluster, Listing
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import materialize
-from trainwright.submission.controller_lease import is_embedded_server
-from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.jobset_mode.build import Built
-from trainwright.submission.mode import Choice, Mode, choose_mode, requested_mode
-
-log = logging.getLogger(__name__)
+from trainwright.materialize.keys import Keys
+from trainwright.submission.controller_lease import controller_state, is_embedded_server
+from trainwright.submission.mode import Mode
 
 
-def is_embedded(cluster: Cluster) -> bool:
-    """Whether a cluster is an embedded one that runs in another process. Raises ApiError."""
-    base = cluster.base if isinstance(cluster, JobsClient) else cluster
-    return isinstance(base, KubernetesCluster) and is_embedded_server(base)
+@dataclass(frozen=True)
+class Built:
+    """A TrainJob and the objects built from it; `jobset` is None if another manager builds it.
+
+    `companions` have no owner yet: the JobSet owns them once it has a UID.
+    """
+
+    trainjob: Obj
+    jobset: Obj | None
+    companions: list[Obj]
+
+    @property
+    def objects(self) -> list[Obj]:
+        """In the order in which they are created."""
+        return [*self.companions, *([self.jobset] if self.jobset is not None else [])]
 
 
 class JobsClient(DelegatingCluster):
-    """A `Cluster` on which TrainJobs can be submitted and followed in either mode; `base` is the underlying cluster."""
+    """A `Cluster` on which TrainJobs are submitted and followed: this class if a controller handles them, else `JobSetCluster`."""
 
-    def __init__(self, cluster: Cluster, choice: Choice, *, base: Cluster, default_namespace: str = "default"):
+    mode = Mode.trainjob
+    """For logs and users."""
+    job_kind: Kind = TRAINJOB
+    """The kind that is stored for a TrainJob: the one to own objects, to be patched at once, and to have permissions for."""
+    uses_bundled_runtimes = False
+    """Whether bundled runtimes are used for those that the cluster does not have."""
+    builder = "by the controller of Kubeflow Trainer"
+    """Who builds the objects of a TrainJob, for users."""
+    reason = warning = ""
+    """Why this mode was chosen, and a possible problem."""
+    other: JobsClient | None = None
+    """The client of this cluster in the other mode, if `auto` may choose that mode at another time."""
+
+    def __init__(self, cluster: Cluster, *, default_namespace: str = "default"):
         super().__init__(cluster)
-        self.choice, self.base, self.default_namespace = choice, base, default_namespace
-
-    @classmethod
-    def in_mode(cls, base: Cluster, choice: Choice, *, default_namespace: str = "default") -> JobsClient:
-        """Return a client in the mode of `choice`."""
-        if choice.mode is Mode.jobset:
-            cluster_in_mode = JobSetCluster(base, served=choice.served, default_namespace=default_namespace)
-            return cls(cluster_in_mode, choice, base=base, default_namespace=default_namespace)
-        return cls(base, choice, base=base, default_namespace=default_namespace)
+        self.default_namespace = default_namespace
 
     @classmethod
     def of(cls, cluster: Cluster) -> JobsClient:
-        """Return `cluster` itself if it is a client, else a client in its mode."""
+        """Return `cluster` itself if it is a client, else a client for a cluster whose controller handles TrainJobs."""
         if isinstance(cluster, JobsClient):
             return cluster
-        mode, base = (Mode.jobset, cluster.base) if isinstance(cluster, JobSetCluster) else (Mode.trainjob, cluster)
-        namespace = getattr(cluster, "default_namespace", "default")
-        return cls(cluster, Choice(mode, "as connected", forced=True), base=base, default_namespace=namespace)
+        return JobsClient(cluster, default_namespace=getattr(cluster, "default_namespace", "default"))
 
-    @property
-    def mode(self) -> Mode:
-        """`trainjob` or `jobset`."""
-        return self.choice.mode
+    def with_timeout(self, seconds: float) -> Self:
+        """Return a client for the same cluster that shares no connection with this one, where there are connections."""
+        client = copy(self)
+        if (connect := getattr(self._cluster, "with_timeout", None)) is not None:
+            client._cluster = connect(seconds)
+        return client
 
-    @property
-    def uses_bundled_runtimes(self) -> bool:
-        """Whether bundled runtimes are used for those that the cluster does not have: true if JobSets are built by the client."""
-        return self.mode is Mode.jobset
+    def request(self, method: str, path: str, body: Obj | None = None) -> Obj:
+        """Send a request by URL path. Raises MethodNotAllowed for a cluster of this process, and the errors of the server."""
+        send = getattr(self._cluster, "request", None)
+        if send is None:
+            raise MethodNotAllowed("this cluster has no API server")
+        answer: Obj = send(method, path, body)
+        return answer
 
-    @property
-    def cluster_in_mode(self) -> Cluster:
-        """`base`, or its view in which TrainJobs are JobSets. The same object for the lifetime of this client."""
-        return self._cluster
+    def is_embedded(self) -> bool:
+        """Whether the cluster is an embedded one that runs in another process. Raises ApiError."""
+        return isinstance(self._cluster, KubernetesCluster) and is_embedded_server(self._cluster)
 
-    def other_mode(self) -> JobsClient:
-        """Return a client for the same cluster in the other mode."""
-        other = Mode.trainjob if self.mode is Mode.jobset else Mode.jobset
-        choice = replace(self.choice, mode=other, forced=True)
-        return JobsClient.in_mode(self.base, choice, default_namespace=self.default_namespace)
+    def why_no_plugins(self, namespace: str) -> str:
+        """Return why the policies of plugins may not run for TrainJobs; an empty string if they run. Raises ApiError."""
+        if not isinstance(self._cluster, KubernetesCluster) or is_embedded_server(self._cluster):
+            return ""
+        controller = controller_state(self._cluster, namespace)
+        return "" if controller.runs_plugins else controller.reason
 
     def pages(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Iterator[Listing]:
         """Yield a list page by page if the cluster supports it; else as one page."""
         pages = getattr(self._cluster, "pages", None)
         yield from pages(kind, namespace, **options) if pages else [self._cluster.list(kind, namespace, **options)]
 
-    def build(self, trainjob: Obj, sent: Obj, runtime: Obj) -> Built:
+    def build(self, trainjob: Obj, sent: Obj, runtime: Obj, *, keys: Keys | None = None) -> Built:
         """Materialize a TrainJob with its runtime, for `submit`. `sent` is the TrainJob in the API version that the cluster serves.
 
         If a controller builds the objects, the result is a preview: without keys, and empty for a job with another manager.
-        Raises RuntimeNotFound, Invalid.
+        `keys` are random unless given. Raises Invalid.
         """
-        if isinstance(self._cluster, JobSetCluster):
-            return self._cluster.build(sent, runtime)
         objects = materialize(trainjob, runtime)
         return Built(sent, objects[-1] if objects else None, objects[:-1])
 
@@ -97,42 +115,10 @@ class JobsClient(DelegatingCluster):
 
         The server rejects a TrainJob with a field that its version of Trainer does not have.
         """
-        if isinstance(self._cluster, JobSetCluster):
-            return self._cluster.submit(built, on_warning=on_warning)
         return self._cluster.create(built.trainjob, field_validation="Strict", on_warning=on_warning)
 
-
-def connect_for_jobs(
-    kubeconfig: str | Path | None = None,
-    *,
-    context: str | None = None,
-    embedded: str | Path | None = None,
-    namespace: str = "",
-    mode: str = "",
-    in_cluster: bool = False,
-) -> JobsClient:
-    """Connect as `connect` does, to submit or follow TrainJobs, in the requested mode or the one that suits the cluster.
-
-    `namespace` overrides the kubeconfig's. The mode `embedded` starts the embedded control plane with the home `embedded`,
-    or with the default home; with `in_cluster` only the pod's service account counts. Raises NoCluster, NoTrainingApi, and
-    ApiError if the API server is unreachable.
-    """
-    requested = requested_mode(mode)
-    if requested is Mode.embedded and embedded is None:
-        if kubeconfig is None:
-            kubeconfig = start_embedded()
-        elif mode:
-            raise NoCluster(f"the submission mode embedded conflicts with the kubeconfig {kubeconfig}: use only one of them")
-        else:  # the kubeconfig argument overrides the environment variable
-            requested = Mode.auto
-    cluster = connect(kubeconfig, context=context, embedded=embedded, in_cluster=in_cluster)
-    return for_jobs(cluster, requested, namespace=namespace)
-
-
-def for_jobs(cluster: KubernetesCluster, mode: str = "", *, namespace: str = "") -> JobsClient:
-    """Return a client for a cluster, as `connect_for_jobs` does; logs the chosen mode."""
-    choice = choose_mode(cluster, requested_mode(mode), namespace=namespace)
-    log.info("event=submission_mode_selected mode=%s reason=%s host=%s", choice.mode, choice.reason, cluster.host)
-    if choice.warning:
-        log.warning("event=submission_mode_warning mode=%s warning=%s", choice.mode, choice.warning)
-    return JobsClient.in_mode(cluster, choice, default_namespace=namespace or cluster.default_namespace)
+    def dry_run(self, trainjob: Obj, runtime: Obj, *, strictness: FieldValidation, on_warning: OnWarning) -> Obj:
+        """Return a TrainJob as it would be stored with a runtime that the cluster does not have yet. Raises Invalid, ApiError."""
+        admitted = admit(trainjob, context=AdmissionContext(lookup=lambda *_: runtime, strictness=strictness)).object
+        materialize(with_sample_name(admitted), runtime)
+        return admitted

@@ -7,12 +7,8 @@ from __future__ import annotations
 
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, name_of
-from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.protocol import Cluster
 from trainwright.materialize.frameworks.labelled_runtime import MARKS, framework_without_peers
-from trainwright.submission.controller_lease import controller_state, is_embedded_server
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
 
 NO_POLICY = "Trainer has no policy for {}"
 ADVICE = "use the submission mode jobset, or `trainwright controller` in place of Trainer's (docs/controller.md)"
@@ -25,18 +21,10 @@ class PolicyMissing(Invalid):
 def check_plugin_support(client: JobsClient, trainjob: Obj, runtime: Obj, namespace: str) -> None:
     """Check that the nodes of a TrainJob will find each other. Raises PolicyMissing, ApiError."""
     framework = framework_without_peers(trainjob, runtime)
-    reason = why_no_plugins(client.base, client.mode, namespace) if framework else ""
+    reason = client.why_no_plugins(namespace) if framework else ""
     if reason:
         message = (
             f"{NO_POLICY.format(framework)}, so that each of several nodes would train alone and succeed ({reason}): {ADVICE}, or set "
             f"{MARKS[framework][-1]} in env"
         )
         raise PolicyMissing.of("TrainJob", name_of(trainjob), [Problem("spec.runtimeRef", message)], "trainer.kubeflow.org")
-
-
-def why_no_plugins(cluster: Cluster, mode: Mode, namespace: str) -> str:
-    """Return why plugins may not run for TrainJobs that are submitted in this mode; an empty string if they run. Raises ApiError."""
-    if mode is Mode.jobset or not isinstance(cluster, KubernetesCluster) or is_embedded_server(cluster):
-        return ""
-    controller = controller_state(cluster, namespace)
-    return "" if controller.runs_plugins else controller.reason

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable
 from dataclasses import dataclass
-from weakref import WeakKeyDictionary
 
 from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
+from trainwright.submission.jobs_client import JobsClient
 
 DEFINITION = Kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", namespaced=False)
 log = logging.getLogger(__name__)
@@ -32,49 +31,43 @@ class ServedSchema:
 
 
 class _Schemas:
-    """Caches schemas by host, or by object for clusters without a host."""
+    """Caches schemas by host and kind; not for clusters without a host."""
 
     def __init__(self) -> None:
-        self._by_host: dict[Hashable, ServedSchema | None] = {}
-        self._by_cluster: WeakKeyDictionary[Cluster, ServedSchema | None] = WeakKeyDictionary()
+        self._known: dict[tuple[str | None, Kind], ServedSchema | None] = {}
         self._lock = threading.Lock()
 
-    def of(self, cluster: Cluster, client: Cluster) -> ServedSchema | None:
-        host = getattr(cluster, "host", None)
-        cached = self._by_cluster if host is None else self._by_host
-        key = cluster if host is None else host
+    def of(self, client: JobsClient, sender: Cluster) -> ServedSchema | None:
+        key = client.host, client.job_kind
         with self._lock:  # held during the request, so that concurrent callers share one request
-            if key not in cached:
-                try:
-                    cached[key] = _fetch_schema(client)  # type: ignore[index]
-                except ApiError as error:  # transient: not cached
-                    log.debug("event=trainjob_crd_not_read error=%s", error.message)
-                    return None
-            return cached[key]  # type: ignore[index]
+            if client.host is not None and key in self._known:
+                return self._known[key]
+            try:
+                self._known[key] = _fetch_schema(sender)
+            except ApiError as error:  # transient: not cached
+                log.debug("event=trainjob_crd_not_read error=%s", error.message)
+                return None
+            return self._known[key]
 
-    def forget(self, cluster: Cluster) -> None:
-        host = getattr(cluster, "host", None)
+    def forget(self, client: JobsClient) -> None:
         with self._lock:
-            if host is None:
-                self._by_cluster.pop(cluster, None)
-            else:
-                self._by_host.pop(host, None)
+            self._known.pop((client.host, client.job_kind), None)
 
 
 _schemas = _Schemas()
 
 
-def served_trainjob(cluster: Cluster, *, client: Cluster | None = None) -> ServedSchema | None:
+def served_trainjob(client: JobsClient, sender: Cluster | None = None) -> ServedSchema | None:
     """Return the schema of TrainJobs on a cluster; None if it cannot be read, or does not exist (embedded control plane).
 
-    `client` sends the request for the same cluster, for instance a RetryingCluster.
+    `sender` sends the request for the same cluster, for instance a RetryingCluster.
     """
-    return _schemas.of(cluster, client or cluster)
+    return _schemas.of(client, sender or client)
 
 
-def forget_served(cluster: Cluster) -> None:
+def forget_served(client: JobsClient) -> None:
     """Drop the cached schema, after a response that did not match it."""
-    _schemas.forget(cluster)
+    _schemas.forget(client)
 
 
 def schema_in(definition: Obj) -> ServedSchema | None:

@@ -85,7 +85,7 @@ def _user_of(cluster: JobsClient) -> str:
     """Return the name of the token's user, "" if an older API server does not tell. Raises Unauthorized, ApiError."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
-        review = cluster.base.request("POST", _REVIEW, body)  # type: ignore[attr-defined]  # of a KubernetesCluster
+        review = cluster.request("POST", _REVIEW, body)
     except (Forbidden, MethodNotAllowed, NotFound):
         return ""
     except Unauthorized:

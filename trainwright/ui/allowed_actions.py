@@ -5,21 +5,18 @@ The page disables the others and says why. The server of the page decides nothin
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError
-from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
 from trainwright.api.phase import phase_of
 from trainwright.cluster.discovery import is_allowed
 from trainwright.cluster.permissions import Permission
-from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import CancelOutcome
 from trainwright.jobs.submit.job_lookup import LocatedJob
 from trainwright.jobs.wait.resume_job import ResumeOutcome
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
 from trainwright.submission.suspension import is_queued
 
 ACTIONS = ("suspend", "resume", "cancel", "delete")
@@ -36,7 +33,7 @@ class AllowedAction(TypedDict):
     note: str
 
 
-def allowed_actions(cluster: Cluster, namespace: str, job: LocatedJob | None, name: str = "") -> dict[str, AllowedAction]:
+def allowed_actions(cluster: JobsClient, namespace: str, job: LocatedJob | None, name: str = "") -> dict[str, AllowedAction]:
     """Return for each action whether the user may take it on a TrainJob; `job` is None if no certain one is meant."""
     by_verb = {verb: _review(job.cluster if job is not None else cluster, verb, namespace, name) for verb in set(_VERBS.values())}
     by_state = state_reasons(job.trainjob) if job is not None else {}
@@ -68,15 +65,11 @@ def described_job(trainjob: Obj) -> str:
     return f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)}"
 
 
-def _review(cluster: Cluster, verb: str, namespace: str, name: str) -> tuple[str, str]:
+def _review(cluster: JobsClient, verb: str, namespace: str, name: str) -> tuple[str, str]:
     """Return why an action is denied, or why that is not known."""
-    mode = cluster.mode if isinstance(cluster, JobsClient) else Mode.trainjob
-    permission = Permission(verb, (JOBSET if mode is Mode.jobset else TRAINJOB).resource, namespace)
-    base: Any = cluster.base if isinstance(cluster, JobsClient) else cluster
-    if not hasattr(base, "request"):
-        return "", "permissions cannot be checked on this cluster"
+    permission = Permission(verb, cluster.job_kind.resource, namespace)
     try:
-        allowed = is_allowed(base, permission, name)
+        allowed = is_allowed(cluster, permission, name)
     except ApiError as error:
         return "", f"permissions cannot be checked: {error.message}"
     return ("" if allowed else f"you may not {permission}"), ""

@@ -35,7 +35,7 @@ def show_cluster(call: Call) -> ClusterFacts:
             raise
         namespaces = None
     return ClusterFacts(
-        host=str(getattr(cluster.base, "host", "")),
+        host=cluster.host or "",
         mode=cluster.mode.value,
         user=call.session.user,
         namespace=cluster.default_namespace,

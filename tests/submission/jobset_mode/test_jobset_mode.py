@@ -290,7 +290,7 @@ def test_a_failed_job_is_followed_by_the_next_generation(cluster: JobSetCluster,
     first = submit_or_adopt(cluster, request, STEP, "default")
     set_status(inner, first.name, conditions=[entry("Failed", reason="FailedJobs")])
     second = submit_or_adopt(cluster, request, STEP, "default")
-    assert (second.attempt, second.adopted, str(second.mode)) == (2, False, "jobset")
+    assert (second.attempt, second.adopted, str(second.cluster.mode)) == (2, False, "jobset")
     with pytest.raises(TrainJobNameTaken):
         submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", command=["false"]), STEP, "default")
     assert second.runtime.found == "bundled"

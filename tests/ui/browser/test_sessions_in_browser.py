@@ -22,7 +22,7 @@ from trainwright.api.kinds import SERVICE_ACCOUNT, TRAINJOB
 from trainwright.api.objects import Obj
 from trainwright.cluster.connect import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.submission.jobs_client import for_jobs
+from trainwright.submission.connect import for_jobs
 from trainwright.ui.access import TokenLogin
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]

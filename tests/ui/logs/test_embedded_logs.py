@@ -18,7 +18,7 @@ from support.waiting import eventually
 
 from trainwright.api.errors import BadRequest, NotFound
 from trainwright.api.kinds import POD
-from trainwright.submission.jobs_client import JobsClient, connect_for_jobs
+from trainwright.submission import JobsClient, connect_for_jobs
 from trainwright.ui.call import Call
 from trainwright.ui.logs.endpoints import LogEndpoints
 

@@ -13,8 +13,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Choice, Mode
+from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.ui.actions import show_access
 from trainwright.ui.allowed_actions import allowed_actions, state_reasons
 
@@ -52,8 +51,7 @@ def test_actions_follow_the_rights_of_the_user(cluster: EmbeddedCluster, job: Jo
 
 def test_jobsets_are_reviewed_in_their_mode(cluster: EmbeddedCluster) -> None:
     reviewing = Reviewing(cluster, ("patch", "delete"))
-    client = JobsClient.in_mode(reviewing, Choice(Mode.jobset, "asked", forced=True))
-    assert all(each["allowed"] for each in allowed_actions(client, "ns", None).values())
+    assert all(each["allowed"] for each in allowed_actions(JobSetCluster(reviewing), "ns", None).values())
     assert {(each["group"], each["resource"], each["namespace"]) for each in reviewing.asked} == {
         ("jobset.x-k8s.io", "jobsets", "ns")
     }

@@ -12,7 +12,7 @@ from factories import trainjob
 from support.cluster_under_test import embedded
 from support.waiting import eventually
 
-from trainwright.submission.jobs_client import connect_for_jobs
+from trainwright.submission import connect_for_jobs
 from trainwright.ui.objects.endpoints import show_live_object, show_objects
 
 PATH = {"namespace": "default", "name": "demo"}

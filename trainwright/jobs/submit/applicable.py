@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.api.admission.admit import admit
-from trainwright.api.kinds import SECRET
+from trainwright.api.kinds import JOBSET, SECRET
 from trainwright.api.objects import Obj
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
@@ -14,9 +13,8 @@ from trainwright.jobs.submit.code_volume import code_config_maps
 from trainwright.jobs.submit.plan import plan_submission
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.workspace_claim import claim_manifest
+from trainwright.materialize.keys import PlaceholderKeys
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.jobset_mode.build import build_jobset
-from trainwright.submission.mode import Mode
 from trainwright.submission.served_schema import served_trainjob
 
 
@@ -35,7 +33,7 @@ def applicable_manifests(request: TrainRequest, identity: Identity, namespace: s
     """
     resolved, _ = resolve_with(client, request, namespace, bundled=client.uses_bundled_runtimes)
     plan = plan_submission(resolved, identity, namespace)
-    trainjob = served_form(plan.trainjob, served_trainjob(client.cluster_in_mode, client=client)).trainjob
+    trainjob = served_form(plan.trainjob, served_trainjob(client)).trainjob
     objects: list[Obj] = []
     workspace = request.workspace_volume
     if workspace is not None and workspace.new is not None:
@@ -43,11 +41,9 @@ def applicable_manifests(request: TrainRequest, identity: Identity, namespace: s
     if resolved.code is not None:
         objects += code_config_maps(trainjob, resolved.code)
     warnings = [*resolved.warnings, *plan.warnings]
-    if client.mode is Mode.jobset:
-        built = build_jobset(admit(trainjob).object, resolved.runtime)
-        made = [*built.companions, *([built.jobset] if built.jobset is not None else [])]
-        secrets = [each for each in made if each["kind"] == SECRET.kind]
-        if secrets:
+    if client.job_kind == JOBSET:
+        made = client.build(plan.trainjob, trainjob, resolved.runtime, keys=PlaceholderKeys()).objects
+        if any(each["kind"] == SECRET.kind for each in made):
             warnings.append("the Secrets that this runtime needs have keys of their own for each job, and are not written here")
         objects += [each for each in made if each["kind"] != SECRET.kind]
     else:

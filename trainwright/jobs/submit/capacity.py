@@ -23,12 +23,12 @@ _NONE = parse_quantity(0)
 log = logging.getLogger(__name__)
 
 
-def check_capacity(cluster: Cluster, jobset: Obj, base: Cluster | None = None) -> None:
+def check_capacity(cluster: Cluster, jobset: Obj) -> None:
     """Warn, or raise Invalid, if a pod requests more than any node has. Without permission to list nodes, nothing is checked.
 
-    `base` is the cluster that a RetryingCluster wraps. Nodes are cached for a minute for all submissions of a process.
+    Nodes are cached for a minute for all submissions of a process.
     """
-    nodes = nodes_of(cluster, base)
+    nodes = nodes_of(cluster)
     problems = list(too_large(jobset, nodes))
     if problems and any(annotations_of(node).get(names.SINGLE_NODE_ANNOTATION) for node in nodes):
         raise Invalid.of("TrainJob", name_of(jobset), problems, "trainer.kubeflow.org")
@@ -36,10 +36,10 @@ def check_capacity(cluster: Cluster, jobset: Obj, base: Cluster | None = None) -
         log.warning("event=no_node_large_enough name=%s problem=%s", name_of(jobset), problem)
 
 
-def nodes_of(cluster: Cluster, base: Cluster | None = None) -> list[Obj]:
+def nodes_of(cluster: Cluster) -> list[Obj]:
     """Return the nodes with their labels, annotations and allocatable resources; none without permission to list them."""
     try:
-        return _nodes.of(cluster, getattr(base or cluster, "host", None))
+        return _nodes.of(cluster, getattr(cluster, "host", None))
     except ApiError as error:
         log.debug("event=nodes_not_known error=%s", error.message)
         return []

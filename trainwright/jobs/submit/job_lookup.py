@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, Forbidden, NotFound
-from trainwright.api.kinds import TRAINJOB
+from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
@@ -24,7 +24,6 @@ from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_a
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
 
 _CACHE_SECONDS = 300.0
 _EMPTY_NAMESPACES: WeakKeyDictionary[JobsClient, dict[str, float]] = WeakKeyDictionary()
@@ -33,45 +32,44 @@ log = logging.getLogger(__name__)
 
 
 class LocatedJob(NamedTuple):
-    """A job, and the cluster in the job's submission mode."""
+    """A job, and the client in the job's submission mode."""
 
-    cluster: Cluster
+    cluster: JobsClient
     trainjob: Obj
 
 
 class SubmissionStart(NamedTuple):
-    """The cluster in the mode to use, the first attempt to consider, the existing jobs of the step, and the previous attempt
+    """The client in the mode to use, the first attempt to consider, the existing jobs of the step, and the previous attempt
     if it was submitted in the other mode."""
 
-    cluster: Cluster
+    client: JobsClient
     attempt: int = 1
     jobs: Sequence[Obj] = ()
     previous: Obj | None = None
 
 
-def submission_start(cluster: Cluster, identity: Identity, namespace: str, stop: threading.Event | None) -> SubmissionStart:
+def submission_start(client: JobsClient, identity: Identity, namespace: str, stop: threading.Event | None) -> SubmissionStart:
     """Return where the submission of a step starts: at the newest existing attempt, since earlier ones may have been deleted."""
-    for candidate in _clusters(cluster, namespace):
-        retrying = RetryingCluster(candidate, stop=stop)
-        jobs = _jobs(retrying, identity, namespace, is_requested_mode=candidate is cluster)
+    for candidate, jobs in _found(
+        client, namespace, lambda each: attempts_of(RetryingCluster(each, stop=stop), identity, namespace)
+    ):
         if not jobs:
             continue
         newest = max(jobs, key=attempt_of)
-        if candidate is cluster:
-            return SubmissionStart(cluster, attempt_of(newest), jobs)
-        if needs_new_attempt(newest):
-            return SubmissionStart(cluster, attempt_of(newest) + 1, previous=mark_if_preempted(retrying, newest))
-        mode = JobsClient.of(candidate).mode
-        log.warning("event=job_found_in_other_mode name=%s mode=%s", name_of(newest), mode)
+        if candidate is not client:
+            if needs_new_attempt(newest):
+                previous = mark_if_preempted(RetryingCluster(candidate, stop=stop), newest)
+                return SubmissionStart(client, attempt_of(newest) + 1, previous=previous)
+            log.warning("event=job_found_in_other_mode name=%s mode=%s", name_of(newest), candidate.mode)
         return SubmissionStart(candidate, attempt_of(newest), jobs)
-    return SubmissionStart(cluster)
+    return SubmissionStart(client)
 
 
 def find_job(cluster: Cluster, identity: Identity, namespace: str) -> LocatedJob | None:
     """Return the newest TrainJob of this step, in any state; None if there is none. Raises ApiError."""
-    for candidate in _clusters(cluster, namespace):
-        if jobs := _jobs(candidate, identity, namespace, is_requested_mode=candidate is cluster):
-            return LocatedJob(candidate, max(jobs, key=attempt_of))
+    for client, jobs in _found(JobsClient.of(cluster), namespace, lambda each: attempts_of(each, identity, namespace)):
+        if jobs:
+            return LocatedJob(client, max(jobs, key=attempt_of))
     return None
 
 
@@ -82,29 +80,29 @@ def jobs_of_run(cluster: Cluster, run: str, namespace: str) -> list[LocatedJob]:
 
 def labelled_jobs(cluster: Cluster, labels: Mapping[str, str], namespace: str) -> list[LocatedJob]:
     """Return the TrainJobs that have all these labels. Raises ApiError."""
-    selector, found = ",".join(f"{key}={value}" for key, value in labels.items()), list[LocatedJob]()
-    for candidate in _clusters(cluster, namespace):
-        try:
-            found += [LocatedJob(candidate, job) for job in candidate.list(TRAINJOB, namespace, label_selector=selector).items]
-        except (Forbidden, NotFound) as error:
-            _ignore_in_other_mode(error, is_requested_mode=candidate is cluster)
-    return found
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    found = _found(JobsClient.of(cluster), namespace, lambda each: each.list(TRAINJOB, namespace, label_selector=selector).items)
+    return [LocatedJob(client, job) for client, jobs in found for job in jobs]
 
 
-def _clusters(cluster: Cluster, namespace: str) -> Iterator[Cluster]:
-    """Yield the cluster in its mode, then in the other mode if jobs may exist there."""
-    yield cluster
-    if isinstance(cluster, JobsClient) and cluster.choice.could_differ:
-        other = cluster.other_mode()
-        if not _is_known_empty(cluster, other, namespace):
-            yield other
+def _found(client: JobsClient, namespace: str, find: Callable[[JobsClient], list[Obj]]) -> Iterator[tuple[JobsClient, list[Obj]]]:
+    """Yield the client with the jobs that it finds, then the client in the other mode if jobs may exist there."""
+    yield client, find(client)
+    if client.other is None or _is_known_empty(client.other, namespace):
+        return
+    try:
+        jobs = find(client.other)
+    except (Forbidden, NotFound) as error:  # without the API or the permission of the other mode there are no jobs in it
+        log.debug("event=other_mode_not_listed error=%s", error.message)
+        return
+    yield client.other, jobs
 
 
-def _is_known_empty(cluster: JobsClient, other: JobsClient, namespace: str) -> bool:
-    """Whether the namespace has no jobs in jobset mode, the usual case: cached for _CACHE_SECONDS."""
-    if other.mode is not Mode.jobset:
+def _is_known_empty(other: JobsClient, namespace: str) -> bool:
+    """Whether the namespace has no jobs that are stored as JobSets, the usual case: cached for _CACHE_SECONDS."""
+    if other.job_kind != JOBSET:
         return False
-    known = _EMPTY_NAMESPACES.setdefault(cluster, {})
+    known = _EMPTY_NAMESPACES.setdefault(other, {})
     if time.monotonic() - known.get(namespace, -_CACHE_SECONDS) < _CACHE_SECONDS:
         return True
     try:
@@ -115,18 +113,3 @@ def _is_known_empty(cluster: JobsClient, other: JobsClient, namespace: str) -> b
     if not found:
         known[namespace] = time.monotonic()
     return not found
-
-
-def _jobs(cluster: Cluster, identity: Identity, namespace: str, *, is_requested_mode: bool) -> list[Obj]:
-    try:
-        return attempts_of(cluster, identity, namespace)
-    except (Forbidden, NotFound) as error:
-        _ignore_in_other_mode(error, is_requested_mode=is_requested_mode)
-        return []
-
-
-def _ignore_in_other_mode(error: Forbidden | NotFound, *, is_requested_mode: bool) -> None:
-    """Raise the error in the requested mode; in the other mode a missing permission or API means that there are no jobs."""
-    if is_requested_mode:
-        raise error
-    log.debug("event=other_mode_not_listed error=%s", error.message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.api.admission.admit import admit
 from trainwright.api.kinds import SECRET
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
@@ -15,8 +14,8 @@ from trainwright.jobs.submit.api_compat import served_form
 from trainwright.jobs.submit.plan import plan_submission
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.materialize import materialize
+from trainwright.materialize.keys import PlaceholderKeys
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.jobset_mode.build import build_jobset
 from trainwright.submission.mode import Mode
 from trainwright.submission.plugin_support import check_plugin_support
 from trainwright.submission.served_schema import served_trainjob
@@ -24,12 +23,15 @@ from trainwright.submission.served_schema import served_trainjob
 
 @dataclass(frozen=True)
 class Preview:
-    """The first attempt of a step: its TrainJob, and the objects built from it, by the controller in the mode trainjob, by the client
-    in the mode jobset. Secrets have no data. `also_created` names the objects that a submission creates besides."""
+    """The first attempt of a step: its TrainJob, and the objects that the `builder` builds from it. Secrets have no data.
+
+    `also_created` names further objects that a submission creates.
+    """
 
     trainjob: Obj
     objects: tuple[Obj, ...]
     mode: Mode
+    builder: str
     runtime: str
     also_created: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -44,13 +46,11 @@ def preview_submission(request: TrainRequest, identity: Identity, namespace: str
     client = JobsClient.of(cluster) if cluster is not None else None
     resolved, choice = resolve_with(client, request, namespace, bundled=client is None or client.uses_bundled_runtimes)
     plan = plan_submission(resolved, identity, namespace)
-    trainjob, mode = plan.trainjob, client.mode if client is not None else Mode.trainjob
+    trainjob = plan.trainjob
     if client is not None:
         check_plugin_support(client, trainjob, resolved.runtime, namespace)
-        trainjob = served_form(trainjob, served_trainjob(client.cluster_in_mode, client=client)).trainjob
-    if mode is Mode.jobset:
-        built = build_jobset(admit(trainjob).object, resolved.runtime)
-        objects = [*built.companions, *([built.jobset] if built.jobset is not None else [])]
+        trainjob = served_form(trainjob, served_trainjob(client)).trainjob
+        objects = client.build(plan.trainjob, trainjob, resolved.runtime, keys=PlaceholderKeys()).objects
     else:
         objects = materialize(plan.trainjob, resolved.runtime)
     also = [f"ConfigMap {name}" for name in config_map_names(plan.name, resolved.code)] if resolved.code is not None else []
@@ -59,7 +59,8 @@ def preview_submission(request: TrainRequest, identity: Identity, namespace: str
     return Preview(
         trainjob,
         tuple(map(_without_data, objects)),
-        mode,
+        (client or JobsClient).mode,
+        (client or JobsClient).builder,
         str(choice),
         tuple(also),
         (*resolved.warnings, *plan.warnings),

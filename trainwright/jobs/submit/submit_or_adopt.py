@@ -65,7 +65,6 @@ from trainwright.jobs.submit.step_credentials import (
 from trainwright.jobs.submit.workflow_owner import tie_to_workflow
 from trainwright.jobs.submit.workspace_claim import ensure_claim, set_claim_owner
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
 from trainwright.submission.plugin_support import check_plugin_support
 from trainwright.submission.served_schema import forget_served, served_trainjob
 
@@ -83,11 +82,10 @@ class Submitted:
     adopted: bool
     attempt: int
     runtime: RuntimeChoice
-    run_deadline: int | None = None
+    run_deadline: int | None
     """The request's deadline in seconds if the cluster does not enforce it: the waiting client does, see `run_to_end`."""
-    mode: Mode = Mode.trainjob
-    cluster: Cluster | None = None
-    """The cluster in the mode of the submission, to follow the job with."""
+    cluster: JobsClient
+    """The client in the mode of the submission, to follow the job with."""
 
     @property
     def name(self) -> str:
@@ -132,7 +130,7 @@ def submit_or_adopt(
     submission = _Submission(resolved, identity, namespace, latest_checkpoint, stop, on_warning, choice, credentials)
     with submission.no_secret_is_left(retrying):
         submitted = submission.run(client)
-    retrying = RetryingCluster(submitted.cluster or client, stop=stop)
+    retrying = RetryingCluster(submitted.cluster, stop=stop)
     if request.workspace_volume is not None:
         set_claim_owner(retrying, request.workspace_volume, identity, submitted.trainjob)
     if resolved.code is not None:
@@ -140,7 +138,7 @@ def submit_or_adopt(
     if credentials and not is_finished(submitted.trainjob):
         set_credentials_owner(retrying, identity, submitted.trainjob, credentials)
     if workflow is not None:
-        tie_to_workflow(JobsClient.of(submitted.cluster or client), submitted.trainjob, workflow)
+        tie_to_workflow(submitted.cluster, submitted.trainjob, workflow)
     if request.previous_jobs == "delete":
         delete_previous_attempts(retrying, submitted.trainjob, identity)
     return submitted
@@ -167,8 +165,7 @@ class _Submission:
 
     def run(self, connected: JobsClient) -> Submitted:
         """Try the attempts from the newest existing one until one can be adopted or created."""
-        located, first, existing_jobs, previous = submission_start(connected, self.identity, self.namespace, self.stop)
-        client = JobsClient.of(located)
+        client, first, existing_jobs, previous = submission_start(connected, self.identity, self.namespace, self.stop)
         cluster = RetryingCluster(client, stop=self.stop)
         stopped = [] if previous is None else [previous]
         for attempt in range(first, MAX_ATTEMPTS + 1):
@@ -304,7 +301,7 @@ class _Submission:
         return self.latest_checkpoint()
 
     def _form(self, plan: SubmissionPlan, client: JobsClient, cluster: Cluster) -> ServedForm:
-        return served_form(plan.trainjob, served_trainjob(client.cluster_in_mode, client=cluster))
+        return served_form(plan.trainjob, served_trainjob(client, cluster))
 
     def _create(self, plan: SubmissionPlan, form: ServedForm, client: JobsClient, cluster: RetryingCluster) -> Obj | None:
         """Create the job and the objects that it needs; None if a job of this name exists already."""
@@ -315,8 +312,8 @@ class _Submission:
         )
         built = client.build(plan.trainjob, form.trainjob, self.resolved.runtime)
         if built.jobset is not None:
-            check_capacity(cluster, built.jobset, client.cluster_in_mode)
-        self._check_memory(plan.name, cluster, client)
+            check_capacity(cluster, built.jobset)
+        self._check_memory(plan.name, cluster)
         if self.request.workspace_volume is not None:
             check_holder(cluster, plan.trainjob, self.identity)
             ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, self.resolved.nodes)
@@ -331,7 +328,7 @@ class _Submission:
         except AlreadyExists:
             return None
         except Undecodable as error:
-            forget_served(client.cluster_in_mode)  # it may be of a version that has been replaced
+            forget_served(client)  # it may be of a version that has been replaced
             spec = form.trainjob["spec"]
             if DEADLINE in spec and not self.request.asks_for_deadline and DEADLINE in error.message:
                 log.info("event=deadline_not_served name=%s", plan.name)
@@ -344,8 +341,8 @@ class _Submission:
         resolve_holder_conflict(cluster, created, self.identity)
         return created
 
-    def _check_memory(self, name: str, cluster: Cluster, client: JobsClient) -> None:
-        if self.request.model_shape and (warning := check_memory(self.resolved, nodes_of(cluster, client.cluster_in_mode), name)):
+    def _check_memory(self, name: str, cluster: Cluster) -> None:
+        if self.request.model_shape and (warning := check_memory(self.resolved, nodes_of(cluster), name)):
             if self.on_warning is not None:
                 self.on_warning(warning)
             else:
@@ -354,7 +351,7 @@ class _Submission:
     def _submitted(self, job: Obj, attempt: int, form: ServedForm, client: JobsClient, *, adopted: bool) -> Submitted:
         event = "trainjob_adopted" if adopted else "trainjob_created"
         log.info("event=%s namespace=%s name=%s step=%s mode=%s", event, self.namespace, name_of(job), self.identity, client.mode)
-        return Submitted(job, adopted, attempt, self.choice, form.run_deadline, client.mode, client)
+        return Submitted(job, adopted, attempt, self.choice, form.run_deadline, client)
 
 
 def _log_warning(name: str) -> OnWarning:
@@ -375,7 +372,7 @@ def _check_nothing_dropped(cluster: Cluster, sent: Obj, created: Obj, client: Jo
         dropped = [field for field in dropped if field != f"spec.{DEADLINE}"]
     if not dropped:
         return
-    forget_served(client.cluster_in_mode)
+    forget_served(client)
     cluster.delete(TRAINJOB, name_of(created), created["metadata"]["namespace"], uid=uid_of(created))
     problems = [Problem(field, "dropped by the API server: its version of Trainer does not have it") for field in dropped]
     raise Invalid.of("TrainJob", name_of(sent), problems, "trainer.kubeflow.org")

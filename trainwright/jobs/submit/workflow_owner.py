@@ -6,14 +6,13 @@ import logging
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError
-from trainwright.api.kinds import JOBSET, TRAINJOB
+from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.owner_references import set_owners
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +24,6 @@ def tie_to_workflow(client: JobsClient, trainjob: Obj, workflow: Workflow) -> No
     A job in another namespace only gets the label. An error is logged, since the job itself is as it should be.
     """
     name, namespace = name_of(trainjob), namespace_of(trainjob)
-    kind = JOBSET if client.mode is Mode.jobset else TRAINJOB
 
     def owners(current: Obj) -> list[Obj] | None:
         references: list[Obj] = current["metadata"].get("ownerReferences") or []
@@ -34,8 +32,9 @@ def tie_to_workflow(client: JobsClient, trainjob: Obj, workflow: Workflow) -> No
 
     try:
         labels = {names.WORKFLOW_LABEL: label_value(workflow.name)}
-        RetryingCluster(client).patch(TRAINJOB, name, {"metadata": {"labels": labels}}, namespace)
+        retrying = RetryingCluster(client)
+        retrying.patch(TRAINJOB, name, {"metadata": {"labels": labels}}, namespace)
         if workflow.namespace == namespace:
-            set_owners(RetryingCluster(client.base), kind, name, namespace, owners)
+            set_owners(retrying, client.job_kind, name, namespace, owners)
     except ApiError as error:
         log.warning("event=workflow_not_tied name=%s workflow=%s error=%s", name, workflow.name, error.message)

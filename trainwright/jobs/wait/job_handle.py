@@ -80,12 +80,12 @@ def submit_step(
     trainjob = submitted.trainjob
     seconds = lease_seconds(waiter_options_of(request, suspends_at_once=True).lease_seconds)
     if seconds and not is_finished(trainjob):
-        _begin_lease(submitted.cluster or cluster, trainjob, seconds)
+        _begin_lease(submitted.cluster, trainjob, seconds)
     return JobHandle(
         name=name_of(trainjob),
         namespace=namespace_of(trainjob),
         uid=uid_of(trainjob),
-        mode=str(submitted.mode),
+        mode=str(submitted.cluster.mode),
         folder=identity.folder if request.workspace else "",
         has_results=request.func is not None or bool(request.code),
         restarts=restarts_of_request(request),

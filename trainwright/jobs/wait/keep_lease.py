@@ -15,14 +15,13 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError
-from trainwright.api.kinds import JOBSET, TRAINJOB, Kind
+from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import have_pods_ended, wait_until_pods_ended
 from trainwright.jobs.state.waiter_lease import RENEWALS, is_active, lease_seconds, renewal_patch, was_abandoned
 from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.mode import Mode
 from trainwright.submission.suspension import suspension_mark
 
 _REQUEST_SECONDS = 10.0
@@ -49,7 +48,7 @@ class Waiter:
         self._is_active = options.suspends_at_once or self._lease_seconds > 0
         self._was_told = False
         if self._is_active:
-            self._client = _own_connection(cluster)
+            self._client = JobsClient.of(cluster).with_timeout(_REQUEST_SECONDS)
             self._thread = threading.Thread(target=self._keep, name=f"waiter-{name_of(trainjob)}", daemon=True)
             self._thread.start()
 
@@ -68,11 +67,11 @@ class Waiter:
                 return
             self._was_told = True
             self._ended.set()
-            kind, patch = self._kind, suspension_patch(self._seen)
+            patch = suspension_patch(self._seen)
             if not patch:
                 return
             try:
-                self._client.base.patch(kind, name_of(self._seen), patch, namespace_of(self._seen), patch_type="json")
+                self._client.patch(self._client.job_kind, name_of(self._seen), patch, namespace_of(self._seen), patch_type="json")
             except ApiError as error:
                 log.warning("event=suspend_at_once_failed name=%s error=%s", name_of(self._seen), error.message)
             else:
@@ -89,10 +88,6 @@ class Waiter:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._ended.set()
 
-    @property
-    def _kind(self) -> Kind:
-        return JOBSET if self._client.mode is Mode.jobset else TRAINJOB
-
     def _keep(self) -> None:
         """Renew the lease, and use the connection often enough that it stays open."""
         pause = min(_WARM_SECONDS, self._lease_seconds / RENEWALS) if self._lease_seconds else _WARM_SECONDS
@@ -104,7 +99,7 @@ class Waiter:
                     self._renew()
                     since_renewal = 0.0
                 else:
-                    self._client.base.get(self._kind, name_of(self._seen), namespace_of(self._seen))
+                    self._client.get(self._client.job_kind, name_of(self._seen), namespace_of(self._seen))
             except ApiError as error:
                 log.info("event=waiter_request_failed name=%s error=%s", name_of(self._seen), error.message)
             if self._ended.wait(pause):
@@ -160,11 +155,3 @@ def suspension_patch(trainjob: Obj) -> list[dict[str, Any]]:
         {"op": "add", "path": "/spec/suspend", "value": True},
         {"op": "add", "path": f"/metadata/annotations/{annotation.replace('~', '~0').replace('/', '~1')}", "value": mark},
     ]
-
-
-def _own_connection(cluster: Cluster) -> JobsClient:
-    """Return a client for the same cluster that shares no connection with others, where it has connections."""
-    client = JobsClient.of(cluster)
-    connect = getattr(client.base, "with_timeout", None)
-    base = connect(_REQUEST_SECONDS) if connect is not None else client.base
-    return JobsClient.in_mode(base, client.choice, default_namespace=client.default_namespace)

@@ -96,7 +96,7 @@ def run_to_end(
             )
             if on_submitted is not None:
                 on_submitted(submitted)
-            return _attempt_of(submitted, cluster, deadlines)
+            return _attempt_of(submitted, deadlines)
 
         options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter)
         return _run_attempts(submit, submit, preemption_budget, options, job_retries)
@@ -125,7 +125,7 @@ def follow_to_end(
 
         def next_attempt() -> Attempt:
             assert resubmit is not None
-            return _attempt_of(resubmit(), cluster, deadlines)
+            return _attempt_of(resubmit(), deadlines)
 
         budget = preemption_budget if resubmit is not None else 0
         options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter, on_divergence)
@@ -153,8 +153,8 @@ class _WaitOptions(NamedTuple):
     on_divergence: CancelHandler | None = None
 
 
-def _attempt_of(submitted: Submitted, cluster: Cluster, deadlines: Deadlines) -> Attempt:
-    return Attempt(submitted.cluster or cluster, submitted.trainjob, _with_run_deadline(deadlines, submitted.run_deadline))
+def _attempt_of(submitted: Submitted, deadlines: Deadlines) -> Attempt:
+    return Attempt(submitted.cluster, submitted.trainjob, _with_run_deadline(deadlines, submitted.run_deadline))
 
 
 def _run_attempts(

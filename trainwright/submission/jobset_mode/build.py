@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, owner_reference
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import Keys
+from trainwright.submission.jobs_client import Built
 from trainwright.submission.jobset_mode.record import Record, check_size
 from trainwright.submission.suspension import is_suspended_by_us
 
 _GROUP = "trainer.kubeflow.org"
-
-
-@dataclass(frozen=True)
-class Built:
-    """A TrainJob and the objects built from it; `jobset` is None if another manager builds it.
-
-    `companions` have no owner yet: the JobSet owns them once it has a UID.
-    """
-
-    trainjob: Obj
-    jobset: Obj | None
-    companions: list[Obj]
 
 
 def build_jobset(trainjob: Obj, runtime: Obj, *, keys: Keys | None = None) -> Built:

@@ -42,18 +42,21 @@ from trainwright.api.objects import (
 )
 from trainwright.api.patching.merge_patch import difference
 from trainwright.api.times import now
-from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.options import CreateOptions, DeleteOptions, FieldValidation, ListOptions, PatchOptions, WatchOptions
 from trainwright.cluster.protocol import Cluster, Listing, WatchEvent
+from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import RandomKeys
+from trainwright.materialize.keys import Keys
 from trainwright.runtimes.bundled import FOLDERS
-from trainwright.submission.jobset_mode.build import Built, awaits_companions, build_jobset
+from trainwright.submission.jobs_client import Built, JobsClient
+from trainwright.submission.jobset_mode.build import awaits_companions, build_jobset
 from trainwright.submission.jobset_mode.companions import CompanionCreator
 from trainwright.submission.jobset_mode.patch import jobset_patch, resumes
 from trainwright.submission.jobset_mode.record import carries_trainjob
 from trainwright.submission.jobset_mode.schema import trainjob_definition
 from trainwright.submission.jobset_mode.view import trainjob_of
+from trainwright.submission.mode import Mode
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 _RUNTIMES = (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)
@@ -61,19 +64,24 @@ _JOBSET_MODE_SELECTOR = f"{names.SOURCE_KIND_LABEL}=TrainJob"
 log = logging.getLogger(__name__)
 
 
-class JobSetCluster(DelegatingCluster):
+class JobSetCluster(JobsClient):
     """Implements `Cluster` on another one. `served` are the resources of Trainer's API that it serves, if any."""
 
+    mode = Mode.jobset
+    job_kind = JOBSET
+    uses_bundled_runtimes = True
+    builder = "which the client submits in its place"
+
     def __init__(self, cluster: Cluster, *, served: frozenset[str] = frozenset(), default_namespace: str = "default"):
-        super().__init__(cluster)
+        super().__init__(cluster, default_namespace=default_namespace)
         self._served = served
-        self.default_namespace = default_namespace
-        self._companion_creator = CompanionCreator(cluster, self._build)
 
     @property
-    def base(self) -> Cluster:
-        """The underlying cluster."""
-        return self._cluster
+    def _companion_creator(self) -> CompanionCreator:
+        return CompanionCreator(self._cluster, self._build)
+
+    def why_no_plugins(self, namespace: str) -> str:
+        return ""
 
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
         if kind == TRAINJOB:
@@ -97,6 +105,9 @@ class JobSetCluster(DelegatingCluster):
         found = self._cluster.list(JOBSET, namespace, **options)
         return Listing([job for jobset in found.items if (job := _view(jobset)) is not None], found.resource_version)
 
+    def pages(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Iterator[Listing]:
+        yield self.list(kind, namespace, **options)
+
     def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
         self._check_served(kind)
         if kind != TRAINJOB:
@@ -115,27 +126,18 @@ class JobSetCluster(DelegatingCluster):
             self._check_served(kind)
             return self._cluster.create(obj, **options)
         strictness = options.pop("field_validation", "Strict")
-        return self.submit(self.build(obj, strictness=strictness, on_warning=options.get("on_warning")), **options)
+        return self.submit(self._build(self._admitted(obj, strictness, options.get("on_warning"))), **options)
 
-    def build(
-        self,
-        trainjob: Obj,
-        runtime: Obj | None = None,
-        *,
-        strictness: FieldValidation = "Strict",
-        on_warning: OnWarning | None = None,
-    ) -> Built:
-        """Build the JobSet and companions of a TrainJob; `runtime` defaults to the one that it references.
+    def build(self, trainjob: Obj, sent: Obj, runtime: Obj, *, keys: Keys | None = None) -> Built:
+        """Build the JobSet and companions of a TrainJob, with random keys unless others are given.
 
-        `strictness` is how unknown fields are handled; `on_warning` receives the warnings of admission.
-        Raises RuntimeNotFound, and Invalid if the TrainJob would be rejected.
+        Raises Invalid if the TrainJob would be rejected.
         """
-        admitted = admit(trainjob, context=AdmissionContext(now=now(), strictness=strictness))
-        if on_warning is not None:
-            for warning in admitted.warnings:
-                on_warning(warning)
-        admitted.object["metadata"].setdefault("namespace", self.default_namespace)
-        return self._build(admitted.object, runtime)
+        return self._build(self._admitted(sent), runtime, keys)
+
+    def dry_run(self, trainjob: Obj, runtime: Obj, *, strictness: FieldValidation, on_warning: OnWarning) -> Obj:
+        built = self._build(self._admitted(trainjob, strictness, on_warning), runtime)
+        return RetryingCluster(self).with_retries(lambda: self.submit(built, dry_run=True, on_warning=on_warning))
 
     def submit(self, built: Built, **options: Unpack[CreateOptions]) -> Obj:
         """Create the objects of `build`; returns the TrainJob. Raises Invalid if a foreign object has the same name."""
@@ -212,11 +214,21 @@ class JobSetCluster(DelegatingCluster):
                 f"this cluster does not serve {kind.resource}: only bundled runtimes and those in {FOLDERS} are available"
             )
 
-    def _build(self, trainjob: Obj, runtime: Obj | None = None) -> Built:
+    def _admitted(self, trainjob: Obj, strictness: FieldValidation = "Strict", on_warning: OnWarning | None = None) -> Obj:
+        """Return the TrainJob as a server would store it; `on_warning` receives the warnings. Raises Invalid."""
+        admitted = admit(trainjob, context=AdmissionContext(now=now(), strictness=strictness))
+        if on_warning is not None:
+            for warning in admitted.warnings:
+                on_warning(warning)
+        admitted.object["metadata"].setdefault("namespace", self.default_namespace)
+        return admitted.object
+
+    def _build(self, trainjob: Obj, runtime: Obj | None = None, keys: Keys | None = None) -> Built:
+        """Build the objects of an admitted TrainJob; `runtime` defaults to the one that it references, `keys` to random ones."""
         if runtime is None:
             runtime = resolve_in_cluster(self, trainjob["spec"]["runtimeRef"], namespace_of(trainjob), bundled=True).runtime
         try:
-            return build_jobset(trainjob, runtime, keys=RandomKeys())
+            return build_jobset(trainjob, runtime, keys=keys or RandomKeys())
         except ModuleNotFoundError as error:
             message = f"its runtime requires keys, which need the package {error.name}: install trainwright[controller]"
             raise Invalid.of("TrainJob", name_of(trainjob), [Problem("spec.runtimeRef", message)], TRAINER) from error

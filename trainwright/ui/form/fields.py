@@ -8,7 +8,6 @@ from trainwright.jobs.request.setting import Setting
 from trainwright.jobs.state.run_ids import new_run_id
 from trainwright.steps.fine_tuning_defaults import GPU, default_exports, default_workspace, gpus_of_nodes, without_gpu
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
-from trainwright.submission import is_embedded
 from trainwright.ui.call import Call, Json
 
 FORM = "FineTuning"
@@ -44,7 +43,7 @@ def settings() -> list[Setting]:
 def show_form(call: Call) -> Json:
     """Return the fields, with what suits this cluster filled in. Raises ApiError."""
     cluster = call.session.cluster
-    is_here = call.page.may_read_files and is_embedded(cluster)
+    is_here = call.page.may_read_files and cluster.is_embedded()
     initial: Json = {"workspace": default_workspace(is_here=is_here)}
     if call.page.may_read_files:
         initial["export_uri"] = call.page.new_exports or default_exports(is_here=False)

@@ -67,8 +67,8 @@ def _run(folder: LaunchFolder, request: LaunchRequest) -> int:
     folder.note("started", run=request.run)
     try:
         cluster = connect_for_jobs(request.kubeconfig or None, mode=request.mode)
-        if (host := str(getattr(cluster.base, "host", ""))) != request.host:
-            raise NoCluster(f"the kubeconfig now leads to {host}, and the page was of {request.host}; restart the page")
+        if (cluster.host or "") != request.host:
+            raise NoCluster(f"the kubeconfig now leads to {cluster.host}, and the page was of {request.host}; restart the page")
         result = fine_tune(
             cluster,
             FineTuning.from_parameters(request.parameters),

@@ -12,7 +12,7 @@ from trainwright.api.kinds import CONFIG_MAP, JOBSET
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of
 from trainwright.materialize import ProgressReports, Settings, load_snapshot, snapshot_name
 from trainwright.materialize.contributions import Contribution, materialize_with_contributors
-from trainwright.submission.jobs_client import JobsClient, is_embedded
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 _URL = "KUBEFLOW_TRAINER_SERVER_URL"
@@ -43,7 +43,7 @@ def used_runtime(cluster: JobsClient, trainjob: Obj) -> UsedRuntime:
         note = f"{error.message}: this is the runtime as it is now"
     has_bundled = cluster.uses_bundled_runtimes
     with suppress(ApiError):  # without an answer, only the runtimes of the cluster count
-        has_bundled = has_bundled or is_embedded(cluster)
+        has_bundled = has_bundled or cluster.is_embedded()
     resolved = resolve_in_cluster(cluster, trainjob["spec"]["runtimeRef"], namespace_of(trainjob), bundled=has_bundled)
     return UsedRuntime(resolved.runtime, resolved.source, note)
 
