@@ -32,9 +32,9 @@ from trainwright.operators.values.task_identity import task_identity
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from trainwright.cluster.protocol import Cluster
     from trainwright.jobs import Identity, Submitted, TrainRequest
     from trainwright.jobs.wait.stop_event import StopEvent
+    from trainwright.submission.jobs_client import JobsClient
 
 
 class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
@@ -392,7 +392,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self._take_more()
         print(preview_task(self), end="")
 
-    def _submit_and_defer(self, context: Context, cluster: Cluster, stop: StopEvent, until: float | None) -> Any:
+    def _submit_and_defer(self, context: Context, cluster: JobsClient, stop: StopEvent, until: float | None) -> Any:
         """The result of a job that has already succeeded; otherwise raises TaskDeferred, or Cancelled if `stop` is set."""
         from trainwright.jobs import Phase, phase_of
 
@@ -404,7 +404,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             return self._result(context, cluster, trainjob)
         self._defer(context, trainjob, until, cluster.mode)
 
-    def _show_rest_of_log(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
+    def _show_rest_of_log(self, cluster: JobsClient, trainjob: dict[str, Any]) -> None:
         """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
         from trainwright.jobs import LogStreamOptions
         from trainwright.jobs.logs.poll_logs import PolledLogs
@@ -417,7 +417,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
                 for line in filter(is_shown, portion):
                     self.log.info("%s", format_log_line(line))
 
-    def _submit_unless_ended(self, context: Context, cluster: Cluster, stop: StopEvent) -> Submitted:
+    def _submit_unless_ended(self, context: Context, cluster: JobsClient, stop: StopEvent) -> Submitted:
         """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.errors import Cancelled
@@ -430,7 +430,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {result}")
         return submitted
 
-    def _after_failure(self, context: Context, cluster: Cluster, failure: Exception, until: float | None) -> Any:
+    def _after_failure(self, context: Context, cluster: JobsClient, failure: Exception, until: float | None) -> Any:
         """After a preemption, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
         from trainwright.jobs import Preempted
         from trainwright.jobs.diagnosis.errors import Cancelled
@@ -444,13 +444,13 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
                 raise Cancelled("the task was ended while it waited to resume a preempted job; no job is running") from failure
             return self._submit_and_defer(context, cluster, stop, until)
 
-    def _find_job(self, context: Context) -> tuple[Cluster, dict[str, Any]] | None:
+    def _find_job(self, context: Context) -> tuple[JobsClient, dict[str, Any]] | None:
         from trainwright.jobs.submit.job_lookup import find_job
 
         cluster = self._cluster()
         return find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, self.request()))
 
-    def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
+    def _wait_in_worker(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs.wait.run_step import waiting_of
         from trainwright.jobs.wait.run_to_end import follow_to_end
 
@@ -464,7 +464,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         )
         return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 
-    def _submit(self, context: Context, cluster: Cluster) -> Submitted:
+    def _submit(self, context: Context, cluster: JobsClient) -> Submitted:
         from trainwright.jobs import submit_or_adopt
 
         request, identity = self.request(), self._identity(context)
@@ -496,10 +496,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """The identity of the task, as its TrainJob notes it."""
         return task_identity(context, self.run_id, on_cancel=self.on_cancel if self.wait_for_completion else "keep")
 
-    def _namespace(self, cluster: Cluster, request: TrainRequest) -> str:
-        from trainwright.submission.jobs_client import JobsClient
-
-        return self.namespace or request.namespace or JobsClient.of(cluster).default_namespace
+    def _namespace(self, cluster: JobsClient, request: TrainRequest) -> str:
+        return self.namespace or request.namespace or cluster.default_namespace
 
     def _on_signal(self, context: Context) -> Any:
         return cancellation.on_signal(context, self.on_cancel, durable=self.durable)
@@ -516,7 +514,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         with credentials(self.store_conn_id, self.hub_conn_id):
             return latest_export_lookup(identity, self.export_uri)()
 
-    def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
+    def _result(
+        self, context: Context, cluster: JobsClient, trainjob: dict[str, Any], metrics: dict[str, str] | None = None
+    ) -> Any:
         from trainwright.jobs.wait.run_step import result_of
 
         return self._done(context, result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))

@@ -29,7 +29,7 @@ from trainwright.operators.values.settings import WAIT_SETTINGS
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from trainwright.cluster.protocol import Cluster
+    from trainwright.submission.jobs_client import JobsClient
 
 
 class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
@@ -152,11 +152,10 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         self.log.info("TrainJob %s: %s", trainjob["metadata"]["name"], phase)
         return PokeReturnValue(phase is Phase.Succeeded, self._result(context, cluster, trainjob) if phase.is_final else None)
 
-    def _defer(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
+    def _defer(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
         """The result of a job that has already succeeded. Raises the failure of one that has failed; else TaskDeferred."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.failure_class import failure_of
-        from trainwright.submission.jobs_client import JobsClient
 
         phase = phase_of(trainjob)
         seconds = min(self.timeout, self.execution_timeout.total_seconds() if self.execution_timeout else self.timeout)
@@ -165,15 +164,14 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             return self._result(context, cluster, trainjob)
         if phase is Phase.Failed:
             raise failure_of(cluster, trainjob)
-        mode = str(JobsClient.of(cluster).mode)
-        self._wait_in_triggerer(context, trainjob, self._options(), until=time.time() + seconds, mode=mode)
+        self._wait_in_triggerer(context, trainjob, self._options(), until=time.time() + seconds, mode=cluster.mode)
 
     def _time_limit(self) -> str:
         limit = self.execution_timeout
         is_shorter = limit is not None and limit.total_seconds() < self.timeout
         return super()._time_limit() if is_shorter else f"the timeout of its sensor is {self.timeout:g} s"
 
-    def _judge_poke(self, cluster: Cluster, trainjob: dict[str, Any], phase: Any) -> None:
+    def _judge_poke(self, cluster: JobsClient, trainjob: dict[str, Any], phase: Any) -> None:
         """Raise Diverged for a job that has ended so, or that reports so itself: between two pokes nothing is remembered."""
         from trainwright.jobs import Phase
         from trainwright.jobs.diagnosis.errors import Diverged
@@ -192,7 +190,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             error.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)))
             raise error
 
-    def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
+    def _wait_in_worker(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs import LogStreamOptions, TrainJobDeadline
         from trainwright.jobs.wait.run_step import deadlines_of, wait_settings_of
         from trainwright.jobs.wait.run_to_end import follow_to_end
@@ -239,13 +237,13 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         namespace = self.namespace or reference.namespace or str(cluster.default_namespace)
         return job_named(cluster, reference.name, namespace), namespace, reference.name
 
-    def _resumed(self, cluster: Cluster, trainjob: dict[str, Any]) -> dict[str, Any]:
+    def _resumed(self, cluster: JobsClient, trainjob: dict[str, Any]) -> dict[str, Any]:
         """A job that the previous try of this sensor has suspended goes on. With `keep` nothing of the job is ever changed."""
         from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 
         return trainjob if self.on_cancel == "keep" else resume_if_suspended_by_us(cluster, trainjob)
 
-    def _cancel(self, cluster: Cluster, trainjob: dict[str, Any]) -> None:
+    def _cancel(self, cluster: JobsClient, trainjob: dict[str, Any]) -> None:
         from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
 
         result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
@@ -256,7 +254,9 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
 
         return TrainRequest.from_parameters({name: getattr(self, name) for name in WAIT_SETTINGS})
 
-    def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
+    def _result(
+        self, context: Context, cluster: JobsClient, trainjob: dict[str, Any], metrics: dict[str, str] | None = None
+    ) -> Any:
         from trainwright.api import names
         from trainwright.api.objects import annotations_of
         from trainwright.jobs import StepResult

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator as _Operator
     from airflow.sdk import Context
 
-    from trainwright.cluster.protocol import Cluster
     from trainwright.jobs import StepResult, TrainRequest
     from trainwright.jobs.state.usage import Usage
     from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
@@ -196,7 +195,7 @@ class WaitsForTrainJob(_Operator):
                 start = start or read_started_from(cluster, trainjob)
         return self._done(context, StepResult(name, namespace, metrics, None, self._folder(context), start), shown_start)
 
-    def _judge_end(self, cluster: Cluster | None, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> None:
+    def _judge_end(self, cluster: JobsClient | None, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> None:
         """Pass on what a job that has succeeded has logged. Raises Diverged if its last figures are not finite.
 
         `metrics` are those that it was seen to report last; of a job that is gone there is nothing else, and no `cluster` is given.
@@ -220,18 +219,20 @@ class WaitsForTrainJob(_Operator):
         """Whether a training whose figures are not finite fails the task."""
         raise NotImplementedError
 
-    def _after_failure(self, context: Context, cluster: Cluster, failure: Exception, until: float | None) -> Any:
+    def _after_failure(self, context: Context, cluster: JobsClient, failure: Exception, until: float | None) -> Any:
         raise failure
 
-    def _find_job(self, context: Context) -> tuple[Cluster, dict[str, Any]] | None:
+    def _find_job(self, context: Context) -> tuple[JobsClient, dict[str, Any]] | None:
         """The cluster in the job's mode, and the job; None if there is none."""
         raise NotImplementedError
 
-    def _wait_in_worker(self, context: Context, cluster: Cluster, trainjob: dict[str, Any]) -> Any:
+    def _wait_in_worker(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
         """The task's result, after the job has succeeded."""
         raise NotImplementedError
 
-    def _result(self, context: Context, cluster: Cluster, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> Any:
+    def _result(
+        self, context: Context, cluster: JobsClient, trainjob: dict[str, Any], metrics: dict[str, str] | None = None
+    ) -> Any:
         """The task's result, from a job that has succeeded."""
         raise NotImplementedError
 

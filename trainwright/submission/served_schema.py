@@ -30,31 +30,8 @@ class ServedSchema:
         return list(_unserved(self.spec, spec, "spec"))
 
 
-class _Schemas:
-    """Caches schemas by host and kind; not for clusters without a host."""
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str | None, Kind], ServedSchema | None] = {}
-        self._lock = threading.Lock()
-
-    def of(self, client: JobsClient, sender: Cluster) -> ServedSchema | None:
-        key = client.host, client.job_kind
-        with self._lock:  # held during the request, so that concurrent callers share one request
-            if client.host is not None and key in self._known:
-                return self._known[key]
-            try:
-                self._known[key] = _fetch_schema(sender)
-            except ApiError as error:  # transient: not cached
-                log.debug("event=trainjob_crd_not_read error=%s", error.message)
-                return None
-            return self._known[key]
-
-    def forget(self, client: JobsClient) -> None:
-        with self._lock:
-            self._known.pop((client.host, client.job_kind), None)
-
-
-_schemas = _Schemas()
+_known: dict[tuple[str | None, Kind], ServedSchema | None] = {}
+_lock = threading.Lock()
 
 
 def served_trainjob(client: JobsClient, sender: Cluster | None = None) -> ServedSchema | None:
@@ -62,12 +39,22 @@ def served_trainjob(client: JobsClient, sender: Cluster | None = None) -> Served
 
     `sender` sends the request for the same cluster, for instance a RetryingCluster.
     """
-    return _schemas.of(client, sender or client)
+    key = client.host, client.job_kind
+    with _lock:  # held during the request, so that concurrent callers share one request
+        if client.host is not None and key in _known:  # a cluster of this process has no host
+            return _known[key]
+        try:
+            _known[key] = _fetch_schema(sender or client)
+        except ApiError as error:  # transient: not cached
+            log.debug("event=trainjob_crd_not_read error=%s", error.message)
+            return None
+        return _known[key]
 
 
 def forget_served(client: JobsClient) -> None:
     """Drop the cached schema, after a response that did not match it."""
-    _schemas.forget(client)
+    with _lock:
+        _known.pop((client.host, client.job_kind), None)
 
 
 def schema_in(definition: Obj) -> ServedSchema | None:

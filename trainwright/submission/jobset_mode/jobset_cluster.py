@@ -54,8 +54,7 @@ from trainwright.submission.jobset_mode.build import awaits_companions, build_jo
 from trainwright.submission.jobset_mode.companions import CompanionCreator
 from trainwright.submission.jobset_mode.patch import jobset_patch, resumes
 from trainwright.submission.jobset_mode.record import carries_trainjob
-from trainwright.submission.jobset_mode.schema import trainjob_definition
-from trainwright.submission.jobset_mode.view import trainjob_of
+from trainwright.submission.jobset_mode.view import trainjob_definition, trainjob_of
 from trainwright.submission.mode import Mode
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 

@@ -1,11 +1,14 @@
-"""Derives the TrainJob that a JobSet represents, with the status that Trainer's controller would write. Pure."""
+"""Derives the TrainJob that a JobSet represents, with the status that Trainer's controller would write, and its CRD. Pure."""
 
 from __future__ import annotations
 
+from functools import cache
+
 from trainwright.api import names
+from trainwright.api.admission.crds import custom_resource_definitions
 from trainwright.api.conditions import condition, set_condition
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, labels_of
+from trainwright.api.objects import Obj, annotations_of, copy_of, labels_of, name_of
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.submission.jobset_mode.record import RESERVED_KEYS, record_of
 
@@ -38,6 +41,19 @@ def trainjob_of(jobset: Obj) -> Obj:
     if status := _status(trainjob, jobset):
         trainjob["status"] = status
     return trainjob
+
+
+def trainjob_definition() -> Obj:
+    """Return a copy of the CRD of TrainJobs: without activeDeadlineSeconds, which JobSets lack; the client enforces deadlines."""
+    return copy_of(_definition())
+
+
+@cache
+def _definition() -> Obj:
+    (definition,) = (each for each in custom_resource_definitions() if name_of(each) == TRAINJOB.resource)
+    for version in definition["spec"]["versions"]:
+        del version["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["activeDeadlineSeconds"]
+    return definition
 
 
 def _status(trainjob: Obj, jobset: Obj) -> Obj:
