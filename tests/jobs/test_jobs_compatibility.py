@@ -16,8 +16,7 @@ from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.preview import preview_submission
 from trainwright.jobs.submit.resolve import resolve
-from trainwright.submission import JobsClient
-from trainwright.submission.plugin_support import PolicyMissing
+from trainwright.submission.jobs_client import JobsClient, PolicyMissing
 
 
 def without_labels() -> dict[str, Any]:

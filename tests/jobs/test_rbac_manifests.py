@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from trainwright.api.kinds import EVENT, JOBSET, POD, TRAINJOB
 from trainwright.cli import app
 from trainwright.cluster.permissions import Permission
-from trainwright.jobs.submit.rbac import BOTH_MODES_CALLS, CALLS, JOBSET_MODE_CALLS, ApiCall
+from trainwright.jobs.submit.rbac import CALLS, CALLS_OF, JOBSET_MODE_CALLS, ApiCall
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 Print = Callable[..., str]
@@ -84,7 +84,7 @@ def test_the_same_account_may_run_jobs_in_two_namespaces(printed: Print) -> None
     assert all(may(rbac, "airflow:worker", call, space) for space in ("one", "two") for call in CALLS if call.is_granted)
 
 
-@pytest.mark.parametrize(("mode", "calls"), [("trainjob", CALLS), ("jobset", JOBSET_MODE_CALLS), ("auto", BOTH_MODES_CALLS)])
+@pytest.mark.parametrize(("mode", "calls"), CALLS_OF.items())
 def test_each_mode_gets_its_calls_and_no_more(printed: Print, mode: str, calls: tuple[ApiCall, ...]) -> None:
     rbac = Rbac(documents(printed("-n", "team", "--service-account", "runner", "--mode", mode)))
     assert all(may(rbac, "team:runner", call, "team") == call.is_granted for call in calls)

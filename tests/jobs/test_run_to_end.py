@@ -140,7 +140,8 @@ def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(p
     assert suspend_job(plane.cluster, first, superseded=True)  # again changes nothing
     second = submit_or_adopt(plane.cluster, request, STEP, "default")
     assert (second.adopted, second.attempt) == (False, 2)
-    assert find_job(plane.cluster, STEP, "default") == (plane.cluster, plane.cluster.get(TRAINJOB, second.name, "default"))
+    _, found = find_job(plane.cluster, STEP, "default") or (None, None)
+    assert found == plane.cluster.get(TRAINJOB, second.name, "default")
     assert find_job(plane.cluster, Identity("kfp", "run", "other"), "default") is None
     left = plane.cluster.get(TRAINJOB, first["metadata"]["name"], "default")
     assert left["spec"]["suspend"] is True

@@ -23,9 +23,8 @@ from trainwright.materialize.frameworks.labelled_runtime import framework_withou
 from trainwright.runtimes import bundled_runtimes
 from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
-from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.jobs_client import NO_POLICY, USE_PLUGINS, JobsClient
 from trainwright.submission.mode import Mode
-from trainwright.submission.plugin_support import ADVICE, NO_POLICY
 from trainwright.text.suggest import suggest
 
 _APPLY_HINT = "`trainwright runtimes apply NAME` creates a bundled runtime in the cluster"
@@ -64,7 +63,9 @@ def _plugin(client: JobsClient, name: str, runtime: Obj, namespace: str) -> Iter
     """Warn of a runtime whose nodes do not find each other with the controller of this cluster."""
     framework = framework_without_peers({"spec": {"trainer": {"numNodes": 2}}}, runtime)
     if framework and (reason := client.why_no_plugins(namespace)):
-        yield warning("runtime", name, f"{NO_POLICY.format(framework)}: jobs of several nodes are refused ({reason})", ADVICE)
+        yield warning(
+            "runtime", name, f"{NO_POLICY.format(framework)}: jobs of several nodes are refused ({reason})", USE_PLUGINS
+        )
 
 
 def _not_listed(check: str, subject: str, error: ApiError, call: ApiCall, namespace: str, mode: Mode) -> Finding:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from trainwright.jobs.submit.rbac import CALLS, JOBSET_MODE_CALLS, ApiCall
+from trainwright.jobs.submit.rbac import CALLS_OF, ApiCall
 from trainwright.jobs.submit.rbac_manifests import role_of, rule_line
 from trainwright.submission.mode import Mode
 
 
 def calls_of(mode: Mode) -> tuple[ApiCall, ...]:
     """Return the API calls of a job in a submission mode, without those that are not to be granted for it."""
-    return tuple(call for call in (JOBSET_MODE_CALLS if mode is Mode.jobset else CALLS) if call.is_advised)
+    return tuple(call for call in CALLS_OF[mode] if call.is_advised)
 
 
 def rule_advice(call: ApiCall, namespace: str, mode: Mode = Mode.trainjob) -> str:

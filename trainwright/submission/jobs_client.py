@@ -11,19 +11,27 @@ from dataclasses import dataclass
 from typing import Self, Unpack
 
 from trainwright.api.admission.admit import AdmissionContext, admit
-from trainwright.api.errors import MethodNotAllowed
+from trainwright.api.errors import Invalid, MethodNotAllowed, Problem
 from trainwright.api.generated_names import with_sample_name
-from trainwright.api.kinds import TRAINJOB, Kind
-from trainwright.api.objects import Obj
+from trainwright.api.kinds import TRAINER, TRAINJOB, Kind
+from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.options import FieldValidation, ListOptions
 from trainwright.cluster.protocol import Cluster, Listing
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import materialize
+from trainwright.materialize.frameworks.labelled_runtime import MARKS, framework_without_peers
 from trainwright.materialize.keys import Keys
 from trainwright.submission.controller_lease import controller_state, is_embedded_server
 from trainwright.submission.mode import Mode
+
+NO_POLICY = "Trainer has no policy for {}"
+USE_PLUGINS = "use the submission mode jobset, or `trainwright controller` in place of Trainer's (docs/controller.md)"
+
+
+class PolicyMissing(Invalid):
+    """The controller of the cluster does not run the policy that the runtime needs."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,19 @@ class JobsClient(DelegatingCluster):
             return ""
         controller = controller_state(self._cluster, namespace)
         return "" if controller.runs_plugins else controller.reason
+
+    def check_plugins(self, trainjob: Obj, runtime: Obj, namespace: str) -> None:
+        """Check that the nodes of a TrainJob will find each other: Trainer's own controller does not know policies of plugins.
+
+        Without the policy that its runtime needs, every node trains alone, and the job succeeds. Raises PolicyMissing, ApiError.
+        """
+        framework = framework_without_peers(trainjob, runtime)
+        if framework and (reason := self.why_no_plugins(namespace)):
+            message = (
+                f"{NO_POLICY.format(framework)}, so that each of several nodes would train alone and succeed ({reason}): "
+                f"{USE_PLUGINS}, or set {MARKS[framework][-1]} in env"
+            )
+            raise PolicyMissing.of("TrainJob", name_of(trainjob), [Problem("spec.runtimeRef", message)], TRAINER)
 
     def pages(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Iterator[Listing]:
         """Yield a list page by page if the cluster supports it; else as one page."""

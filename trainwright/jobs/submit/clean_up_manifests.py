@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB
 from trainwright.api.objects import Obj
-from trainwright.jobs.submit.rbac import BOTH_MODES_CALLS, CALLS, JOBSET_MODE_CALLS, ApiCall
+from trainwright.jobs.submit.rbac import CALLS_OF, ApiCall
 from trainwright.submission.mode import Mode
 
 NAME = "trainwright-clean-up"
 SCHEDULE = "*/5 * * * *"
 """Half of the lease of a pipeline's step, so that a job of a step that is gone runs for 15 minutes at most."""
-_CALLS = {Mode.trainjob: CALLS, Mode.jobset: JOBSET_MODE_CALLS, Mode.auto: BOTH_MODES_CALLS}
 _DEADLINE_SECONDS = 240
 _TMP = "/tmp"  # noqa: S108  a volume of the pod
 _RESOURCES = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
@@ -27,7 +26,7 @@ def clean_up_calls(mode: Mode) -> tuple[ApiCall, ...]:
         ("get", JOBSET),
         ("list", POD),
     }
-    return tuple(call for call in _CALLS[mode] if (call.verb, call.kind) in wanted and not call.subresource)
+    return tuple(call for call in CALLS_OF[mode] if (call.verb, call.kind) in wanted and not call.subresource)
 
 
 def clean_up_manifests(namespace: str, mode: Mode, image: str) -> list[Obj]:

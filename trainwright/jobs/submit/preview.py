@@ -17,7 +17,6 @@ from trainwright.materialize import materialize
 from trainwright.materialize.keys import PlaceholderKeys
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
-from trainwright.submission.plugin_support import check_plugin_support
 from trainwright.submission.served_schema import served_trainjob
 
 
@@ -48,7 +47,7 @@ def preview_submission(request: TrainRequest, identity: Identity, namespace: str
     plan = plan_submission(resolved, identity, namespace)
     trainjob = plan.trainjob
     if client is not None:
-        check_plugin_support(client, trainjob, resolved.runtime, namespace)
+        client.check_plugins(trainjob, resolved.runtime, namespace)
         trainjob = served_form(trainjob, served_trainjob(client)).trainjob
         objects = client.build(plan.trainjob, trainjob, resolved.runtime, keys=PlaceholderKeys()).objects
     else:

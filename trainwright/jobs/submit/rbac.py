@@ -28,6 +28,7 @@ from trainwright.api.objects import Obj
 from trainwright.cluster.permissions import Permission
 from trainwright.jobs.state.workloads import WORKLOADS
 from trainwright.submission.controller_lease import UPSTREAM_LEASE, UPSTREAM_NAMESPACE
+from trainwright.submission.mode import Mode
 from trainwright.submission.served_schema import DEFINITION
 
 WORKLOAD = WORKLOADS[0]
@@ -197,5 +198,9 @@ JOBSET_MODE_CALLS = (
     *BESIDE_TRAINER_CALLS,
 )
 """Calls in jobset mode."""
-BOTH_MODES_CALLS = (*CALLS, *(call for call in JOBSET_MODE_CALLS if call not in CALLS))
-"""Calls in the mode auto, if it may choose either."""
+CALLS_OF = {
+    Mode.trainjob: CALLS,
+    Mode.jobset: JOBSET_MODE_CALLS,
+    Mode.auto: (*CALLS, *(call for call in JOBSET_MODE_CALLS if call not in CALLS)),
+}
+"""Calls in each mode; auto may choose either."""

@@ -15,11 +15,9 @@ from trainwright.datacache.account import CLUSTER_RULES, account_objects
 from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
 from trainwright.jobs.submit.clean_up_manifests import clean_up_calls, clean_up_manifests
 from trainwright.jobs.submit.rbac import (
-    BOTH_MODES_CALLS,
-    CALLS,
+    CALLS_OF,
     CREATE_KEYS,
     CREDENTIALS_CALLS,
-    JOBSET_MODE_CALLS,
     READ_WORKFLOW,
     ApiCall,
 )
@@ -28,8 +26,6 @@ from trainwright.text.yaml_writer import to_yaml
 
 _CLEAN_UP_COMMENT = "# Only for the CronJob that suspends jobs whose waiting step is gone.\n"
 _VERBS = ("create", "get", "list", "watch", "patch", "delete")
-_MODES = {Mode.trainjob: ("", CALLS), Mode.jobset: ("-jobset", JOBSET_MODE_CALLS), Mode.auto: ("-auto", BOTH_MODES_CALLS)}
-"""Suffix of the names, since roles of the modes differ, and the calls to grant."""
 
 
 @dataclass(frozen=True)
@@ -152,12 +148,12 @@ def _further(namespace: str, mode: Mode, extras: Extras) -> list[Obj]:
 
 def _roles(namespace: str, mode: Mode, extras: Extras) -> Iterator[_Role]:
     """Yield a role for each namespace that the calls are made in, and one for the whole cluster."""
-    suffix, calls = _MODES[mode]
-    granted = [call for call in calls if call.is_granted]
+    granted = [call for call in CALLS_OF[mode] if call.is_granted]
+    suffix = "" if mode is Mode.trainjob else f"-{mode}"  # roles of the modes differ
     name = f"trainwright-steps{suffix}"
     yield _Role(name, namespace, tuple(call for call in granted if call.kind.namespaced and not call.namespace))
     yield _Role(name, "", tuple(call for call in granted if not call.kind.namespaced))
-    if extras.mpi_flux and CREATE_KEYS in calls:
+    if extras.mpi_flux and CREATE_KEYS in CALLS_OF[mode]:
         comment = "# Only for jobs of MPI and Flux runtimes: keys for their pods are created as Secrets, which are not read.\n"
         yield _Role(f"{name}-mpi-flux", namespace, (CREATE_KEYS,), comment)
     if extras.credentials:

@@ -65,7 +65,6 @@ from trainwright.jobs.submit.step_credentials import (
 from trainwright.jobs.submit.workflow_owner import tie_to_workflow
 from trainwright.jobs.submit.workspace_claim import ensure_claim, set_claim_owner
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.submission.plugin_support import check_plugin_support
 from trainwright.submission.served_schema import forget_served, served_trainjob
 
 MAX_ATTEMPTS = 100
@@ -307,9 +306,7 @@ class _Submission:
         """Create the job and the objects that it needs; None if a job of this name exists already."""
         for warning in plan.warnings:
             log.warning("event=submission_warning name=%s warning=%s", plan.name, warning)
-        cluster.with_retries(
-            lambda: check_plugin_support(client, plan.trainjob, self.resolved.runtime, self.namespace),
-        )
+        cluster.with_retries(lambda: client.check_plugins(plan.trainjob, self.resolved.runtime, self.namespace))
         built = client.build(plan.trainjob, form.trainjob, self.resolved.runtime)
         if built.jobset is not None:
             check_capacity(cluster, built.jobset)

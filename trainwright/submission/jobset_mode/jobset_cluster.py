@@ -87,9 +87,8 @@ class JobSetCluster(JobsClient):
             return trainjob_of(self._jobset(name, namespace))
         if kind.plural == DEFINITION.plural and name == TRAINJOB.resource:
             return trainjob_definition()
-        self._check_served(kind)
         try:
-            return self._cluster.get(kind, name, namespace)
+            return self._serving(kind).get(kind, name, namespace)
         except Forbidden as error:
             if kind not in _RUNTIMES:
                 raise
@@ -98,8 +97,7 @@ class JobSetCluster(JobsClient):
 
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
         if kind != TRAINJOB:
-            self._check_served(kind)
-            return self._cluster.list(kind, namespace, **options)
+            return self._serving(kind).list(kind, namespace, **options)
         options["label_selector"] = _with_jobset_mode_selector(options.get("label_selector", ""))
         found = self._cluster.list(JOBSET, namespace, **options)
         return Listing([job for jobset in found.items if (job := _view(jobset)) is not None], found.resource_version)
@@ -108,9 +106,8 @@ class JobSetCluster(JobsClient):
         yield self.list(kind, namespace, **options)
 
     def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
-        self._check_served(kind)
         if kind != TRAINJOB:
-            return self._cluster.watch(kind, namespace, **options)
+            return self._serving(kind).watch(kind, namespace, **options)
         options["label_selector"] = _with_jobset_mode_selector(options.get("label_selector", ""))
         return _view_events(self._cluster.watch(JOBSET, namespace, **options))
 
@@ -122,8 +119,7 @@ class JobSetCluster(JobsClient):
         """
         kind = kind_of(obj)
         if kind != TRAINJOB:
-            self._check_served(kind)
-            return self._cluster.create(obj, **options)
+            return self._serving(kind).create(obj, **options)
         strictness = options.pop("field_validation", "Strict")
         return self.submit(self._build(self._admitted(obj, strictness, options.get("on_warning"))), **options)
 
@@ -155,8 +151,7 @@ class JobSetCluster(JobsClient):
         """Replace an object; a TrainJob is patched with the differences. Raises Conflict if its version is stale."""
         kind = kind_of(obj)
         if kind != TRAINJOB:
-            self._check_served(kind)
-            return self._cluster.update(obj)
+            return self._serving(kind).update(obj)
         current = self.get(TRAINJOB, name_of(obj), namespace_of(obj))
         change = difference(_writable(current), _writable(obj))
         if version := obj["metadata"].get("resourceVersion"):
@@ -171,8 +166,7 @@ class JobSetCluster(JobsClient):
     def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Unpack[PatchOptions]) -> Obj:
         """Patch an object; a TrainJob's labels, annotations and `suspend`, by merge patch. Raises Invalid for other fields."""
         if kind != TRAINJOB:
-            self._check_served(kind)
-            return self._cluster.patch(kind, name, _with_jobset_owners(patch), namespace, **options)
+            return self._serving(kind).patch(kind, name, _with_jobset_owners(patch), namespace, **options)
         if options.get("subresource") is not None:
             raise _no_status()
         if options.get("patch_type", "merge") != "merge":
@@ -188,8 +182,7 @@ class JobSetCluster(JobsClient):
 
     def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Unpack[DeleteOptions]) -> None:
         if kind != TRAINJOB:
-            self._check_served(kind)
-            self._cluster.delete(kind, name, namespace, **options)
+            self._serving(kind).delete(kind, name, namespace, **options)
             return
         # A JobSet that does not represent a TrainJob counts as not found.
         options["uid"] = options.get("uid") or uid_of(self._jobset(name, namespace))
@@ -206,12 +199,13 @@ class JobSetCluster(JobsClient):
             raise NotFound(f'{TRAINJOB.resource} "{name}" not found', details=details)
         return jobset
 
-    def _check_served(self, kind: Kind | None) -> None:
-        """Raise NotFound for runtimes without Trainer's API: the API server may return 403 instead, as it checks permissions first."""
+    def _serving(self, kind: Kind | None) -> Cluster:
+        """Return the cluster. Raises NotFound for runtimes without Trainer's API: the API server checks permissions first (403)."""
         if kind in _RUNTIMES and kind.plural not in self._served:
             raise NotFound(
                 f"this cluster does not serve {kind.resource}: only bundled runtimes and those in {FOLDERS} are available"
             )
+        return self._cluster
 
     def _admitted(self, trainjob: Obj, strictness: FieldValidation = "Strict", on_warning: OnWarning | None = None) -> Obj:
         """Return the TrainJob as a server would store it; `on_warning` receives the warnings. Raises Invalid."""

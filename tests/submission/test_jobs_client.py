@@ -10,9 +10,8 @@ from test_submission_mode import BOTH, Serving, lease
 
 from trainwright.api.errors import Forbidden
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.jobs_client import JobsClient, PolicyMissing
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.plugin_support import PolicyMissing, check_plugin_support
 
 
 class Remote(Serving, KubernetesCluster):
@@ -20,7 +19,7 @@ class Remote(Serving, KubernetesCluster):
 
 
 def check(client: JobsClient, nodes: int = 2) -> None:
-    check_plugin_support(client, trainjob(nodes=nodes), catalogue_runtime("tensorflow-distributed"), "team")
+    client.check_plugins(trainjob(nodes=nodes), catalogue_runtime("tensorflow-distributed"), "team")
 
 
 @pytest.mark.parametrize(
