@@ -48,7 +48,6 @@ from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, JOBSET_MODE_CALLS
 from trainwright.jobs.wait.job_events import PhaseChanged
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.submission import connect_for_jobs
-from trainwright.submission.connect import NoTrainingApi
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import VARIABLE, Mode
 
@@ -97,34 +96,6 @@ def test_a_job_trains_to_its_end(cluster: JobsClient, jobset_only: JobSetOnly) -
     assert jobset_only.plane.cluster.list(TRAINJOB).items == [], "there is no TrainJob at all"
     again = submit_or_adopt(cluster, training(), step("success"), "default")
     assert (again.adopted, phase_of(again.trainjob)) == (True, Phase.Succeeded)
-
-
-def test_a_failure_is_reported_and_followed_by_the_next_try(cluster: JobsClient) -> None:
-    with pytest.raises(StepFailed, match="exited 7") as failed:
-        run_to_end(cluster, training(7), step("failure"), "default", deadlines=NO_LONGER)
-    assert "step 2 of rank" in str(failed.value)
-    assert "FailedJobs" in str(failed.value)
-    again = submit_or_adopt(cluster, training(7), step("failure"), "default")
-    assert (again.adopted, again.attempt) == (False, 2)
-    cancel_owned_job(cluster, again.trainjob, CancelPolicy.delete, timeout_seconds=30)
-
-
-def test_a_cancelled_job_goes_on_where_its_step_runs_again(cluster: JobsClient, tmp_path: Path) -> None:
-    request = sleeping(tmp_path / "go")
-    job = submit_or_adopt(cluster, request, step("resume"), "default").trainjob
-    eventually(lambda: pods_of(cluster, job))
-    outcome = cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30)
-    assert outcome == "it is suspended, and resumes when it is submitted again or when spec.suspend is set to false"
-    assert pods_of(cluster, job) == []
-    suspended = cluster.get(TRAINJOB, name_of(job), "default")
-    assert phase_of(suspended) is Phase.Suspended
-    again = submit_or_adopt(cluster, request, step("resume"), "default")
-    assert (again.adopted, again.trainjob["spec"]["suspend"]) == (True, False)
-    (tmp_path / "go").touch()
-    ended = wait_for(cluster, again.trainjob, deadlines=NO_LONGER)
-    assert uid_of(ended) == uid_of(job)
-    told = [(c["type"], c["status"], c["reason"]) for c in ended["status"]["conditions"]]
-    assert told == [("Suspended", "False", "Resumed"), ("Complete", "True", "AllJobsCompleted")]
 
 
 def test_a_deleted_job_leaves_nothing(cluster: JobsClient, jobset_only: JobSetOnly, tmp_path: Path) -> None:  # noqa: F811
@@ -180,11 +151,6 @@ def test_the_command_line_sees_such_jobs(
     monkeypatch.setenv(VARIABLE, "trainjob")
     told = json.loads(run("doctor", "-o", "json", code=1))
     assert {each["check"]: each["level"] for each in told["findings"]}["mode"] == "missing"
-
-
-def test_a_forced_mode_that_cannot_be_is_an_error(jobset_only: JobSetOnly) -> None:  # noqa: F811
-    with pytest.raises(NoTrainingApi, match="trainwright crds"):
-        connect_for_jobs(jobset_only.way, mode="trainjob")
 
 
 def test_the_table_of_rights_is_what_is_asked(
@@ -339,7 +305,6 @@ def test_a_step_stays_in_the_mode_in_which_it_was_submitted(both: ControlPlane, 
     found = [find_job(auto, step("stays"), "default"), *jobs_of_run(auto, "stays", "default")]
     assert [(uid_of(job), place.mode) for place, job in filter(None, found)] == [(uid_of(before.trainjob), Mode.jobset)] * 2
     (tmp_path / "go").touch()
-    assert again.cluster is not None
     wait_for(again.cluster, again.trainjob, deadlines=NO_LONGER)
 
 

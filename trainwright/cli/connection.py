@@ -68,11 +68,9 @@ def cluster_for(kubeconfig: Path | None, home: Path | None) -> KubernetesCluster
 
 def jobs_cluster_for(kubeconfig: Path | None, home: Path | None, mode: Mode | None) -> JobsClient:
     """Connect for a command on TrainJobs. Raises NoCluster, and ApiError if the API server is unreachable."""
-    if requested_mode(mode or "") is not Mode.embedded:
-        return for_jobs(cluster_for(kubeconfig, home), mode or "")
-    if kubeconfig is not None:
-        return connect_for_jobs(kubeconfig, mode=mode or "")
-    return connect_for_jobs(embedded=Home.chosen(home).path, mode=mode or "")
+    if requested_mode(mode or "") is Mode.embedded:
+        return connect_for_jobs(kubeconfig, embedded=None if kubeconfig else Home.chosen(home).path, mode=mode or "")
+    return for_jobs(cluster_for(kubeconfig, home), mode or "")
 
 
 def selected_cluster(kubeconfig: Path | None, home: Path | None) -> KubernetesCluster:
