@@ -18,6 +18,7 @@ def preview_task(operator: Any) -> str:
     the reason why there is no cluster if the runtime is not a bundled one; PlaceNotAllowed; ValueError for settings that are
     still templates and cannot be read as such.
     """
+    from trainwright.api.objects import name_of
     from trainwright.jobs.submit.preview import preview_submission
     from trainwright.operators.values.allowed_places import check_places
     from trainwright.runtimes import RuntimeNotFound
@@ -39,7 +40,7 @@ def preview_task(operator: Any) -> str:
         f"run {identity.run}, mode {preview.mode}, runtime {preview.runtime}",
         f"the TrainJob, then the objects that are built from it, {preview.builder}; nothing is created",
         *([f"no cluster: {missing}"] if missing else []),
-        *(f"also created: {name}" for name in preview.also_created),
+        *(f"also created: {each['kind']} {name_of(each)}, if it does not exist" for each in preview.needed),
         *(f"warning: {text}" for text in preview.warnings),
     ]
     lines = "".join(f"# {' '.join(comment.split())}\n" for comment in comments)

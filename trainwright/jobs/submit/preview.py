@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainwright.api.kinds import SECRET
+from trainwright.api.kinds import JOBSET, SECRET
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.manifest.code_patch import config_map_names
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.api_compat import served_form
+from trainwright.jobs.submit.code_volume import code_config_maps
 from trainwright.jobs.submit.plan import plan_submission
 from trainwright.jobs.submit.resolve import resolve_with
+from trainwright.jobs.submit.workspace_claim import claim_manifest
 from trainwright.materialize import materialize
 from trainwright.materialize.keys import PlaceholderKeys
 from trainwright.submission.jobs_client import JobsClient
@@ -24,16 +25,16 @@ from trainwright.submission.served_schema import served_trainjob
 class Preview:
     """The first attempt of a step: its TrainJob, and the objects that the `builder` builds from it. Secrets have no data.
 
-    `also_created` names further objects that a submission creates.
+    `needed` are the new claim and the packed code, which are created before the TrainJob if they do not exist.
     """
 
     trainjob: Obj
     objects: tuple[Obj, ...]
+    needed: tuple[Obj, ...]
     mode: Mode
     builder: str
     runtime: str
-    also_created: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[str, ...]
 
 
 def preview_submission(request: TrainRequest, identity: Identity, namespace: str, cluster: Cluster | None) -> Preview:
@@ -52,18 +53,34 @@ def preview_submission(request: TrainRequest, identity: Identity, namespace: str
         objects = client.build(plan.trainjob, trainjob, resolved.runtime, keys=PlaceholderKeys()).objects
     else:
         objects = materialize(plan.trainjob, resolved.runtime)
-    also = [f"ConfigMap {name}" for name in config_map_names(plan.name, resolved.code)] if resolved.code is not None else []
-    if request.workspace_volume is not None and request.workspace_volume.new is not None:
-        also.append(f"PersistentVolumeClaim {request.workspace_volume.claim}, if it does not exist")
+    needed = list(code_config_maps(trainjob, resolved.code)) if resolved.code is not None else []
+    if (workspace := request.workspace_volume) is not None and workspace.new is not None:
+        needed.insert(0, claim_manifest(workspace, workspace.new, identity, namespace, resolved.nodes))
     return Preview(
         trainjob,
         tuple(map(_without_data, objects)),
+        tuple(needed),
         (client or JobsClient).mode,
         (client or JobsClient).builder,
         str(choice),
-        tuple(also),
         (*resolved.warnings, *plan.warnings),
     )
+
+
+def applicable_manifests(
+    request: TrainRequest, identity: Identity, namespace: str, client: JobsClient
+) -> tuple[list[Obj], list[str]]:
+    """Return the manifests of a step as a person would create them with kubectl, in this order and without owners; and warnings.
+
+    The last one is the TrainJob, or its JobSet on a cluster without a controller. Raises the errors of `preview_submission`.
+    """
+    preview = preview_submission(request, identity, namespace, client)
+    objects, warnings = [preview.trainjob], list(preview.warnings)
+    if client.job_kind == JOBSET:
+        objects = [each for each in preview.objects if each["kind"] != SECRET.kind]
+        if len(objects) < len(preview.objects):
+            warnings.append("the Secrets of this runtime are not written here: each job has other keys")
+    return [*preview.needed, *objects], warnings
 
 
 def _without_data(obj: Obj) -> Obj:

@@ -8,7 +8,7 @@ from typing import Any
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_ids import COMMAND_LINE
-from trainwright.jobs.submit.applicable import applicable_manifests
+from trainwright.jobs.submit.preview import applicable_manifests
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
 from trainwright.steps.phases import JOB_RETRIES
 from trainwright.text.one_line import one_line
@@ -104,10 +104,10 @@ def _manifests(call: Call, found: Checked, run: str) -> str:
     )
     identity = Identity(COMMAND_LINE, run, "train")
     namespace = call.text("namespace") if call.body.get("namespace") else call.namespace
-    made = applicable_manifests(train, identity, namespace, call.session.cluster)
+    objects, warnings = applicable_manifests(train, identity, namespace, call.session.cluster)
     head = [
         "# The training of a fine-tuning, for `kubectl create -f`. Its initializers prepare dataset and model.",
         "# The page, a pipeline or a DAG also reports on the data, exports, evaluates, promotes and registers.",
-        *(f"# warning: {one_line(warning)}" for warning in made.warnings),
+        *(f"# warning: {one_line(warning)}" for warning in warnings),
     ]
-    return "\n".join(head) + "\n" + "---\n".join(to_yaml(each) for each in made.objects)
+    return "\n".join(head) + "\n" + "---\n".join(to_yaml(each) for each in objects)
