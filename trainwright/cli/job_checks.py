@@ -5,8 +5,9 @@ Only the store is written to, to check whether it supports conditional writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import cache
 
 from trainwright.api import names
 from trainwright.api.conditions import condition
@@ -54,15 +55,16 @@ def check_runtimes(client: JobsClient, namespace: str, requested: str = "") -> I
         yield warning("runtime", requested, "cannot be read, so it may or may not exist", "see `access` above")
     if not found and is_complete:
         yield missing("runtime", "all", "there is no runtime, but a TrainJob requires one", _APPLY_HINT)
+    why_no_plugins = cache(lambda: client.why_no_plugins(namespace))
     for name in [requested] if requested in found else sorted(found):
         yield _runtime(name, found[name])
-        yield from _plugin(client, name, found[name], namespace)
+        yield from _plugin(name, found[name], why_no_plugins)
 
 
-def _plugin(client: JobsClient, name: str, runtime: Obj, namespace: str) -> Iterator[Finding]:
+def _plugin(name: str, runtime: Obj, why_no_plugins: Callable[[], str]) -> Iterator[Finding]:
     """Warn of a runtime whose nodes do not find each other with the controller of this cluster."""
     framework = framework_without_peers({"spec": {"trainer": {"numNodes": 2}}}, runtime)
-    if framework and (reason := client.why_no_plugins(namespace)):
+    if framework and (reason := why_no_plugins()):
         yield warning(
             "runtime", name, f"{NO_POLICY.format(framework)}: jobs of several nodes are refused ({reason})", USE_PLUGINS
         )

@@ -99,7 +99,7 @@ class JobsClient(DelegatingCluster):
 
     def why_no_plugins(self, namespace: str) -> str:
         """Return why the policies of plugins may not run for TrainJobs; an empty string if they run. Raises ApiError."""
-        if not isinstance(self._cluster, KubernetesCluster) or is_embedded_server(self._cluster):
+        if not isinstance(self._cluster, KubernetesCluster):
             return ""
         controller = controller_state(self._cluster, namespace)
         return "" if controller.runs_plugins else controller.reason
