@@ -14,14 +14,14 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
 from parameters_page import PAGE, page
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from trainwright.jobs.request.more_settings import COMPONENT_DEFAULTS
-from trainwright.jobs.request.setting import Kind, Setting
+from trainwright.jobs.request.setting import Kind, Place, Setting
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.steps import requests
 
@@ -78,6 +78,7 @@ def _setting_of(name: str, field: FieldInfo) -> Setting:
         str(extra.get("unit") or ("seconds" if name.endswith("_seconds") else "")),
         str(extra.get("example") or ""),
         tuple(map(str, extra.get("used_by") or ())),  # type: ignore[arg-type]  # a list, as JSON has no tuples
+        cast(Place, extra.get("place") or ""),
     )
 
 

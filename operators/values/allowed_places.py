@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -18,6 +19,7 @@ from airflow.sdk import BaseHook, Variable
 
 from trainwright.api.errors import ApiError
 from trainwright.api.names import RESUME_WEIGHTS
+from trainwright.jobs.request.settings_table import TABLE
 from trainwright.operators.values.airflow_api import AirflowFailException
 from trainwright.operators.values.defined_connection import defined_connection
 from trainwright.text.foreign_texts import without_user
@@ -25,6 +27,8 @@ from trainwright.text.hub_names import with_scheme
 
 VARIABLE = "trainwright_allowed_places"
 EXTRA = "allowed_places"
+_SCHEMES = tuple(f"{scheme}://" for scheme in ("s3", "gs", "az", "hf", "pvc", "file"))
+"""Of places, in texts inside of structures: addresses of trackers and package indexes are not meant."""
 
 
 class PlaceNotAllowed(AirflowFailException):
@@ -80,6 +84,12 @@ def _uris(parameter: str, given: Any) -> Iterator[str]:
     if parameter == "manifest":
         yield from _manifest_uris(given)
         return
+    if (setting := TABLE.get(parameter)) is not None and setting.place == "inside":
+        from trainwright.jobs.request.setting_values import parse_structure
+
+        with suppress(ValueError):  # what cannot be parsed is rejected later, with its reason
+            yield from _sources_and_claims(parse_structure(given))
+        return
     text = str(given).strip()
     if parameter == "resume":
         text = text.removeprefix(RESUME_WEIGHTS)
@@ -113,11 +123,15 @@ def _sources_and_claims(value: Any) -> Iterator[str]:
                 yield with_scheme(str(inner))
             elif key == "claimName":
                 yield f"pvc://{inner}"
+            elif key == "hostPath" and isinstance(inner, dict) and inner.get("path"):
+                yield f"file://{quote(str(inner['path']))}"
             else:
                 yield from _sources_and_claims(inner)
     elif isinstance(value, list):
         for inner in value:
             yield from _sources_and_claims(inner)
+    elif isinstance(value, str) and value.startswith(_SCHEMES):
+        yield value
 
 
 def _is_below(uri: str, prefix: str) -> bool:

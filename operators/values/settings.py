@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS, WAIT_SETTINGS
+from trainwright.jobs.request.settings_table import TABLE
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
 
 
@@ -12,7 +13,7 @@ def step_fields(request: str) -> tuple[str, ...]:
 
 
 __all__ = ["EVALUATION_SETTINGS", "OWN_TEMPLATED", "PLACES", "SETTINGS", "TEMPLATED", "WAIT_SETTINGS", "step_fields"]
-PLACES = ("workspace", "dataset_uri", "model_uri", "export_uri", "resume", "code", "manifest")
+PLACES = tuple(name for name, setting in TABLE.items() if setting.place)
 """Settings of a training step that name paths, buckets and claims; see `allowed_places`."""
 NOT_TEMPLATED = ("func",)
 """A function is not text; everything else is rendered."""

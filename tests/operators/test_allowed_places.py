@@ -53,10 +53,12 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("resume", "weights:s3://bucket/team/checkpoint-5"),
         ("model_uri", ""),
         ("dataset_uri", "hf://datasets/org/x@main/folder"),
+        ("env", {"DATA": "s3://bucket/team/rows", "TRACKING": "https://tracker.example.com"}),
+        ("settings", {"learning_rate": 1e-4}),
     ],
 )
-def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: str) -> None:
-    allowed_places.check_places((), **{parameter: place.format(data=data)})
+def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: Any) -> None:
+    allowed_places.check_places((), **{parameter: place.format(data=data) if isinstance(place, str) else place})
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,12 @@ def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: st
         ("resume", "weights:s3://other/checkpoint-5"),
         ("manifest", MANIFEST),
         ("manifest", "/etc/job.yaml"),
+        ("volumes", [{"name": "v", "hostPath": {"path": "/etc"}}]),
+        ("volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "other"}}]),
+        ("runtime_patches", [{"manager": "m", "trainingRuntimeSpec": {"a": [{"hostPath": {"path": "/"}}]}}]),
+        ("env", {"DATA": "s3://other/rows"}),
+        ("settings", {"dataset": {"data_files": "gs://bucket/x"}}),
+        ("metadata_loc", "s3://other/metadata.json"),
     ],
 )
 def test_everything_else_is_refused_with_the_parameter_and_the_list(data: Path, parameter: str, place: Any) -> None:

@@ -10,6 +10,11 @@ from typing import Any, Literal, NamedTuple
 Kind = Literal["text", "integer", "number", "seconds", "flag", "object", "list", "function", "manifest"]
 
 
+Place = Literal["", "uri", "inside", "here"]
+"""What a setting says of places: the URI of one, a structure with URIs, claims or paths in it, or what is read here, where the request
+is made: files of this machine, and repositories, with the credentials of this process."""
+
+
 class Setting(NamedTuple):
     """A setting. `default` is None for an optional one without a value, `choices` are the only texts that it may have.
 
@@ -26,3 +31,4 @@ class Setting(NamedTuple):
     unit: str = ""
     example: str = ""
     used_by: tuple[str, ...] = ()
+    place: Place = ""

@@ -42,6 +42,7 @@ TABLE = {
             group="what",
             description="Settings of the builtin trainer, see docs/settings.md.",
             example='{"learning_rate": 1e-4}',
+            place="inside",
         ),
         Setting(
             name="image",
@@ -70,6 +71,7 @@ TABLE = {
             "}}}. Literal credentials are rejected.",
             example='{"WANDB_PROJECT": "support"}',
             used_by=("evaluate", "step"),
+            place="inside",
         ),
         Setting(
             name="func",
@@ -104,6 +106,7 @@ TABLE = {
             description="Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpack"
             "ed on every node.",
             example="git+https://github.com/org/repo@v1.2#subdirectory=training",
+            place="here",
         ),
         Setting(
             name="manifest",
@@ -111,6 +114,7 @@ TABLE = {
             default=None,
             group="what",
             description="Complete TrainJob, as an object, YAML text, or the path of a YAML file.",
+            place="here",
         ),
         Setting(
             name="num_nodes",
@@ -161,6 +165,7 @@ TABLE = {
             group="what",
             description="Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.",
             example='[{"manager": "example.com/team", "trainingRuntimeSpec": {...}}]',
+            place="inside",
         ),
         Setting(
             name="dataset_uri",
@@ -170,6 +175,7 @@ TABLE = {
             description="Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md"
             ". cache://SCHEMA/TABLE reads a table from a data cache; see docs/data-cache.md.",
             example="s3://data/support.jsonl",
+            place="uri",
         ),
         Setting(
             name="metadata_loc",
@@ -178,6 +184,7 @@ TABLE = {
             group="data",
             description="Where a cached table is: metadata.json of an Iceberg table, or a file or folder of Parquet or CSV.",
             example="s3://lake/orders/metadata/00004.metadata.json",
+            place="uri",
         ),
         Setting(
             name="num_data_nodes",
@@ -208,6 +215,7 @@ TABLE = {
             default={},
             group="data",
             description="Environment variables of the dataset initializer.",
+            place="inside",
         ),
         Setting(
             name="model_uri",
@@ -216,6 +224,7 @@ TABLE = {
             group="data",
             description="Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.",
             example="hf://Qwen/Qwen3-0.6B",
+            place="uri",
         ),
         Setting(
             name="model_digest",
@@ -230,6 +239,7 @@ TABLE = {
             default={},
             group="data",
             description="Environment variables of the model initializer.",
+            place="inside",
         ),
         Setting(
             name="model_shape",
@@ -246,6 +256,7 @@ TABLE = {
             description="Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&acc"
             "ess=&retain=] to create it. The run's folder on it is mounted at /workspace.",
             example="pvc://training?size=50Gi",
+            place="uri",
         ),
         Setting(
             name="queue_name",
@@ -317,6 +328,7 @@ TABLE = {
             group="placement",
             description="Volumes of the training pods, besides the runtime's and the workspace.",
             example='[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]',
+            place="inside",
         ),
         Setting(
             name="volume_mounts",
@@ -408,6 +420,7 @@ TABLE = {
             "eckpoint, or weights:URI (the run's last checkpoint, else the weights of that export at st"
             "ep 0).",
             example="weights:s3://models/support/run-7/step-900",
+            place="uri",
         ),
         Setting(
             name="export_uri",
@@ -416,6 +429,7 @@ TABLE = {
             group="resume",
             description="Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.",
             example="s3://models/support",
+            place="uri",
         ),
         Setting(
             name="previous_jobs",

@@ -36,6 +36,7 @@ from trainwright.jobs.request.manifest_source import checked_manifest
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.scheduling import Topology, scheduling_problems
+from trainwright.jobs.request.setting import Place
 from trainwright.jobs.request.setting_types import (
     Deadline,
     Env,
@@ -71,9 +72,16 @@ _PODS = ("evaluate", "step")
 
 
 def _setting(
-    group: Group, default: Any, description: str, *, unit: str = "", example: str = "", used_by: tuple[str, ...] = ()
+    group: Group,
+    default: Any,
+    description: str,
+    *,
+    unit: str = "",
+    example: str = "",
+    used_by: tuple[str, ...] = (),
+    place: Place = "",
 ) -> Any:
-    more: dict[str, Any] = {"group": group, "unit": unit, "example": example, "used_by": list(used_by)}
+    more: dict[str, Any] = {"group": group, "unit": unit, "example": example, "used_by": list(used_by), "place": place}
     return Field(default=default, description=description, json_schema_extra=more)
 
 
@@ -103,7 +111,11 @@ class TrainRequest(BaseModel):
         example="dpo",
     )
     settings: Object = _setting(
-        "what", {}, "Settings of the builtin trainer, see docs/settings.md.", example='{"learning_rate": 1e-4}'
+        "what",
+        {},
+        "Settings of the builtin trainer, see docs/settings.md.",
+        example='{"learning_rate": 1e-4}',
+        place="inside",
     )
     image: str = _setting(
         "what", "", "Image of the job's main container.", example="registry.example.com/trainer:1.4", used_by=_PODS
@@ -122,6 +134,7 @@ class TrainRequest(BaseModel):
         "rejected.",
         example='{"WANDB_PROJECT": "support"}',
         used_by=_PODS,
+        place="inside",
     )
     func: Annotated[NamedSource | None, BeforeValidator(source_of)] = _setting(
         "what", None, "Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled."
@@ -138,9 +151,13 @@ class TrainRequest(BaseModel):
         "",
         "Folder, or git+https://HOST/PATH@REVISION[#subdirectory=FOLDER], that is packed and unpacked on every node.",
         example="git+https://github.com/org/repo@v1.2#subdirectory=training",
+        place="here",
     )
     manifest: Annotated[Structure | None, BeforeValidator(checked_manifest)] = _setting(
-        "what", None, "Complete TrainJob, as an object, YAML text, or the path of a YAML file."
+        "what",
+        None,
+        "Complete TrainJob, as an object, YAML text, or the path of a YAML file.",
+        place="here",
     )
     num_nodes: Nodes = _setting("what", None, "Number of training nodes. Empty or 0: the runtime's.", example="2")
     num_proc_per_node: Number = _setting("what", None, "Number of processes per node. Empty or 0: one per GPU, else one per CPU.")
@@ -158,6 +175,7 @@ class TrainRequest(BaseModel):
         [],
         "Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.",
         example='[{"manager": "example.com/team", "trainingRuntimeSpec": {...}}]',
+        place="inside",
     )
 
     # data
@@ -167,27 +185,30 @@ class TrainRequest(BaseModel):
         "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md. cache://SCHEMA/TABLE reads a "
         "table from a data cache; see docs/data-cache.md.",
         example="s3://data/support.jsonl",
+        place="uri",
     )
     metadata_loc: str = _setting(
         "data",
         "",
         "Where a cached table is: metadata.json of an Iceberg table, or a file or folder of Parquet or CSV.",
         example="s3://lake/orders/metadata/00004.metadata.json",
+        place="uri",
     )
     num_data_nodes: Number = _setting(
         "data", None, "Number of pods that have a cached table in memory. Empty or 0: 2.", example="2"
     )
     worker_mem: str = _setting("data", "", "Memory of each of these pods. Empty: 2Gi.", example="8Gi")
     dataset_digest: str = _setting("data", "", "Digest of the prepared dataset; nodes reject any other.")
-    dataset_env: Env = _setting("data", {}, "Environment variables of the dataset initializer.")
+    dataset_env: Env = _setting("data", {}, "Environment variables of the dataset initializer.", place="inside")
     model_uri: str = _setting(
         "data",
         "",
         "Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.",
         example="hf://Qwen/Qwen3-0.6B",
+        place="uri",
     )
     model_digest: str = _setting("data", "", "Digest of the prepared model; nodes reject any other.")
-    model_env: Env = _setting("data", {}, "Environment variables of the model initializer.")
+    model_env: Env = _setting("data", {}, "Environment variables of the model initializer.", place="inside")
     model_shape: Object = _setting(
         "data", {}, "Sizes of the model, as the step that prepares it returns them, for the estimate of memory_check."
     )
@@ -199,6 +220,7 @@ class TrainRequest(BaseModel):
         "Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create it. "
         "The run's folder on it is mounted at /workspace.",
         example="pvc://training?size=50Gi",
+        place="uri",
     )
 
     # placement
@@ -240,6 +262,7 @@ class TrainRequest(BaseModel):
         [],
         "Volumes of the training pods, besides the runtime's and the workspace.",
         example='[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]',
+        place="inside",
     )
     volume_mounts: Objects = _setting(
         "placement",
@@ -302,12 +325,14 @@ class TrainRequest(BaseModel):
         "Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI "
         "(the run's last checkpoint, else the weights of that export at step 0).",
         example="weights:s3://models/support/run-7/step-900",
+        place="uri",
     )
     export_uri: str = _setting(
         "resume",
         "",
         "Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.",
         example="s3://models/support",
+        place="uri",
     )
     previous_jobs: Literal["keep", "delete"] = _setting(
         "resume", "keep", "Whether to keep or delete finished jobs of this step when the next one is submitted."

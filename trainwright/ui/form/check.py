@@ -9,6 +9,9 @@ from pydantic import ValidationError
 
 from trainwright.api.errors import Problem
 from trainwright.jobs.credentials.secret_detection import LiteralSecret
+from trainwright.jobs.request.manifest_source import manifest_file
+from trainwright.jobs.request.setting_values import parse_structure
+from trainwright.jobs.request.settings_table import TABLE
 from trainwright.jobs.request.validation_problems import problems_of
 from trainwright.steps.phases import Phases, phases_of
 from trainwright.steps.places import place_uri, source_uri
@@ -59,6 +62,8 @@ def checked(parameters: Json, *, looks_at_files: bool) -> Checked:
     values = {name: value for name, value in parameters.items() if value is not None}
     secrets = {one.name: values.pop(one.name) for one in SECRETS if values.get(one.name)} if values else {}
     values = {name: value for name, value in values.items() if name not in {one.name for one in SECRETS}}
+    if not looks_at_files and (read_here := _read_here(values.get("training"))):
+        return Checked(problems=tuple(read_here))  # nothing else is checked: that would read them
     values, of_places = _with_places(values, looks_at_files=looks_at_files)
     problems = [*_required(values), *of_places]
     values = {name: value for name, value in values.items() if value != "" or name in _TEXTS}
@@ -125,6 +130,28 @@ def _with_places(values: Json, *, looks_at_files: bool) -> tuple[Json, list[Prob
         except ValueError as error:
             problems.append(Problem(name, str(error)))
     return converted, problems
+
+
+def _read_here(training: Any) -> list[Problem]:
+    """Return a problem for each setting of the training that this server would read with its own files and credentials."""
+    try:
+        given = parse_structure(training)
+    except ValueError:  # said by the checks of all values
+        return []
+    if not isinstance(given, dict):
+        return []
+    named = [name for name, setting in TABLE.items() if setting.place == "here" and _is_read(name, given.get(name))]
+    return [Problem("training", f"{name}: this page reads no files and no repositories; {_ELSEWHERE[name]}") for name in named]
+
+
+def _is_read(name: str, value: Any) -> bool:
+    return manifest_file(value) is not None if name == "manifest" else bool(value)
+
+
+_ELSEWHERE = {
+    "code": "submit it with `trainwright submit`, a pipeline or a DAG, or put the code into an image",
+    "manifest": "give the object, or its text",
+}
 
 
 def _about(message: str) -> Problem:
