@@ -36,7 +36,7 @@ def test_the_plan_of_a_plain_container() -> None:
         "gid": 0,
         "groups": [],
         "capabilities": list(DEFAULT_CAPABILITIES),
-        "processes": 16384,
+        "processes": 4096,
         "no_new_privs": False,
         "read_only_root": False,
         "hidden": [],

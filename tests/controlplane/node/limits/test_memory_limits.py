@@ -54,6 +54,14 @@ def own_runs() -> Iterator[Runs]:
         yield found
 
 
+def test_pods_together_have_less_weight_than_the_control_plane(cgroups: ControlGroups) -> None:
+    files = [hierarchy.base / name for hierarchy in cgroups.hierarchies for name in ("cpu.shares", "cpu.weight")]
+    weights = {(file.name, file.read_text("ascii").strip()) for file in files if file.exists()}
+    if not weights:
+        pytest.skip("the CPU cannot be divided by control groups here")
+    assert weights <= {("cpu.shares", "512"), ("cpu.weight", "50")}
+
+
 @pytest.mark.parametrize("isolated", [True, False])
 def test_the_kernel_kills_above_the_limit(own_runs: Runs, cgroups: ControlGroups, isolated: bool) -> None:
     groups = create(cgroups)

@@ -108,8 +108,24 @@ def test_a_group_without_controllers_is_not_used(tmp_path: Path, monkeypatch: py
     assert not (tree.unit / AGENT_LEAF).exists()
 
 
-def test_a_delegated_group_gets_a_leaf_for_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_together_have_less_weight_than_the_control_plane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = SystemdTree(tmp_path, monkeypatch, [os.getpid()])
+    write = control_groups._write
+
+    def as_the_kernel(path: Path, value: int | str) -> None:
+        write(path, value)
+        if value == "+cpu":
+            (tree.unit / control_groups._base_name(tmp_path)).mkdir()
+            (tree.unit / control_groups._base_name(tmp_path) / "cpu.weight").write_text("100", "ascii")
+
+    monkeypatch.setattr(control_groups, "_write", as_the_kernel)
+    found = ControlGroups.find(tmp_path)
+    assert found is not None
+    assert (found.hierarchies[0].base / "cpu.weight").read_text("ascii") == "50"
+
+
+def test_a_delegated_group_gets_a_leaf_for_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = SystemdTree(tmp_path, monkeypatch, [os.getpid()], "memory pids")
     found = ControlGroups.find(tmp_path)
     assert found is not None
     assert tree.text(f"{AGENT_LEAF}/cgroup.procs") == str(os.getpid())

@@ -19,7 +19,7 @@ from trainwright.controlplane.node.isolation.mounts import ContainerMount
 CONTAINER_UMASK = 0o022
 """What a container runtime gives; for the spec's `umask`."""
 
-PROCESS_LIMIT = 16_384
+PROCESS_LIMIT = 4096
 """Processes and threads of a container: half of what a machine has at least, so that a runaway one leaves room for the others."""
 
 UNSHARED_FOLDERS = ("/home", "/root", "/tmp", "/var/tmp", "/run", "/mnt", "/media", "/boot")  # noqa: S108

@@ -21,7 +21,9 @@ from trainwright.controlplane.node.limits.own_cgroup import OwnCgroup, own_cgrou
 
 AGENT_LEAF = "trainwright-agent"
 """With version 2, a group with limited children must not have processes of its own: they are moved into this child."""
-CONTROLLERS = ("memory", "pids")
+CONTROLLERS = ("memory", "pids", "cpu")
+_WEIGHTS = {"cpu.weight": 50, "cpu.shares": 512}
+"""Of all pods together, half of the control plane's: however many processes they have, the API server answers."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 _SEARCH_DEPTH = 8
 _ATTEMPTS = 5
@@ -63,11 +65,11 @@ class Hierarchy:
     def _limit_memory(self, folder: Path, limit_bytes: int) -> None:
         if self.version == 1:
             _write(folder / "memory.limit_in_bytes", limit_bytes)
-            self._write_if_present(folder / "memory.memsw.limit_in_bytes", limit_bytes)
+            self.write_if_present(folder / "memory.memsw.limit_in_bytes", limit_bytes)
         else:
             _write(folder / "memory.max", limit_bytes)
-            self._write_if_present(folder / "memory.swap.max", 0)
-            self._write_if_present(folder / "memory.oom.group", 0)
+            self.write_if_present(folder / "memory.swap.max", 0)
+            self.write_if_present(folder / "memory.oom.group", 0)
 
     def delegate(self, folder: Path) -> None:
         """Let the children of a group have limits."""
@@ -78,7 +80,8 @@ class Hierarchy:
         """Find the folders of this node, also in groups of which earlier lives were a part."""
         return _find_folders(self.mounted, self.base.name)
 
-    def _write_if_present(self, path: Path, value: int) -> None:
+    def write_if_present(self, path: Path, value: int) -> None:
+        """Write a setting that not every version and kernel has. Raises OSError."""
         if path.exists():
             _write(path, value)
 
@@ -176,13 +179,18 @@ def _hierarchy(own: OwnCgroup, controllers: tuple[str, ...], name: str) -> Hiera
     if own.version == 2:
         parent = own.folder.parent if own.folder.name == AGENT_LEAF else own.folder
         available = _words(parent / "cgroup.controllers")
-        controllers = tuple(controller for controller in controllers if controller in available)
+        controllers = tuple(controller for controller in controllers if controller in available and controller != "cpu")
         if not controllers or not _delegate_own(parent, controllers, is_root=own.is_root):
             log.info("event=no_control_groups folder=%s has=%s", parent, ",".join(available))
             return None
+        if "cpu" in available:
+            with contextlib.suppress(OSError):  # some kernels refuse it as long as there are real-time processes
+                _write(parent / "cgroup.subtree_control", "+cpu")
     found = Hierarchy(parent / name, own.hierarchy, own.version, controllers)
     found.base.mkdir(exist_ok=True)
     found.delegate(found.base)
+    for file, weight in _WEIGHTS.items():
+        found.write_if_present(found.base / file, weight)
     remove_group(str(found.create("probe", "probe", 64 * 1024 * 1024, 1000)))
     return found
 
