@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import http.server
 import os
 import shutil
@@ -242,6 +243,65 @@ def test_what_a_repository_does_not_have_is_said(
     with pytest.raises(error, match=expected) as caught:
         pull_dvc_data(tmp_path / "w", **{"repo": str(repository), **options})
     assert "pw12345" not in str(caught.value)
+
+
+def commit(repository: Path) -> None:
+    for command in (["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "x"]):
+        subprocess.run(["git", *command], cwd=repository, check=True)
+
+
+@pytest.mark.wide(part="data-tools")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        "credentialpath = ../aws",
+        "profile = evil",
+        "configpath = /etc/x",
+        "keyfile = /root/.ssh/id_rsa",
+        "bearer_token_command = touch ran",
+        "cert_path = /etc/x",
+        "ssl_verify = false",
+        "gdrive_service_account_json_file_path = /etc/x",
+        "[cache]\n    dir = /tmp/cache",
+        "[state]\n    dir = /tmp/state",
+    ],
+)
+def test_settings_of_a_repository_name_nothing_of_this_machine(repository: Path, tmp_path: Path, settings: str) -> None:
+    urls = {
+        "bearer": "webdavs://h/x",
+        "cert": "webdavs://h/x",
+        "keyfile": "ssh://h/x",
+        "gdrive": "gdrive://x/y",
+        "[": str(tmp_path),
+    }
+    url = next((url for key, url in urls.items() if settings.startswith(key)), "s3://bucket/x")
+    config = f"[core]\n    remote = store\n['remote \"store\"']\n    url = {url}\n    {settings}\n"
+    (repository / ".dvc" / "config").write_text(config, "utf-8")
+    commit(repository)
+    with pytest.raises(BadToolInput, match="which no repository may"):
+        pull_dvc_data(tmp_path / "w", repo=str(repository), path="data")
+
+
+@pytest.mark.wide(part="data-tools")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "source", ["{secret}", "../secret", "file://{secret}", "https://127.0.0.1:1/x", "s3://bucket/x", "repository"]
+)
+def test_imports_from_outside_of_a_repository_are_refused(repository: Path, tmp_path: Path, source: str) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("SECRET")
+    digest = hashlib.md5(b"SECRET", usedforsecurity=False).hexdigest()
+    dep = (
+        f"path: {source.format(secret=secret)}" if source != "repository" else f"path: x\n  repo: {{url: 'file://{repository}'}}"
+    )
+    stage = f"md5: '{'0' * 32}'\nfrozen: true\ndeps:\n- {dep}\n  hash: md5\n  size: 6\n  md5: {digest}\n"
+    (repository / "got.dvc").write_text(f"{stage}outs:\n- hash: md5\n  path: got\n", "utf-8")
+    commit(repository)
+    for repo in (str(repository), f"file://{repository}"):
+        with pytest.raises(BadToolInput, match="import from outside of the repository"):
+            pull_dvc_data(tmp_path / "w", repo=repo, path="got")
+    assert pull_dvc_data(tmp_path / "w", repo=str(repository), path="data").files == 1
 
 
 @pytest.mark.wide(part="data-tools")

@@ -97,7 +97,7 @@ def _run(request: MeasureRequest, folder: Path) -> Measured:
     said: deque[str] = deque(maxlen=1)
     try:
         code = run_in_group(
-            [sys.executable, "-m", _PROGRAM, str(asked), str(answer)],
+            [sys.executable, "-P", "-m", _PROGRAM, str(asked), str(answer)],
             environment=variables,
             timeout_seconds=MAX_SECONDS,
             on_line=lambda line: said.append(line) if line.strip() else None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import posixpath
@@ -29,6 +30,14 @@ _CONFIG = """\
 ['remote "storage"']
     url = ../../storage
 """
+_REMOTE_SETTINGS = {
+    "url", "region", "endpointurl", "use_ssl", "allow_anonymous_login", "version_aware", "worktree", "cache_regions", "read_timeout",
+    "connect_timeout", "timeout", "jobs", "checksum_jobs", "no_traverse", "listobjects", "projectname", "account_name",
+    "account_key", "sas_token", "connection_string", "access_key_id", "secret_access_key", "session_token", "user", "password",
+    "port", "type", "method", "auth", "token", "replication",
+}  # fmt: skip
+"""What a repository may set for a remote: its address and its own credentials, but no file and no program."""
+_PLACES_OF_DVC = ("cache", "state", "index", "db", "machine")
 _OF_DVC = (".gitignore", ".dvcignore", "dvc.yaml", "dvc.lock")
 _NOT_INSTALLED = re.compile(r"requires 'dvc-([a-z0-9]+)'")
 _AT_ONCE = 8
@@ -76,9 +85,41 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 def _from_repository(request: dict[str, Any]) -> dict[str, Any]:
     repo, rev = request["repo"], request["rev"] or _head(request["repo"])
     with _opened(repo, rev=rev, remote=request["remote"] or None) as files:
+        _check_settings(files.repo)
+        _check_imports(files.repo, request["path"])
         revision = files.repo.get_rev() if files.repo.scm.__class__.__name__ != "NoSCM" else ""
         print(f"{request['path']} of revision {revision or '(none)'}")
         return {**_fetched(files, request["path"], request), "revision": revision}
+
+
+def _check_settings(repo: Any) -> None:
+    """Refuse what a repository of others must not set: files and programs of this machine, and how certificates are verified."""
+    for level in ("repo", "local"):
+        config = repo.config.load_one(level)
+        for name, settings in (config.get("remote") or {}).items():
+            if refused := sorted(set(settings) - _REMOTE_SETTINGS):
+                raise BadInput(
+                    f"the repository sets {', '.join(refused)} for its remote {name!r}, which no repository may: set credentials as "
+                    "variables of the step (a Secret, a connection)"
+                )
+        if refused := sorted(section for section in _PLACES_OF_DVC if config.get(section)):
+            raise BadInput(f"the repository sets {', '.join(refused)}: places of this machine, which no repository may")
+
+
+def _check_imports(repo: Any, path: str) -> None:
+    """Refuse data that DVC would read at its source, which the repository names: any file of this machine, or another repository."""
+    wanted = Path(repo.root_dir, path.strip("/"))
+    for stage in repo.index.stages:
+        for dep, out in itertools.product(stage.deps if stage.is_import else (), stage.outs):
+            made = Path(out.fs_path)
+            if not (made.is_relative_to(wanted) or wanted.is_relative_to(made)):
+                continue
+            source = posixpath.normpath(posixpath.join(os.path.relpath(stage.wdir, repo.root_dir), dep.def_path))
+            if getattr(dep, "def_repo", None) or ":/" in source or source.startswith(("/", "..")):
+                raise BadInput(
+                    f"{path!r} is an import from outside of the repository ({stage.relpath}): import it where it comes from, or "
+                    "add the data itself (dvc add, dvc push)"
+                )
 
 
 def _from_source(request: dict[str, Any]) -> dict[str, Any]:
