@@ -13,6 +13,7 @@ from ui.page_client import HOSTS, KEY, PageClient, first_messages, page_client
 
 from trainwright.api.errors import Forbidden
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.app import HEADERS
 from trainwright.ui.links import make_code
 from trainwright.ui.static_files import FOLDER
@@ -134,6 +135,28 @@ def test_list_is_streamed_with_its_changes(client: PageClient, cluster: Embedded
     rows, changes = asyncio.run(look())
     assert [row["name"] for row in rows["rows"]] == ["first"]
     assert [row["name"] for row in changes["rows"]] == ["second"]
+
+
+STREAM = "trainjobs/stream?namespace=default"
+
+
+def test_streams_of_one_user_take_none_of_others(client: PageClient, cluster: EmbeddedCluster) -> None:
+    other, _ = client.app._sessions.open(JobsClient.of(cluster), "b", "key of b")
+
+    async def look() -> tuple[int, str, dict[str, Any]]:
+        reading = [asyncio.create_task(first_messages(client.app, STREAM, client.token, lambda _: False)) for _ in range(24)]
+        while len(client.app.streams) < 24:
+            await asyncio.sleep(0.01)
+        refused = await asyncio.to_thread(client.get, STREAM)
+        allowed = await first_messages(client.app, STREAM, other, lambda _: True)
+        client.app.close()
+        await asyncio.gather(*reading)
+        return refused.status_code, refused.text, allowed[0]
+
+    status, text, allowed = asyncio.run(look())
+    assert status == 429
+    assert "24 streams of this user are open" in text
+    assert allowed["type"] == "rows"
 
 
 def test_closing_the_application_ends_its_streams(client: PageClient) -> None:

@@ -68,6 +68,16 @@ def test_least_recently_used_session_ends_beyond_the_limit() -> None:
     assert sessions.find(first) is not None
 
 
+def test_sessions_of_one_user_end_no_session_of_others() -> None:
+    sessions = Sessions()
+    of_b, _ = sessions.open(CLUSTER, "b", "key of b")
+    of_c, _ = sessions.open(CLUSTER, "", "key of c")
+    for number in range(300):
+        sessions.open(CLUSTER, "a", f"key {number}")
+    assert sessions.find(of_b) is not None
+    assert sessions.find(of_c) is not None
+
+
 def test_sessions_outlive_a_restart_until_they_end(tmp_path: Path) -> None:
     file, clock = tmp_path / "page" / "sessions.json", Clock()
     token, session = Sessions(clock=clock, file=file).open(CLUSTER, "", "old")

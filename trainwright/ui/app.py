@@ -7,6 +7,7 @@ another site, neither can be forged or read: no cookie, no CORS, and no other na
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import aclosing
 
@@ -17,7 +18,7 @@ from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
-from trainwright.api.errors import ApiError, BadRequest, NotFound, Unauthorized
+from trainwright.api.errors import ApiError, BadRequest, NotFound, TooManyRequests, Unauthorized
 from trainwright.ui.access import Login
 from trainwright.ui.call import Call, Endpoint, Json, Page, Stream
 from trainwright.ui.features import Features
@@ -38,6 +39,8 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _MAX_BODY = 1024 * 1024
+_MAX_STREAMS = 24
+"""Of one user at a time: a browser opens six connections to a server."""
 log = logging.getLogger(__name__)
 
 
@@ -53,6 +56,7 @@ class PageApp:
         self._files = read_static_files()
         self._features = Features()
         self.streams = OpenStreams(on_close=self._features.close)
+        self._open_streams: Counter[str] = Counter()
         self._router = Router(list(self._routes()))
 
     def close(self) -> None:
@@ -135,13 +139,17 @@ class PageApp:
     def _stream(self, stream: Stream) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             call = await self._call(request, with_body=False)
+            if self._open_streams[call.session.owner] >= _MAX_STREAMS:
+                raise TooManyRequests(f"{_MAX_STREAMS} streams of this user are open, the limit; close some tabs of the page")
             return StreamingResponse(self._lines(stream, call, _token(request)), media_type="application/x-ndjson")
 
         return answer
 
     async def _lines(self, stream: Stream, call: Call, token: str) -> AsyncIterator[bytes]:
         """Yield the messages of a stream until it, the server or the session of `token` ends. An open stream uses its session."""
+        owner = call.session.owner
         with self.streams.opened() as closed:
+            self._open_streams[owner] += 1
             try:
                 async with aclosing(stream.open(call)) as messages:
                     async for message in messages:
@@ -151,6 +159,8 @@ class PageApp:
             except EXPECTED as error:  # after the status line was sent
                 problem = problem_of(error)
                 yield orjson.dumps({"type": "problem", "problem": {"reason": problem.reason, "message": problem.message}}) + b"\n"
+            finally:
+                self._open_streams[owner] -= 1
 
     async def _call(self, request: Request, *, with_body: bool) -> Call:
         session = await self._session(request)

@@ -12,6 +12,7 @@ import logging
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,11 @@ class Session:
     key: str
     expires: float
 
+    @property
+    def owner(self) -> str:
+        """Whose session it is, for limits: the user where the server tells, else the credentials."""
+        return self.user or self.key
+
 
 class Sessions:
     """The sessions of one server. Thread-safe.
@@ -50,13 +56,14 @@ class Sessions:
         """By the digest of the token: the session, and when it was last used. The least recently used comes first."""
 
     def open(self, cluster: JobsClient, user: str, key: str) -> tuple[str, Session]:
-        """Begin a session; returns its token. Beyond the limit, the session that was not used for longest ends."""
+        """Begin a session; returns its token. Beyond the limit, the least recently used session of the user with the most ends."""
         token, now = secrets.token_urlsafe(32), self._clock()
         session = Session(cluster, user, key, now + SESSION_SECONDS)
         with self._lock:
             self._drop_ended(now)
             while len(self._known) >= _MAX_SESSIONS:
-                del self._known[next(iter(self._known))]
+                [(most, _)] = Counter(known.owner for known, _ in self._known.values()).most_common(1)
+                del self._known[next(digest for digest, (known, _) in self._known.items() if known.owner == most)]
             self._known[_digest(token)] = (session, now)
             self._write()
         return token, session
