@@ -27,7 +27,7 @@ def policy(tmp_path: Path) -> HostPathPolicy:
     ["user/home", "user/home/credentials", "user/home/none/yet", "user", "", "/", "link", "link/credentials", "named/../link"],
 )
 def test_the_home_is_refused_whatever_path_leads_to_it(policy: HostPathPolicy, path: str, tmp_path: Path) -> None:
-    with pytest.raises(HostPathRefused, match="is, contains or is in the home of the cluster"):
+    with pytest.raises(HostPathRefused, match=r"(is in|contains) the home of the cluster"):
         policy.check_outside_own(tmp_path / path)
 
 

@@ -168,6 +168,11 @@ def test_model_that_is_no_address_is_an_error(tmp_path: Path) -> None:
         reported(tmp_path, [text(3)], model_uri="ftp://host/model")
 
 
+def test_required_report_without_a_model_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InitializerError, match="report_mode=required, but no model is named"):
+        reported(tmp_path, [text(3)], report_mode="required")
+
+
 def test_missing_packages_are_said(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     report = reported(tmp_path, [text(3)], model_uri=model)
@@ -229,15 +234,26 @@ COMPARISON = (
 @pytest.mark.parametrize(
     ("template", "reason"),
     [
-        (LOOP, "train.jsonl row 1: the chat template rejects the messages: a row takes more than 2 s"),
-        ("{{ messages[0].content * 10 ** 11 }}", "train.jsonl row 1: the chat template rejects the messages: MemoryError"),
+        (LOOP, "train.jsonl row 1: the chat template has not ended: the row takes more than 2 s"),
+        ("{{ messages[0].content * 10 ** 11 }}", "train.jsonl row 1: the chat template has not ended: MemoryError"),
         (COMPARISON, "the chat template takes more than 4 s for a row"),
     ],
 )
 def test_templates_have_limits_in_a_process(tmp_path: Path, template: str, reason: str) -> None:
     model = f"file://{write_tokenizer(tmp_path / 'model', template=template)}"
-    report = reported(tmp_path, [{"messages": [USER, ANSWER]}], model_uri=model, report_mode="warn")
+    report = reported(tmp_path / "a", [{"messages": [USER, ANSWER]}], model_uri=model)
     assert report.tokens_missing.startswith(reason)
+
+
+def test_sample_of_a_tokenizer_that_expands_in_a_process_is_cut(tmp_path: Path) -> None:
+    model = write_tokenizer(tmp_path / "model")
+    file = model / "tokenizer.json"
+    tokenizer = json.loads(file.read_text())
+    tokenizer["decoder"] = {"type": "Replace", "pattern": {"String": "a"}, "content": "x" * 100_000}
+    file.write_text(json.dumps(tokenizer))
+    report = reported(tmp_path, [text(100)], model_uri=f"file://{model}")
+    assert report.tokens_missing == ""
+    assert len(report.sample) < 2100
 
 
 def test_count_in_a_process_has_a_time_limit(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -306,6 +306,23 @@ def test_imports_from_outside_of_a_repository_are_refused(repository: Path, tmp_
 
 @pytest.mark.wide(part="data-tools")
 @pytest.mark.slow
+@pytest.mark.parametrize("path", ["file", "folder", "rows/file"])
+def test_links_out_of_a_folder_without_git_are_refused(dvc: Path, tmp_path: Path, path: str) -> None:
+    plain, secret = tmp_path / "plain", tmp_path / "host"
+    (plain / ".dvc").mkdir(parents=True)
+    (plain / ".dvc" / "config").write_text("[core]\n    no_scm = True\n", "utf-8")
+    (plain / "rows").mkdir()
+    secret.mkdir()
+    (secret / "file").write_text("SECRET")
+    for name, target in (("file", secret / "file"), ("folder", secret), ("rows/file", secret / "file")):
+        (plain / name).symlink_to(target)
+    for wanted in {path, path.partition("/")[0]}:
+        with pytest.raises(BadToolInput, match="leads out of the repository by a symbolic link"):
+            pull_dvc_data(tmp_path / "w", repo=str(plain), path=wanted)
+
+
+@pytest.mark.wide(part="data-tools")
+@pytest.mark.slow
 def test_data_that_was_never_pushed_is_a_failure_with_advice(repository: Path, tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "remote")
     with pytest.raises(ToolFailed, match="has it been pushed"):

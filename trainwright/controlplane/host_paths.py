@@ -51,16 +51,16 @@ class HostPathPolicy:
         for own in (self.home, *self.own, *memory, _PROCESSES):
             place = _real(own)
             is_hidden = may_contain and own in (self.home, *self.own)
-            if _is_in(real, place) or (_is_in(place, real) and not is_hidden):
+            if (is_inside := _is_in(real, place)) or (_is_in(place, real) and not is_hidden):
                 what = "the home of the cluster" if own == self.home else f"{own}, which is not for pods"
-                raise HostPathRefused(f"{path} is, contains or is in {what}, which cannot be a volume")
+                raise HostPathRefused(f"{path} cannot be a volume: it {'is in' if is_inside else 'contains'} {what}")
         for each in (real, *real.parents):
             if (each / "credentials" / "admin.token").exists():
-                raise HostPathRefused(f"{path} is in the home of another cluster, which cannot be a volume")
+                raise HostPathRefused(f"{path} cannot be a volume: it is in the home of another cluster")
             if each.parent == _real(SHARED_MEMORY) and each.name.startswith(MEMORY_PREFIX):
-                raise HostPathRefused(f"{path} is in the memory of a cluster, which cannot be a volume")
+                raise HostPathRefused(f"{path} cannot be a volume: it is in the memory of a cluster")
         if _is_in(SHARED_MEMORY, real):  # clusters may make their folders there at any time
-            raise HostPathRefused(f"{path} is or contains {SHARED_MEMORY}, where the files of Secrets are; mount a folder in it")
+            raise HostPathRefused(f"{path} cannot be a volume: files of Secrets are in {SHARED_MEMORY}; mount a folder in that")
         return real
 
     def check_chosen(self, path: Path) -> Path:

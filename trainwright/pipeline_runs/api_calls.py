@@ -5,6 +5,8 @@ Texts of libraries are not repeated, since they may quote headers; texts of serv
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -21,10 +23,26 @@ from trainwright.text.foreign_texts import without_credentials
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 _MAX_BYTES = 64 * 1024 * 1024
+_MAX_REFUSAL = 64 * 1024
 _MAX_RETRY_AFTER = 60.0
 _TOKEN_ADVICE = "set KFP_EXISTING_TOKEN to a token, or KF_PIPELINES_SA_TOKEN_PATH to a file with one"
 _WORDS = {401: "the credentials are missing or not accepted", 403: "not permitted", 404: "not found", 429: "too many requests"}
 _NEVER_SENT = ("Connection refused", "the host name", "Network is unreachable", "No route to host", "the server's certificate")
+
+
+def _with_short_refusals(request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """Send a request; of an answer other than success, which kfp's client reads whole, only the beginning is left."""
+    response = request(*arguments, **options)
+    if 200 <= response.status < 300:
+        return response
+    try:
+        body = response.read(_MAX_REFUSAL, decode_content=True)
+    finally:
+        response.close()
+    headers = {
+        name: value for name, value in response.headers.items() if name.lower() not in ("content-encoding", "content-length")
+    }
+    return urllib3.HTTPResponse(io.BytesIO(body), headers, response.status, reason=response.reason)
 
 
 class ApiCalls:
@@ -34,7 +52,9 @@ class ApiCalls:
         self._address, self._api, self._call = address, api_client, api_client.call_api
         api_client.call_api = self
         never = urllib3.Retry(total=0, raise_on_redirect=False)  # a redirect is an answer, and `PipelineServer` retries
-        api_client.rest_client.pool_manager.connection_pool_kw["retries"] = never
+        pool = api_client.rest_client.pool_manager
+        pool.connection_pool_kw["retries"] = never
+        pool.request = functools.partial(_with_short_refusals, pool.request)
 
     def __call__(self, path: str, method: str, *arguments: Any, response_type: str | None = None, **options: Any) -> Any:
         """Send a request, and return the client's model of the answer. Raises ServerError."""

@@ -9,12 +9,16 @@ import re
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 """Control characters of C0 (but tab and line feed) and C1, marks that reorder text, and halves of surrogate pairs."""
-_SEQUENCE = re.compile(
-    r"""
-      (?P<colours>\x1b\[[0-9;:]{0,64}m)                              # colours, which are kept
-    | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*+(?:\x07|\x1b\\|\x9c)?   # titles, links, clipboard, device control
+_LONG = r"""
+      (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*+(?:\x07|\x1b\\|\x9c)?   # titles, links, clipboard, device control
     | (?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]?                                # cursor and screen
     | \x1b[ -/]*+[0-~]?                                                  # other escape sequences
+"""
+_LONG_SEQUENCE = re.compile(_LONG, re.VERBOSE)
+_SEQUENCE = re.compile(
+    rf"""
+      (?P<colours>\x1b\[[0-9;:]{{0,64}}m)                              # colours, which are kept
+    | {_LONG}
     | [\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]
     """,
     re.VERBOSE,
@@ -23,7 +27,8 @@ _SEQUENCE = re.compile(
 
 def printable(text: object) -> str:
     """Return a text with control characters as escapes such as `\\x1b`."""
-    return _CONTROL.sub(lambda found: _escape(found[0]), str(text))
+    text = str(text)
+    return text if _CONTROL.search(text) is None else text.translate(_ESCAPES)
 
 
 def json_printable(text: str) -> str:
@@ -43,9 +48,22 @@ def plain(text: str) -> str:
 
 def without_sequences(text: str) -> str:
     """Return a text without colours, cursor movements and other sequences; control characters that stand alone are kept."""
-    return _SEQUENCE.sub(lambda found: found[0] if len(found[0]) == 1 and found[0] != "\x1b" else "", text)
+    return _LONG_SEQUENCE.sub("", text)
 
 
-def _escape(character: str) -> str:
-    code = ord(character)
+def _escape(code: int) -> str:
     return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
+
+
+class _Escapes(dict[int, int | str]):
+    """For str.translate; is filled as it is used."""
+
+    def __missing__(self, code: int) -> int | str:
+        is_control = _CONTROL.match(chr(code)) is not None
+        value = _escape(code) if is_control else code
+        if is_control or code < 256:
+            self[code] = value
+        return value
+
+
+_ESCAPES = _Escapes()

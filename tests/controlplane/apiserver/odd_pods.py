@@ -49,6 +49,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "long argument": _container(command=["true"], args=[LONG * 3]),
     "large environment": _container(env=[{"name": f"A{n}", "value": LONG} for n in range(8)]),
     "variables that double": _container(env=DOUBLING),
+    "references without an end": _container(command=["true"], args=["$(" * 150_000], readinessProbe={"exec": {"command": ["$(" * 150_000]}}),
     "words that double": _container(env=DOUBLING[:11], command=["true", *["$(A10)"] * 1000]),
     "probe that doubles": _container(env=DOUBLING[:11], readinessProbe={"exec": {"command": ["true", *["$(A0)" * 9] * 9000]}}),
     "sub-path that doubles": {"volumes": [{"name": "v", "emptyDir": {}}], "container": {"env": DOUBLING[:11], "volumeMounts": [{**_MOUNT, "subPathExpr": "$(A10)" * 9000}]}},

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import pwd
 import sys
+import time
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -104,6 +106,15 @@ def test_property_references_are_those_that_expansion_replaces(text: str) -> Non
     assert expand_references(text, dict.fromkeys(references_in(text), "")) == step_by_step(
         text, dict.fromkeys(references_in(text), "")
     )
+
+
+@pytest.mark.parametrize("text", ["$(" * 700_000, "$(A" * 400_000 + ")", "$$(" * 400_000, "$" * 1_400_000, "x)" + "$(" * 700_000])
+def test_references_are_found_in_linear_time(text: str) -> None:
+    begun = time.process_time()
+    references_in(text)
+    with contextlib.suppress(ArgumentsTooLong):
+        expand_references(text, {"A": "1"})
+    assert time.process_time() - begun < 2
 
 
 ENTRIES = st.lists(

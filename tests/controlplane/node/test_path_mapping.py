@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from trainwright.controlplane.node.expansion import ArgumentsTooLong, expand_words
 from trainwright.controlplane.node.path_mapping import PathMapping
 from trainwright.controlplane.node.rendezvous import RendezvousPorts
 
@@ -63,6 +64,14 @@ def test_every_node_that_listens_has_a_port(keeps_names: bool, hosts: tuple[str,
     mapping = PathMapping(subdomain="demo", namespace="team", port=41234, port_of_host=ports.get, keeps_names=keeps_names)
     text = '{"worker": ["demo-node-0-0.demo:29500", "demo-node-0-1.demo:29500"]}'
     assert mapping.rewrite(text) == f'{{"worker": ["{hosts[0]}:41234", "{hosts[1]}:41235"]}}'
+
+
+def test_text_with_many_paths_of_mounts_is_refused_in_little_memory() -> None:
+    mapping = PathMapping((("/a", Path("/host/" + "d" * 4000)),))
+    with pytest.raises(ArgumentsTooLong):
+        mapping.rewrite("/a," * 40_000)
+    with pytest.raises(ArgumentsTooLong, match="all of more than"):
+        expand_words(["/a," * 20] * 40, {}, mapping.rewrite)
 
 
 def test_ports_of_nodes_are_kept_and_given_up_with_those_of_their_jobset(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class ContainerStart:
         words = [*command, *(self._spec.get("args") or [])]
         if environment is not None:
             words = replace_program(words, environment.programs)
-        return [context.rewrite(word) for word in expand_words(words, context.references)]
+        return expand_words(words, context.references, context.rewrite)
 
 
 @contextmanager

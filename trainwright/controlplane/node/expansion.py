@@ -9,13 +9,15 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 
 MAX_TEXT = 128 * 1024
 """Bytes of a variable with its name, or of a word: MAX_ARG_STRLEN of execve(2)."""
 MAX_TEXTS = 2 * 1024 * 1024
 """Bytes of all variables and words: ARG_MAX with the usual stack."""
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_ESCAPED = re.compile(r"\$(\$)")
 
 
 class ArgumentsTooLong(OSError):
@@ -34,10 +36,19 @@ def expand_references(text: str, variables: Mapping[str, str], what: str = "a te
     `$$` is an escaped `$`; a reference ends at the next `)`; unknown names and all other text are kept. `what` is for messages.
     Raises ArgumentsTooLong.
     """
+
+    def value_of(match: re.Match[str]) -> str:
+        return "$" if match[0] == "$$" else variables.get(match[1], match[0])
+
+    return substituted(text, _matches(text), value_of, what)
+
+
+def substituted(text: str, matches: Iterable[re.Match[str]], value_of: Callable[[re.Match[str]], str], what: str) -> str:
+    """Replace matches in a text by their values. Raises ArgumentsTooLong as soon as the result would be too long."""
     parts: list[str] = []
     end = size = 0
-    for match in _REFERENCE.finditer(text):
-        value = "$" if match[1] is None else variables.get(match[1], match[0])
+    for match in matches:
+        value = value_of(match)
         parts += (text[end : match.start()], value)
         end, size = match.end(), size + match.start() - end + len(value)
         if size > MAX_TEXT:
@@ -45,11 +56,11 @@ def expand_references(text: str, variables: Mapping[str, str], what: str = "a te
     return "".join(parts) + text[end:]
 
 
-def expand_words(words: Iterable[str], variables: Mapping[str, str]) -> list[str]:
-    """Expand the words of a command. Raises ArgumentsTooLong."""
+def expand_words(words: Iterable[str], variables: Mapping[str, str], rewrite: Callable[[str], str] = str) -> list[str]:
+    """Expand the words of a command, and apply `rewrite` to each. Raises ArgumentsTooLong."""
     room, found = Room(), list[str]()
     for number, word in enumerate(words):
-        found.append(expand_references(word, variables, f"word {number} of the command"))
+        found.append(rewrite(expand_references(word, variables, f"word {number} of the command")))
         room.take(found[-1], f"word {number} of the command")
     return found
 
@@ -72,4 +83,10 @@ class Room:
 
 def references_in(text: str) -> list[str]:
     """Return the names that a text refers to, in order."""
-    return [match[1] for match in _REFERENCE.finditer(text) if match[1] is not None]
+    return [match[1] for match in _matches(text) if match[0] != "$$"]
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    """Yield references and escaped `$`. After the last `)` there are no references: each `$(` would be searched to the end."""
+    end = text.rfind(")") + 1
+    return chain(_REFERENCE.finditer(text, 0, end), _ESCAPED.finditer(text, end))

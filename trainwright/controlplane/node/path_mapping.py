@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwright.api import names
+from trainwright.controlplane.node.expansion import substituted
 
 LOOPBACK = "127.0.0.1"
 _PORT_VARIABLES = ("PET_MASTER_PORT", "MASTER_PORT", "DMLC_TRACKER_PORT")
@@ -42,9 +43,9 @@ class PathMapping:
             self._rules.append((re.compile(dns), self._address))
 
     def rewrite(self, text: str) -> str:
-        """Map paths and host names in a command word or a variable's value."""
+        """Map paths and host names in a command word or a variable's value. Raises ArgumentsTooLong."""
         for pattern, replacement in self._rules:
-            text = pattern.sub(replacement, text)
+            text = substituted(text, pattern.finditer(text), replacement, "a text with paths of mounts")
         return text
 
     def variables(self, variables: dict[str, str]) -> dict[str, str]:

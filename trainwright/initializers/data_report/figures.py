@@ -6,6 +6,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+MAX_SAMPLE = 2000
+"""Characters of a sample row."""
+MAX_ANSWER = 1024 * 1024
+"""Bytes of a `Measured` as it is passed on."""
+
 
 @dataclass(frozen=True)
 class TokenFigures:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from trainwright.initializers.data_report.figures import Measured, MeasureRequest
+from trainwright.initializers.data_report.figures import MAX_ANSWER, Measured, MeasureRequest
 from trainwright.initializers.data_report.token_counts import ROW_SECONDS
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter
@@ -107,7 +107,8 @@ def _run(request: MeasureRequest, folder: Path) -> Measured:
     if code == -signal.SIGPROF:
         raise TokenizerMissing(f"the chat template takes more than {2 * ROW_SECONDS:g} s for a row")
     try:
-        return TypeAdapter(Measured).validate_json(answer.read_bytes())
+        with open(answer, "rb") as file:
+            return TypeAdapter(Measured).validate_json(file.read(MAX_ANSWER))
     except (FileNotFoundError, ValidationError):
         raise TokenizerMissing(
             f"counting tokens ended with {code}: {without_credentials(*said or ['no output'])[:300]}"

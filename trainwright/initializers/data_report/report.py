@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from trainwright.initializers.data_report.figures import DataReport, Measured, SplitFigures
+from trainwright.initializers.data_report.figures import MAX_SAMPLE, DataReport, Measured, SplitFigures
 from trainwright.initializers.data_report.measure import MAX_COMPARED, compare_rows, first_row
 from trainwright.initializers.data_report.model_tokenizer import TokenizerMissing, measure_with_model, shown
 from trainwright.initializers.dataset import TEST, TRAIN
@@ -17,8 +17,6 @@ from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.receipt import Receipt
 
 log = logging.getLogger(__name__)
-_MAX_SAMPLE = 2000
-"""Characters of the sample row."""
 
 
 class DataUnfit(InitializerError):
@@ -70,6 +68,8 @@ def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, m
 def _measured(folder: Path, rows: dict[str, int], model_uri: str, max_length: int, mode: ReportMode) -> Measured:
     """Return what the model's tokenizer makes of the files, or why it is `missing`. Raises DataUnfit, InitializerError, BadUri."""
     if not model_uri or mode == "off":
+        if mode == "required":
+            raise InitializerError("report_mode=required, but no model is named: set model_uri")
         return Measured(missing="no model was named" if not model_uri else "report_mode=off")
     try:
         found = measure_with_model(folder, rows, model_uri, max_length)
@@ -82,11 +82,10 @@ def _measured(folder: Path, rows: dict[str, int], model_uri: str, max_length: in
         return Measured(missing=str(error))
     if not found.unfit:
         return found
-    reason = f"{found.unfit}; report_mode=warn only reports it"
     if mode != "warn":
-        raise DataUnfit(reason)
-    log.warning("event=rows_may_fail reason=%r", reason)
-    return Measured(missing=reason)
+        raise DataUnfit(f"{found.unfit}; report_mode=warn only reports it")
+    log.warning("event=rows_may_fail reason=%r", found.unfit)
+    return Measured(missing=found.unfit)
 
 
 def _dropped(details: dict[str, Any]) -> dict[str, int]:
@@ -96,7 +95,7 @@ def _dropped(details: dict[str, Any]) -> dict[str, int]:
 
 
 def _sample(text: str) -> str:
-    return text if len(text) <= _MAX_SAMPLE else f"{text[:_MAX_SAMPLE]} ..."
+    return text if len(text) <= MAX_SAMPLE else f"{text[:MAX_SAMPLE]} ..."
 
 
 def _log(report: DataReport) -> None:

@@ -97,7 +97,8 @@ def _texts(tokenizer: Any, row: Row, index: int) -> list[str]:
         raise RowRejected(index, f"the chat template is not valid: {error}") from error
     except Exception as error:  # of a template, which is a program
         said = str(error) or type(error).__name__
-        raise RowRejected(index, f"the chat template rejects the messages: {said[:300]}") from error
+        verb = "has not ended" if isinstance(error, TimeoutError | MemoryError) else "rejects the messages"
+        raise RowRejected(index, f"the chat template {verb}: {said[:300]}") from error
 
 
 @contextmanager
@@ -105,7 +106,7 @@ def _time_limit() -> Iterator[None]:
     """Raise TimeoutError when a row takes too much time of a CPU, and end the process if even that is not possible."""
 
     def end(*_: object) -> None:
-        raise TimeoutError(f"a row takes more than {ROW_SECONDS:g} s")
+        raise TimeoutError(f"the row takes more than {ROW_SECONDS:g} s")
 
     before = signal.signal(signal.SIGVTALRM, end)
     try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from trainwright.initializers.data_report.figures import Measured, MeasureRequest, TokenFigures
+from trainwright.initializers.data_report.figures import MAX_ANSWER, MAX_SAMPLE, Measured, MeasureRequest, TokenFigures
 from trainwright.initializers.data_report.measure import RowUnfit, first_row, measure_tokens
 from trainwright.initializers.data_report.token_counts import RowRejected, is_conversational, row_text
 
@@ -21,8 +21,9 @@ _MAX_MEMORY = 4 * 1024**3
 def main() -> None:
     """Read the request, and write the answer."""
     asked, answer = sys.argv[1:]
-    with contextlib.suppress(ValueError):  # a lower limit is in force
-        resource.setrlimit(resource.RLIMIT_DATA, (_MAX_MEMORY, _MAX_MEMORY))
+    for limit, most in ((resource.RLIMIT_DATA, _MAX_MEMORY), (resource.RLIMIT_FSIZE, MAX_ANSWER)):
+        with contextlib.suppress(ValueError):  # a lower limit is in force
+            resource.setrlimit(limit, (most, most))
     sys.modules["torch"] = None  # type: ignore[assignment]  # transformers would import it, if only for two seconds
     found = measured(TypeAdapter(MeasureRequest).validate_json(Path(asked).read_bytes()))
     Path(answer).write_bytes(TypeAdapter(Measured).dump_json(found))
@@ -42,10 +43,19 @@ def measured(request: MeasureRequest) -> Measured:
         return Measured(unfit=problem)
     try:
         tokens = {name: _tokens(request, name, tokenizer) for name in request.rows}
-        sample = row_text(tokenizer, row)
+        sample = row_text(tokenizer, row)[: MAX_SAMPLE + 1]
     except (RowUnfit, RowRejected) as error:
-        return Measured(unfit=f"{error}; the training with {request.model} would fail there: change the row")
+        if isinstance(root_of(error), TimeoutError | MemoryError):  # limits of this process, which the training does not have
+            return Measured(missing=str(error))
+        return Measured(unfit=f"{error}; the training with {request.model} would fail there: change the row, or the template")
     return Measured(bool(tokenizer.chat_template), tokens, sample, unfit=_why_nothing_left(tokens[first], request))
+
+
+def root_of(error: BaseException) -> BaseException:
+    """Return the first cause of an error."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
 
 
 def _tokens(request: MeasureRequest, name: str, tokenizer: Any) -> TokenFigures | None:

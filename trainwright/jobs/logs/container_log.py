@@ -57,8 +57,8 @@ class ContainerLog:
     @property
     def partial(self) -> str:
         """The text of the last line, if it has not ended yet."""
-        stamp, _, text = split_stamp(self._partial)
-        return "" if stamp is None and is_kubelet_message(text) else text.decode("utf-8", "replace")
+        stamp, _, text = split_stamp(self._partial)  # without one, not even that has arrived
+        return "" if stamp is None or self._cursor.is_shown(stamp) else text.decode("utf-8", "replace")
 
     def read(self, *, previous: bool = False) -> Iterator[tuple[str, str]]:
         """Yield `(timestamp, line)` of the current log. Raises ApiError."""

@@ -10,7 +10,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from functools import lru_cache
 
-_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
+_STAMP = re.compile(rb"((?:19[7-9]|2\d\d)\d-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d) ")
 _SECOND = 1_000_000_000
 _SLACK = 1
 """Seconds before the last line that are requested again: lines of stdout and stderr may be slightly out of order."""
@@ -68,6 +68,10 @@ class LogCursor:
         """Whether the connection has begun behind the position: it has repeated no line, although the last one was requested."""
         return (self._latest is not None or self._shown is not None) and not self._repeated
 
+    def is_shown(self, stamp: int) -> bool:
+        """Whether a line of this time has been shown by somebody else."""
+        return self._shown is not None and stamp <= self._shown
+
     def since(self) -> str:
         """Return the `sinceTime` for the next connection; empty for the whole log."""
         if self._latest is None:
@@ -99,7 +103,7 @@ class LogCursor:
         if self._floor is not None and self._tailed and self._first is not None and stamp < self._first:
             return False
         is_at_start = self._floor is not None or self._latest is None  # later a clock may be set back
-        if self._shown is not None and stamp <= self._shown and is_at_start:
+        if self.is_shown(stamp) and is_at_start:
             return False
         self._floor = None  # past the repeated lines: if the clock is set back from here on, no line is lost
         return True

@@ -89,7 +89,17 @@ def _from_repository(request: dict[str, Any]) -> dict[str, Any]:
         _check_imports(files.repo, request["path"])
         revision = files.repo.get_rev() if files.repo.scm.__class__.__name__ != "NoSCM" else ""
         print(f"{request['path']} of revision {revision or '(none)'}")
+        if not revision:
+            _check_links(files, Path(repo), request["path"].strip("/"))
         return {**_fetched(files, request["path"], request), "revision": revision}
+
+
+def _check_links(files: DVCFileSystem, root: Path, path: str) -> None:
+    """Refuse symbolic links out of a folder without Git, whose files are read as they lie; also in paths that imports name."""
+    deps = [os.path.join(stage.wdir, dep.def_path) for stage in files.repo.index.stages if stage.is_import for dep in stage.deps]
+    for name in (path, *(found.strip("/") for found in files.find(path)), *deps):
+        if not Path(os.path.realpath(root / name)).is_relative_to(os.path.realpath(root)):
+            raise BadInput(f"{name!r} leads out of the repository by a symbolic link")
 
 
 def _check_settings(repo: Any) -> None:

@@ -26,6 +26,8 @@ TAIL_BYTES, MAX_TAIL_BYTES = 5_000_000, 20_000_000
 """Of a log with the times of its lines; the page asks for twice as many at a time, up to the maximum."""
 MAX_VIEWS = 64
 """Each view has a thread."""
+_MAX_READERS = 4
+"""At once: each keeps what it has read in memory."""
 _LOOK_SECONDS = 0.1
 _LOG = "/logs/{namespace}/{pod}/{container}"
 
@@ -36,6 +38,7 @@ class LogEndpoints:
     def __init__(self) -> None:
         self._closed = threading.Event()
         self._views = 0
+        self._reading = threading.Semaphore(_MAX_READERS)
         self.routes: tuple[Endpoint | Stream, ...] = (
             Endpoint("GET", "/trainjobs/{namespace}/{name}/containers", show_containers),
             Endpoint("GET", f"{_LOG}/lines", self.show_lines),
@@ -56,7 +59,8 @@ class LogEndpoints:
         size = max(1, min(_number(call, "bytes", TAIL_BYTES), MAX_TAIL_BYTES))
         message = "the container was restarted after this run" if options["previous"] else ""
         try:
-            tail = read_tail(call.session.cluster, call.path["pod"], call.namespace, size, options)
+            with self._reading:
+                tail = read_tail(call.session.cluster, call.path["pod"], call.namespace, size, options)
         except BadRequest as error:  # the container has not started, or its log was removed
             tail, message = Tail(deque(), is_cut=False), error.message
         return StreamingResponse(_document(tail, message), media_type="application/json")

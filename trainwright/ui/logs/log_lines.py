@@ -1,8 +1,8 @@
 """The last lines of a log, and those that follow, for one view of the page.
 
 Kubernetes has no byte ranges of logs, so two standard parameters stand in for them. `tailLines` asks for as many lines as make up the
-wanted bytes at the average length so far; kubelets and the embedded node find them from the end of the file. `limitBytes` shows the
-first lines, and whether the whole log fits. At most the wanted bytes are kept, in memory, until the browser has taken them.
+wanted bytes at the average length so far; kubelets and the embedded node find them from the end of the file. `limitBytes` shows
+the first lines. At most the wanted bytes are kept, in memory, until the browser has taken them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Tail(NamedTuple):
 def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: LogOptions) -> Tail:
     """Read the last `size` bytes of a log. A last line that has not ended counts in that of a previous run. Raises ApiError."""
 
-    def read(part: LogOptions) -> tuple[deque[bytes], int, int]:
+    def read(part: LogOptions) -> tuple[Tail, int, int]:
         """Return the last lines of one connection, how many it had, and its bytes before long lines were cut."""
         assembler, lines, kept, count, received = LineAssembler(MAX_LINE_BYTES), deque[bytes](), 0, 0, 0
         for chunk in cluster.logs(pod, namespace, **part):
@@ -50,25 +50,25 @@ def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: Lo
                 kept, count = kept + len(line) + 1, count + 1
                 while kept > size and len(lines) > 1:
                     kept -= len(lines.popleft()) + 1
+        is_cut = len(lines) < count
         if options.get("previous") and (rest := assembler.rest()):
             lines.append(rest)
-        return lines, count, received
+        return Tail(lines, is_cut), count, received
 
     options = {**options, "timestamps": True}
     first = min(size, _PROBE_BYTES)
-    lines, count, received = read({**options, "limit_bytes": first})
+    tail, count, received = read({**options, "limit_bytes": first})
     if received < first:
-        return Tail(lines, is_cut=False)
+        return tail
     wanted = 0
     for _ in range(_TAIL_ATTEMPTS):
         wanted = max(2 * wanted, count * size // max(1, received) * 5 // 4, _FEWEST_LINES)
-        lines, count, received = read({**options, "tail_lines": wanted})
+        tail, count, received = read({**options, "tail_lines": wanted})
+        if count < wanted:  # there are no more
+            return tail
         if received >= size:
             break
-        whole, _, total = read({**options, "limit_bytes": size})
-        if total < size:
-            return Tail(whole, is_cut=False)
-    return Tail(lines, is_cut=True)
+    return Tail(tail.lines, is_cut=True)
 
 
 def line_of(raw: bytes) -> Line | None:
