@@ -74,7 +74,14 @@ def test_errors_after_the_first_request_have_the_same_codes(
 
 
 @pytest.mark.parametrize(
-    "answer", [{}, {"run_id": "1", "created_at": "never"}, {"run_id": "1", "run_details": {"task_details": 1}}]
+    "answer",
+    [
+        {},
+        {"state": "SUCCEEDED"},
+        {"run_id": ""},
+        {"run_id": "1", "created_at": "never"},
+        {"run_id": "1", "run_details": {"task_details": 1}},
+    ],
 )
 def test_an_answer_that_is_no_run_is_an_error(
     kfp: KfpApiServer, run: Run, words: tuple[str, ...], answer: dict[str, Any]

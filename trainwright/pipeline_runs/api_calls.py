@@ -23,6 +23,13 @@ from trainwright.text.foreign_texts import without_credentials
 
 CONNECT_SECONDS, READ_SECONDS = 10.0, 60.0
 _MAX_BYTES = 64 * 1024 * 1024
+_IDS = {
+    "V2beta1Experiment": "experiment_id",
+    "V2beta1Pipeline": "pipeline_id",
+    "V2beta1PipelineVersion": "pipeline_version_id",
+    "V2beta1RecurringRun": "recurring_run_id",
+    "V2beta1Run": "run_id",
+}
 _MAX_REFUSAL = 64 * 1024
 _MAX_RETRY_AFTER = 60.0
 _TOKEN_ADVICE = "set KFP_EXISTING_TOKEN to a token, or KF_PIPELINES_SA_TOKEN_PATH to a file with one"
@@ -59,10 +66,10 @@ class ApiCalls:
     def __call__(self, path: str, method: str, *arguments: Any, response_type: str | None = None, **options: Any) -> Any:
         """Send a request, and return the client's model of the answer. Raises ServerError."""
         body = self.read(lambda response: response.read(_MAX_BYTES + 1), path, method, *arguments, **options)
-        creates = method == "POST" and response_type != "object"
-        try:  # kfp's client reads a web page as an object without fields
+        own_id = _IDS.get(response_type or "")
+        try:  # kfp's client reads any object, also one without an id
             message = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
-            if isinstance(message, dict) and (message or not creates):
+            if isinstance(message, dict) and (own_id is None or message.get(own_id)):
                 return self._api.deserialize(SimpleNamespace(data=body or b"{}"), response_type)
         except (ValueError, TypeError, AttributeError, OverflowError, ApiException):  # another type than the model's
             pass
