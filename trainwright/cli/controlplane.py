@@ -122,7 +122,7 @@ def up(
         }
         if foreground:
             _replace_process(command_line(chosen, **options))
-        for problem in shared_folder_problems(HostPathPolicy(chosen.path, chosen.claims)):
+        for problem in shared_folder_problems(HostPathPolicy.of_home(chosen)):
             print_lines(f"warning: {printable(problem)}", error=True)
         running, fresh = start(chosen, **options)
     except (StartFailed, GateError, QueueError, InvalidControllers, BackupFailed, HomeLocked) as error:

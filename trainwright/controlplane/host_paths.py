@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainwright.controlplane.home import Home
+
 SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the kernel's, not a temporary file
 MEMORY_PREFIX = "trainwright-"
 """Of the names of clusters' folders in SHARED_MEMORY."""
@@ -36,6 +38,13 @@ class HostPathPolicy:
     claims: Path
     folders: tuple[Path, ...] = ()
     own: tuple[Path, ...] = ()
+
+    @classmethod
+    def of_home(cls, home: Home, folders: tuple[Path, ...] = ()) -> HostPathPolicy:
+        """Return the policy of the cluster with this home."""
+        from trainwright.controlplane.environments import EnvironmentStore  # takes time to import, and most need no policy
+
+        return cls(home.path, home.claims, folders, (EnvironmentStore.chosen().folder,))
 
     def own_folder(self, namespace: str, name: str) -> Path:
         """Return the folder that a claim has unless it chooses another."""

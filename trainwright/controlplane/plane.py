@@ -48,7 +48,6 @@ from trainwright.controlplane.controllers.runtime_finalizer import runtime_final
 from trainwright.controlplane.controllers.scheduler import scheduler
 from trainwright.controlplane.controllers.trainjob import trainjob_controller
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.controlplane.environments import EnvironmentStore
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.host_paths import HostPathPolicy
@@ -101,7 +100,7 @@ class ControlPlane:
         self._rotation: CertificateRotation | None = None
         self._controllers: ControllerLoop | None = None
         self._store = Store(home.database, durability=durability)
-        self._host_paths = HostPathPolicy(home.path, home.claims, host_folders, (EnvironmentStore.chosen().folder,))
+        self._host_paths = HostPathPolicy.of_home(home, host_folders)
         self._server = ResourceServer(self._store, host_paths=self._host_paths, service_accounts=node)
         self._credentials = load_credentials(home.credentials)
         self._authority = self._credentials.authority.read_text("ascii")
