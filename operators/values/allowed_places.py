@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -27,8 +28,8 @@ from trainwright.text.hub_names import with_scheme
 
 VARIABLE = "trainwright_allowed_places"
 EXTRA = "allowed_places"
-_SCHEMES = tuple(f"{scheme}://" for scheme in ("s3", "gs", "az", "hf", "pvc", "file"))
-"""Of places, in texts inside of structures: addresses of trackers and package indexes are not meant."""
+_URI = re.compile(r"(?i:s3|gs|az|hf|pvc|file)://[^\s\"',;]*")
+"""A place in a text inside of a structure: addresses of trackers and package indexes are not meant."""
 
 
 class PlaceNotAllowed(AirflowFailException):
@@ -130,8 +131,8 @@ def _sources_and_claims(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _sources_and_claims(inner)
-    elif isinstance(value, str) and value.startswith(_SCHEMES):
-        yield value
+    elif isinstance(value, str):
+        yield from _URI.findall(value)
 
 
 def _is_below(uri: str, prefix: str) -> bool:

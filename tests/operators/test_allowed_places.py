@@ -57,7 +57,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("settings", {"learning_rate": 1e-4}),
     ],
 )
-def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: Any) -> None:
+def test_place_below_a_prefix_is_allowed(data: Path, parameter: str, place: Any) -> None:
     allowed_places.check_places((), **{parameter: place.format(data=data) if isinstance(place, str) else place})
 
 
@@ -90,6 +90,9 @@ def test_what_is_below_a_prefix_is_allowed(data: Path, parameter: str, place: An
         ("volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "other"}}]),
         ("runtime_patches", [{"manager": "m", "trainingRuntimeSpec": {"a": [{"hostPath": {"path": "/"}}]}}]),
         ("env", {"DATA": "s3://other/rows"}),
+        ("env", {"DATA": " S3://other/rows"}),
+        ("env", {"DATA": "s3://bucket/team/a,s3://other/b"}),
+        ("settings", {"args": ["--data=gs://bucket/x"]}),
         ("settings", {"dataset": {"data_files": "gs://bucket/x"}}),
         ("metadata_loc", "s3://other/metadata.json"),
     ],
