@@ -64,6 +64,10 @@ class Answering:
         return answer
 
 
+def client_of(cluster: Answering) -> JobsClient:
+    return JobsClient(cluster)  # type: ignore[arg-type]  # it answers the requests of these checks, and no others
+
+
 def group(*versions: str) -> dict[str, Any]:
     return {"versions": [{"version": v} for v in versions], "preferredVersion": {"version": versions[-1]}}
 
@@ -304,7 +308,7 @@ def labelled_runtime(name: str, step: str = "trainer", **labels: str) -> dict[st
 )
 def test_runtimes(there: Any, wanted: str, expected: Any) -> None:
     objects = {"clustertrainingruntimes": there, "trainingruntimes": []}
-    assert found(check_runtimes(JobsClient(Answering(objects)), "default", wanted)) == expected  # type: ignore[arg-type]
+    assert found(check_runtimes(client_of(Answering(objects)), "default", wanted)) == expected
 
 
 FORBIDDEN = {"clustertrainingruntimes": Forbidden("not you"), "trainingruntimes": []}
@@ -314,13 +318,13 @@ def test_a_runtime_whose_policy_the_controller_does_not_have_is_a_warning(monkey
     monkeypatch.setattr(JobsClient, "why_no_plugins", lambda *_: "Trainer's own")
     runtimes = {name: catalogue_runtime(f"{name}-distributed") for name in ("paddle", "jax")}
     objects = {"clustertrainingruntimes": list(runtimes.values()), "trainingruntimes": []}
-    findings = list(check_runtimes(JobsClient(Answering(objects)), "default"))  # type: ignore[arg-type]
+    findings = list(check_runtimes(client_of(Answering(objects)), "default"))
     assert found(findings) == [("ok", "jax-distributed"), ("ok", "paddle-distributed"), ("warning", "paddle-distributed")]
     assert "jobs of several nodes are refused (Trainer's own)" in findings[-1].message
 
 
 def test_runtimes_that_may_not_be_listed_are_not_said_to_be_absent() -> None:
-    (finding,) = check_runtimes(JobsClient(Answering(FORBIDDEN)), "team")  # type: ignore[arg-type]
+    (finding,) = check_runtimes(client_of(Answering(FORBIDDEN)), "team")
     assert (finding.level, finding.subject) == (Level.warning, "clustertrainingruntimes")
     assert "cannot be listed: not you" in finding.message
     rule = "- {apiGroups: [trainer.kubeflow.org], resources: [clustertrainingruntimes], verbs: [list]}"
@@ -328,7 +332,7 @@ def test_runtimes_that_may_not_be_listed_are_not_said_to_be_absent() -> None:
 
 
 def test_a_runtime_that_may_not_be_read_is_not_said_to_be_absent() -> None:
-    listed, named = check_runtimes(JobsClient(Answering(FORBIDDEN)), "team", "torch")  # type: ignore[arg-type]
+    listed, named = check_runtimes(client_of(Answering(FORBIDDEN)), "team", "torch")
     assert (listed.level, named.level, named.subject) == (Level.warning, Level.warning, "torch")
     assert "may or may not exist" in named.message
 
@@ -338,7 +342,7 @@ def test_a_runtime_that_may_be_read_and_is_not_there_is_absent() -> None:
         def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
             raise NotFound("no such runtime")
 
-    listed, named = check_runtimes(JobsClient(OneByOne(FORBIDDEN)), "team", "torch")  # type: ignore[arg-type]
+    listed, named = check_runtimes(client_of(OneByOne(FORBIDDEN)), "team", "torch")
     assert (listed.level, named.level, named.message) == (Level.warning, Level.missing, "does not exist")
 
 
@@ -352,7 +356,7 @@ def test_a_controller_whose_lease_may_not_be_read_is_unknown_and_the_rule_is_nam
 
 def test_a_failure_that_no_rule_mends_is_not_called_a_missing_right() -> None:
     objects = {"clustertrainingruntimes": ServiceUnavailable("overloaded"), "trainingruntimes": []}
-    (finding,) = check_runtimes(JobsClient(Answering(objects)), "team")  # type: ignore[arg-type]
+    (finding,) = check_runtimes(client_of(Answering(objects)), "team")
     assert "rules" not in finding.advice
     assert "rules" not in check_claim(Answering({CLAIM.plural: ServiceUnavailable("no")}), "team", "c").advice  # type: ignore[arg-type]
     assert "verbs: [get]" in check_claim(Answering({CLAIM.plural: Forbidden("no")}), "team", "c").advice  # type: ignore[arg-type]
@@ -361,7 +365,7 @@ def test_a_failure_that_no_rule_mends_is_not_called_a_missing_right() -> None:
 
 def test_a_runtime_that_is_meant_is_suggested() -> None:
     objects = {"clustertrainingruntimes": [runtime("torch")], "trainingruntimes": []}
-    (finding, *_) = check_runtimes(JobsClient(Answering(objects)), "default", "torhc")  # type: ignore[arg-type]
+    (finding, *_) = check_runtimes(client_of(Answering(objects)), "default", "torhc")
     assert finding.advice == "did you mean torch?"
 
 
