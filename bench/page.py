@@ -24,10 +24,9 @@ from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.access import LinkLogin
-from trainwright.ui.app import PageApp
+from trainwright.ui.app import LOOPBACK_NAMES, PageApp
 from trainwright.ui.call import Page
 from trainwright.ui.links import Links, make_code, new_key
-from trainwright.ui.serve import LOOPBACK_NAMES
 
 JOBS = 5000
 LINES = 2_000_000

@@ -265,7 +265,7 @@ def isolated_environment(folder: Path) -> Iterator[None]:
                 EnvironmentFailed("scripted: nothing is installed"),
             ),
             ("trainwright.cli.controlplane._replace_process", typer.Exit(0)),
-            ("trainwright.cli.page_server.serve_until_stopped", lambda *_: None),
+            ("trainwright.cli.page_server._until_stopped", lambda: None),
             ("trainwright.controlplane.standalone.process.run", lambda *_: 0),
             ("trainwright.cli.controller.signal.signal", lambda *_: None),
             ("trainwright.cli.controller.logging.basicConfig", lambda **_: None),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 import ssl
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -117,14 +121,11 @@ def test_other_cluster_is_served_until_it_is_stopped(
     kubeconfig.touch(0o600)
     kubeconfig.write_bytes(home.kubeconfig.read_bytes())
     served: list[PageApp] = []
-
-    def serve(made: PageApp, listener: Any, on_ready: Any) -> None:
-        on_ready()
-        served.append(made)
-        listener.close()
-        made.close()
-
-    monkeypatch.setattr(page_server, "serve_until_stopped", serve)
+    serve = page_server.serve
+    monkeypatch.setattr(
+        page_server, "serve", lambda made, *given, **options: served.append(made) or serve(made, *given, **options)
+    )
+    monkeypatch.setattr(page_server, "_until_stopped", lambda: None)
     words = [
         "ui",
         "--kubeconfig",
@@ -166,10 +167,6 @@ def test_port_in_use_is_reported(home: Home, opened: list[str], tmp_path: Path) 
 
 
 def test_page_ends_on_interrupt(home: Home, tmp_path: Path) -> None:
-    import signal
-    import subprocess
-    import sys
-
     kubeconfig = tmp_path / "config"
     kubeconfig.write_bytes(home.kubeconfig.read_bytes())
     command = [sys.executable, "-P", "-m", "trainwright.cli", "ui", "--kubeconfig", str(kubeconfig), "--no-open"]
@@ -188,6 +185,48 @@ def test_page_ends_on_interrupt(home: Home, tmp_path: Path) -> None:
         process.kill()
         _, errors = process.communicate()
     assert "Traceback" not in errors
+
+
+def test_sessions_end_when_another_program_took_the_port(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    running, _ = start(home, node=False)
+    try:
+        page, _, code = link_to(home).partition("#code=")
+        session = httpx.post(f"{page}api/session", json={"code": code}).json()["session"]
+        stop(home)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", home.last_page_port()))
+            taken.listen()
+            result = CliRunner().invoke(app, ["up", "--home", str(home.path), "--no-node"])
+            assert result.exit_code == 0, result.output
+        assert f"another program listens on its port {urlsplit(page).port}" in result.stderr
+        moved = home.running()
+        assert moved is not None
+        assert moved.page != running.page
+        assert httpx.get(f"{moved.page}api/cluster", headers={"Authorization": f"Bearer {session}"}).status_code == 401
+    finally:
+        stop(home)
+
+
+def test_idle_connections_make_room_for_others(home: Home, tmp_path: Path) -> None:
+    """`trainwright ui` beside the cluster, with few file descriptors: as many connections as it has would stop it."""
+    kubeconfig = tmp_path / "config"
+    kubeconfig.write_bytes(home.kubeconfig.read_bytes())
+    command = ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", sys.executable, "-P", "-m", "trainwright.cli", "ui", "--no-open"]
+    process = subprocess.Popen([*command, "--kubeconfig", str(kubeconfig)], stdout=subprocess.PIPE, text=True)
+    idle: list[socket.socket] = []
+    try:
+        assert process.stdout is not None
+        page = process.stdout.readline().partition("#")[0]
+        host, port = urlsplit(page).hostname, urlsplit(page).port
+        for _ in range(400):
+            idle.append(socket.create_connection((host, port), timeout=10))
+        assert httpx.get(f"{page}api/config", timeout=10).status_code == 200
+    finally:
+        for each in idle:
+            each.close()
+        process.kill()
+        process.communicate()
 
 
 def test_redirect_replaces_an_earlier_file(tmp_path: Path) -> None:

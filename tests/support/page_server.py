@@ -11,10 +11,9 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.access import LinkLogin, Login
-from trainwright.ui.app import PageApp
+from trainwright.ui.app import LOOPBACK_NAMES, PageApp
 from trainwright.ui.call import Page
 from trainwright.ui.links import Links, make_code, new_key
-from trainwright.ui.serve import LOOPBACK_NAMES
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,9 @@ class PageServer:
 
 
 @contextmanager
-def serving(cluster: Cluster, page: Page | None = None, *, login: Login | None = None) -> Iterator[PageServer]:
+def serving(cluster: Cluster, page: Page | None = None, *, login: Login | None = None, port: int = 0) -> Iterator[PageServer]:
     """Serve the page of a cluster: for its owner, or for users with another `login`."""
     key = new_key()
     app = PageApp(login or LinkLogin(Links(key), lambda: JobsClient.of(cluster)), page or Page(), hosts=LOOPBACK_NAMES)
-    with serve(app, port=0) as server:
+    with serve(app, port=port) as server:
         yield PageServer(app, f"{server.url}/ui/", key)

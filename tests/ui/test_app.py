@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import httpx
 import pytest
 from factories import trainjob
 from ui.page_client import HOSTS, KEY, PageClient, first_messages, page_client
@@ -59,6 +60,34 @@ def test_code_opens_one_session(client: PageClient) -> None:
     refused = PageClient(client.app).post("session", {"code": code})
     assert refused.status_code == 401
     assert "trainwright ui" in refused.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ({}, 400),
+        ({"session": 1, "challenge": "a"}, 400),
+        ({"session": "x", "challenge": "a\nb"}, 400),
+        ({"session": "x", "challenge": "a"}, 404),
+    ],
+)
+def test_proof_of_nothing_is_refused(client: PageClient, body: dict[str, Any], code: int) -> None:
+    assert PageClient(client.app).post("proof", body).status_code == code
+
+
+def test_body_that_does_not_end_is_given_up(client: PageClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainwright.ui.app._BODY_SECONDS", 0.1)
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    async def send() -> httpx.Response:
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(client.app), base_url="http://127.0.0.1:1") as sender:
+            headers = {"Content-Type": "application/json"}
+            return await sender.post("/ui/api/session", content=endless(), headers=headers)
+
+    assert asyncio.run(send()).status_code == 408
 
 
 def test_ended_session_is_refused(client: PageClient) -> None:

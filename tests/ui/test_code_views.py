@@ -20,10 +20,9 @@ from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.access import LinkLogin
-from trainwright.ui.app import PageApp
+from trainwright.ui.app import LOOPBACK_NAMES, PageApp
 from trainwright.ui.call import Page
 from trainwright.ui.links import Links, make_code, new_key
-from trainwright.ui.serve import LOOPBACK_NAMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 LABELS = {"jobset.sigs.k8s.io/jobset-name": "demo", "jobset.sigs.k8s.io/replicatedjob-name": "node"}

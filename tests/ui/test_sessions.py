@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import stat
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,21 @@ def test_session_that_was_ended_stays_ended_after_a_restart(tmp_path: Path) -> N
     later = Sessions(file=file)
     assert later.resume(token, lambda: (CLUSTER, "key")) is None
     assert later.resume(other, lambda: (CLUSTER, "key")) is not None
+
+
+def test_proof_is_given_for_known_sessions_by_who_opened_them_and_later(tmp_path: Path) -> None:
+    file, clock = tmp_path / "sessions.json", Clock()
+    first = Sessions(clock=clock, file=file)
+    token, _ = first.open(CLUSTER, "", "key")
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    name = hashlib.sha256(digest.encode()).hexdigest()
+    expected = hmac.digest(digest.encode(), b"abc\n80", "sha256").hex()
+    assert first.proof(name, "abc\n80") == expected
+    assert Sessions(clock=clock, file=file).proof(name, "abc\n80") == expected
+    assert first.proof(digest, "abc\n80") is None
+    assert Sessions().proof(name, "abc\n80") is None
+    clock.now += SESSION_SECONDS
+    assert Sessions(clock=clock, file=file).proof(name, "abc\n80") is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{", '{"a": "b"}', '{"a": null}'])

@@ -106,6 +106,7 @@ def up(
 
     chosen = Home.chosen(home)
     try:
+        page_port = chosen.last_page_port()
         names = _chosen_controllers(controllers, no_controllers)
         check_options(feature_gates, queues, names)
         if restore is not None:
@@ -130,6 +131,10 @@ def up(
     except OSError as error:
         fail(f"{error.filename or chosen.path}: {error.strerror or error}")
     print(f"{'started' if fresh else 'already running'}: {running.url}", file=sys.stderr)
+    if fresh and page_port and running.page and page_port != chosen.last_page_port():
+        print_lines(
+            f"page: another program listens on its port {page_port}; pages that were open have to be opened again", error=True
+        )
     if line := page_line(chosen, is_terminal=sys.stderr.isatty()):
         print_lines(line, error=True)
     print_lines(chosen.kubeconfig)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import signal
 import tempfile
+import threading
 import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +15,7 @@ from trainwright.cli.connection import cluster_for, jobs_cluster_for
 from trainwright.cli.errors import fail
 from trainwright.cli.output import print_lines
 from trainwright.cli.page_link import home_of, link_to, write_redirect
+from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.home import Home
 from trainwright.steps.places import place_uri
 from trainwright.submission.connect import for_jobs
@@ -20,11 +23,10 @@ from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
 from trainwright.text.one_line import one_line
 from trainwright.ui.access import LinkLogin, Login, TokenLogin
-from trainwright.ui.app import PageApp
+from trainwright.ui.app import LOOPBACK_NAMES, PREFIX, PageApp
 from trainwright.ui.call import Page
 from trainwright.ui.launches.launches import Launches
 from trainwright.ui.links import Links, make_code, new_key
-from trainwright.ui.serve import LOOPBACK_NAMES, AddressInUse, listen, serve_until_stopped, url_of
 
 
 def open_embedded(embedded: Home | None, kubeconfig: Path | None, *, wants_browser: bool) -> bool:
@@ -95,24 +97,29 @@ def serve_page(
         )
     app = PageApp(login, page, hosts=None if token_login else LOOPBACK_NAMES)
     try:
-        listener = listen(host, port)
-    except AddressInUse as error:
-        fail(str(error))
-    url = url_of(listener)
-    with tempfile.TemporaryDirectory(prefix="trainwright-ui-") as folder:
-
-        def on_ready() -> None:
-            if token_login:
-                print_lines(f"page: {url} (Ctrl-C ends it)", error=True)
-            else:
-                _show(f"{url}#code={make_code(key)}", Path(folder) / "open.html", wants_browser=wants_browser)
-
-        serve_until_stopped(app, listener, on_ready)
+        serving = serve(app, host, port, beyond_loopback=token_login)
+    except OSError as error:
+        fail(f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another --port")
+    url = f"{serving.url}{PREFIX}/"
+    with serving, tempfile.TemporaryDirectory(prefix="trainwright-ui-") as folder:
+        if token_login:
+            print_lines(f"page: {url} (Ctrl-C ends it)", error=True)
+        else:
+            _show(f"{url}#code={make_code(key)}", Path(folder) / "open.html", wants_browser=wants_browser)
+        _until_stopped()
 
 
 def runs_on(cluster: JobsClient) -> Path:
     """Return the folder of the fine-tunings that were started on pages of this cluster."""
     return Home.chosen().path / "page" / f"runs-{hashlib.sha256((cluster.host or '').encode()).hexdigest()[:16]}"
+
+
+def _until_stopped() -> None:
+    """Wait for SIGINT or SIGTERM."""
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    stopped.wait()
 
 
 def _is_folder(path: Path) -> bool:

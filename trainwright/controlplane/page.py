@@ -6,6 +6,7 @@ The listener costs next to nothing until a browser connects: the application is 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from trainwright.controlplane.home import Home
 if TYPE_CHECKING:
     from trainwright.ui.app import PageApp
 
+log = logging.getLogger(__name__)
+
 PATH = "/ui/"
 _STOP_SECONDS, _POLL_SECONDS = 2.0, 0.05
 
@@ -42,12 +45,17 @@ class EmbeddedPage:
         return f"{self._serving.url}{PATH}" if self._serving is not None else ""
 
     def start(self) -> None:
-        """Make a new key for links, and listen: on the last port if it is free, since pages may be open. Raises OSError."""
+        """Make a new key for links, and listen: on the last port if it is free, since pages may be open. Raises OSError.
+
+        If another program has that port, it may have got the session of an open page, and all sessions end.
+        """
         key = self._write_key()
         app = _OnDemand(lambda: _create(self._home, key, self._claims))
         try:
             self._serving = serve(app, port=self._home.last_page_port())
-        except PortInUse:
+        except PortInUse as error:
+            _sessions(self._home).unlink(missing_ok=True)
+            log.warning("event=page_port_taken port=%d sessions=ended", error.port)
             self._serving = serve(app, port=0)
 
     def stop(self) -> None:
@@ -75,6 +83,11 @@ class EmbeddedPage:
         return key
 
 
+def _sessions(home: Home) -> Path:
+    """The file of the sessions that go on after a restart."""
+    return home.path / "page" / "sessions.json"
+
+
 def _runs(home: Home) -> Path:
     """The folder of the fine-tunings that were started on the page."""
     return home.path / "page" / "runs"
@@ -96,18 +109,17 @@ def _create(home: Home, key: bytes, claims: Callable[[], dict[str, Path]]) -> Pa
     from trainwright.storage.uri import StorageUri
     from trainwright.submission import connect_for_jobs
     from trainwright.ui.access import LinkLogin
-    from trainwright.ui.app import PageApp
+    from trainwright.ui.app import LOOPBACK_NAMES, PageApp
     from trainwright.ui.call import Page
     from trainwright.ui.launches.launches import Launches
     from trainwright.ui.links import Links
-    from trainwright.ui.serve import LOOPBACK_NAMES
 
     page = Page(
         workspaces=(home.claims,),
         claims=claims,
         file_roots=(Path("/"),),  # this process is the owner's, and so are all sessions
         may_read_files=True,
-        sessions=home.path / "page" / "sessions.json",
+        sessions=_sessions(home),
         orchestrators={
             name: address
             for name, variable in (("airflow", "TRAINWRIGHT_AIRFLOW_URL"), ("kfp", "TRAINWRIGHT_KFP_URL"))

@@ -6,6 +6,7 @@ another site, neither can be forged or read: no cookie, no CORS, and no other na
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
@@ -19,7 +20,7 @@ from starlette.routing import Match, Route, Router
 from starlette.types import Receive, Scope, Send
 
 from trainwright.api.errors import ApiError, BadRequest, NotFound, TooManyRequests, Unauthorized
-from trainwright.ui.access import Login
+from trainwright.ui.access import LinkLogin, Login
 from trainwright.ui.call import Call, Endpoint, Json, Page, Stream
 from trainwright.ui.features import Features
 from trainwright.ui.open_streams import OpenStreams
@@ -28,6 +29,8 @@ from trainwright.ui.sessions import Session, Sessions
 from trainwright.ui.static_files import StaticFile, read_static_files
 
 PREFIX = "/ui"
+LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
+"""The names in `Host` that a server on loopback answers to: another name that resolves to this machine is an attack."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -39,6 +42,7 @@ HEADERS = {
     "X-Frame-Options": "DENY",
 }
 _MAX_BODY = 1024 * 1024
+_BODY_SECONDS = 30
 _MAX_STREAMS = 24
 """Of one user at a time: a browser opens six connections to a server."""
 log = logging.getLogger(__name__)
@@ -105,6 +109,7 @@ class PageApp:
     def _routes(self) -> Iterator[Route]:
         base = f"{PREFIX}/api"
         yield Route(f"{base}/config", self._config, methods=["GET"])
+        yield Route(f"{base}/proof", self._prove, methods=["POST"])
         yield Route(f"{base}/session", self._open_session, methods=["POST"])
         yield Route(f"{base}/session", self._end_session, methods=["DELETE"])
         for each in self._features.routes:
@@ -117,6 +122,21 @@ class PageApp:
         from trainwright import __version__
 
         return _json({"login": self._login.kind, "version": __version__})
+
+    async def _prove(self, request: Request) -> Response:
+        """Prove that this server has a session, so that a browser sends it nowhere else. Needs none.
+
+        A server on loopback binds the proof to its port: a program on another port cannot pass it on. Behind an ingress it knows none.
+        """
+        body = await _body(request)
+        name, challenge = body.get("session"), body.get("challenge")
+        if not isinstance(name, str) or not isinstance(challenge, str) or not challenge.isalnum():
+            raise BadRequest("expected the name of a session and a challenge")
+        port = request.scope["server"][1] if self._login.kind == LinkLogin.kind else ""
+        proof = self._sessions.proof(name, f"{challenge}\n{port}")
+        if proof is None:
+            raise NotFound("there is no such session")
+        return _json({"proof": proof})
 
     async def _open_session(self, request: Request) -> Response:
         body = await _body(request)
@@ -195,10 +215,14 @@ async def _body(request: Request) -> Json:
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
         raise BadRequest("expected a body of the type application/json")
     content = bytearray()
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > _MAX_BODY:
-            raise ApiError(f"the body is larger than {_MAX_BODY} bytes", code=413)
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            async for chunk in request.stream():
+                content += chunk
+                if len(content) > _MAX_BODY:
+                    raise ApiError(f"the body is larger than {_MAX_BODY} bytes", code=413)
+    except TimeoutError:
+        raise ApiError(f"the body did not come within {_BODY_SECONDS} seconds", code=408) from None
     try:
         body = orjson.loads(bytes(content))
     except orjson.JSONDecodeError:

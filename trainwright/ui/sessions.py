@@ -7,6 +7,7 @@ cookies do not distinguish ports. The server stores only a digest of it. Those o
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import logging
 import secrets
@@ -91,6 +92,18 @@ class Sessions:
             if session is not None:
                 self._known[digest] = (session, now)
             return session
+
+    def proof(self, name: str, message: str) -> str | None:
+        """Return the keyed digest of a message by which this server proves that it has a session, to the browser that has its token.
+
+        `name` is the digest of the token's digest, and tells neither. None if there is no such session.
+        """
+        now = self._clock()
+        with self._lock:
+            self._drop_ended(now)
+            known = [*self._known, *(digest for digest, expires in self._earlier.items() if now < expires)]
+        digest = next((each for each in known if _digest(each) == name), None)
+        return hmac.digest(digest.encode(), message.encode(), "sha256").hex() if digest is not None else None
 
     def end(self, token: str) -> None:
         """End a session. Idempotent."""

@@ -13,10 +13,9 @@ from support.browser import Browser, browser
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.access import LinkLogin
-from trainwright.ui.app import PageApp
+from trainwright.ui.app import LOOPBACK_NAMES, PageApp
 from trainwright.ui.call import Page
 from trainwright.ui.links import Links, new_key
-from trainwright.ui.serve import LOOPBACK_NAMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 _CALL = """

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-import uvicorn
 from factories import trainjob
 from support.browser import Browser, browser
+from support.page_server import serving
 from support.waiting import eventually
 from support.written_exports import write_export
 
@@ -21,12 +20,7 @@ from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.submission.jobs_client import JobsClient
-from trainwright.ui.access import LinkLogin
-from trainwright.ui.app import PageApp
 from trainwright.ui.call import Page
-from trainwright.ui.links import Links, new_key
-from trainwright.ui.serve import LOOPBACK_NAMES, listen, url_of
 from trainwright.workspace import begin_run
 
 pytestmark = pytest.mark.slow
@@ -74,21 +68,10 @@ def run(workspace: Path) -> Path:
 @pytest.fixture
 def shown(cluster: EmbeddedCluster, page: Page, exports: Path, run: Path) -> Iterator[Browser]:
     """A browser with a session on the page."""
-    links = Links(new_key())
-    app = PageApp(LinkLogin(links, lambda: JobsClient.of(cluster)), page, hosts=LOOPBACK_NAMES)
-    listener = listen("127.0.0.1", 0)
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, lifespan="off", timeout_graceful_shutdown=1))
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
-    thread.start()
-    try:
-        with browser() as window:
-            window.open(f"{url_of(listener)}#code={links.make()}")
-            window.wait_for("TrainJobs")
-            yield window
-    finally:
-        app.close()
-        server.should_exit = True
-        thread.join(20)
+    with serving(cluster, page) as server, browser() as window:
+        window.open(server.link())
+        window.wait_for("TrainJobs")
+        yield window
 
 
 def go(window: Browser, route: str, *words: str, **values: str) -> None:

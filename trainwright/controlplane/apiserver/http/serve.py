@@ -1,4 +1,4 @@
-"""Serves the application with TLS on a loopback port, in a thread, with orderly startup and shutdown."""
+"""Serves an application in a thread, with limits for its connections and orderly startup and shutdown."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Serving:
         self._thread = thread
         self.host = host
         self.port = port
-        self.url = f"{'https' if tls else 'http'}://{host}:{port}"
+        self.url = f"{'https' if tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
     def reload(self, cert: Path, key: Path) -> None:
         """Use another certificate for new connections.
@@ -182,16 +182,19 @@ def serve(
     cert: Path | None = None,
     key: Path | None = None,
     *,
+    beyond_loopback: bool = False,
     timeouts: ConnectionTimeouts = DEFAULT_TIMEOUTS,
 ) -> Serving:
-    """Serve `app` (from `create_app`) until it is stopped. Port 0 selects a free port, available as `Serving.port`.
+    """Serve `app` until it is stopped. Port 0 selects a free port, available as `Serving.port`.
 
-    Without certificate and key it serves plain HTTP, over which kubectl sends no token.
-    Raises PortInUse, ValueError for a host other than loopback.
+    Without certificate and key it serves plain HTTP, over which kubectl sends no token. Other machines are served only with
+    `beyond_loopback`. Raises PortInUse, OSError, ValueError for a host that is not loopback.
     """
-    if host not in (LOOPBACK, "localhost"):
+    if host == "localhost":
+        host = LOOPBACK
+    if not beyond_loopback and host != LOOPBACK:
         raise ValueError(f"host: {host!r}: the embedded API server listens on {LOOPBACK} only")
-    listener = _listen(LOOPBACK, port)
+    listener = _listen(host, port)
     config = uvicorn.Config(
         app,
         ssl_certfile=cert,
@@ -217,8 +220,8 @@ def serve(
     thread.start()
     if not server.ready.wait(_START_SECONDS) or not server.started:
         server.should_exit = True
-        raise RuntimeError(f"the API server did not start on port {port} within {_START_SECONDS:.0f} seconds; see the log")
-    serving = Serving(server, app, thread, LOOPBACK, listener.getsockname()[1], cert is not None)
+        raise RuntimeError(f"the server did not start on port {port} within {_START_SECONDS:.0f} seconds; see the log")
+    serving = Serving(server, app, thread, host, listener.getsockname()[1], cert is not None)
     log.info("event=server_started url=%s", serving.url)
     return serving
 
@@ -239,7 +242,7 @@ def _run(server: _Server, listener: socket.socket) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:
         # Allows binding while old connections are in TIME_WAIT, but not while another process listens.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

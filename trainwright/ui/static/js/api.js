@@ -1,9 +1,10 @@
 // Requests to the server of this page. Paths are below `api/`; the token of the session goes in a header, so no address has it.
-import { forget, sessionToken } from "./session.js";
+import { doubtServer, forget, provenToken, sessionToken } from "./session.js";
 import { isSeen, onSeenChange, untilSeen } from "./visibility.js";
 
 const RETRY_MS = [500, 1000, 2000, 5000, 10000];
 const SILENCE_MS = 40000;
+const WITHOUT_SESSION = ["GET config", "POST session"];
 
 /** An answer that is an error: `reason` is a short name, `message` a sentence for people. */
 export class ApiProblem extends Error {
@@ -75,8 +76,10 @@ export async function openStream(streamPath, onMessage, { signal, onState = () =
         failures = 0;
         if (message.type !== "beat") onMessage(message);
       });
+      doubtServer();
     } catch (error) {
       if (signal.aborted) return;
+      if (!attempt.signal.aborted) doubtServer();
       onState({ live: false, problem: attempt.signal.aborted ? null : error });
       if (!attempt.signal.aborted && error instanceof ApiProblem && [400, 401, 403, 404].includes(error.code)) return;
     } finally {
@@ -145,21 +148,25 @@ async function request(method, requestPath, body, signal) {
 async function respond(method, requestPath, body, signal) {
   const headers = {};
   const options = { method, headers, signal, cache: "no-store", credentials: "omit", redirect: "error" };
-  if (sessionToken()) headers.Authorization = `Bearer ${sessionToken()}`;
+  const inSession = sessionToken() && !WITHOUT_SESSION.includes(`${method} ${requestPath}`);
   if (body !== undefined) {
     headers["Content-Type"] = "application/json";
     options.body = JSON.stringify(body);
   }
   let response;
   try {
+    const token = inSession && (await provenToken());
+    if (inSession && !token) throw new ApiProblem(401, "Unauthorized", "the session has ended");
+    if (token) headers.Authorization = `Bearer ${token}`;
     response = await fetch(`api/${requestPath}`, options);
   } catch (error) {
-    if (signal?.aborted) throw error;
+    if (signal?.aborted || error instanceof ApiProblem) throw error;
+    doubtServer();
     throw new ApiProblem(0, "Unreachable", "the server of this page does not answer");
   }
   if (response.ok) return response;
   const problem = await response.json().catch(() => ({}));
-  if (response.status === 401 && requestPath !== "session" && sessionToken()) forget();
+  if (response.status === 401 && inSession) forget();
   throw new ApiProblem(response.status, problem.reason || "Error", problem.message || response.statusText);
 }
 

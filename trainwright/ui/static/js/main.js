@@ -2,7 +2,7 @@
 import { endSession, getJson } from "./api.js";
 import { html, render, useEffect, useErrorBoundary, useState } from "./dom.js";
 import { to, useRoute } from "./route.js";
-import { askOtherTabs, forgetEverywhere, onSessionEnd, sessionToken, takeCode } from "./session.js";
+import { askOtherTabs, bindServer, forgetEverywhere, onSessionEnd, sessionToken, takeCode } from "./session.js";
 import { applyTheme, chosenTheme, nextTheme } from "./theme.js";
 import { setServerOrchestrators } from "./views/creator_link.js";
 import { FormView } from "./views/form_view.js";
@@ -131,6 +131,7 @@ async function start() {
   try {
     const code = takeCode();
     ({ login } = await loginConfig());
+    bindServer(login === "link" ? location.port || "80" : "");
     if (code) await openWithCode(code);
     else await askOtherTabs();
   } catch (error) {

@@ -1,15 +1,21 @@
 // The session of this browser: a token that is kept in the tab, and handed to new tabs of the same page, never stored on disk by the
-// page and never part of an address. A one-time code comes in the fragment, and leaves it at once.
+// page and never part of an address. It goes to a server, and stays where a reload finds it, only while that server proves that it has
+// the session. A one-time code comes in the fragment, and leaves it at once.
+import { hasSession } from "./server_proof.js";
 
 const KEY = "trainwright.session";
 const HANDOVER_MS = 300;
+const PROOF_MS = 1000;
 let token = sessionStorage.getItem(KEY) || "";
+let port = "";
+let provenUntil = 0;
+let asking = null;
 const tabs = "BroadcastChannel" in window ? new BroadcastChannel("trainwright-session") : null;
 const endings = new Set();
 
 if (tabs) {
   tabs.onmessage = ({ data }) => {
-    if (data === "who-has-one" && token) tabs.postMessage({ token });
+    if (data === "who-has-one" && token) provenToken().then((proven) => proven && tabs.postMessage({ token: proven }), doubtServer);
     if (data === "ended" && token) forget();
   };
 }
@@ -17,6 +23,46 @@ if (tabs) {
 /** @returns {string} the token for requests, empty without a session. */
 export function sessionToken() {
   return token;
+}
+
+/** Sets the port that proofs of the server are bound to, empty for none. */
+export function bindServer(value) {
+  port = value;
+}
+
+/** @returns {Promise<string>} the token for a request, empty without a session. @throws {Error} if the server gives no proof now */
+export async function provenToken() {
+  if (!token || Date.now() < provenUntil) return token;
+  asking ??= askServer().finally(() => {
+    asking = null;
+  });
+  await asking;
+  return token;
+}
+
+/** Asks for a new proof before the token is used again: a connection was lost. */
+export function doubtServer() {
+  provenUntil = 0;
+  sessionStorage.removeItem(KEY);
+}
+
+async function askServer() {
+  const asked = token;
+  const late = setTimeout(doubtServer, PROOF_MS);
+  try {
+    const known = await hasSession(asked, port);
+    if (token !== asked) return;
+    if (!known) forget();
+    else {
+      provenUntil = Date.now() + PROOF_MS;
+      sessionStorage.setItem(KEY, token);
+    }
+  } catch (error) {
+    doubtServer();
+    throw error;
+  } finally {
+    clearTimeout(late);
+  }
 }
 
 /** Calls `listener` when the session ends. @returns {() => void} what stops it. */
@@ -28,6 +74,7 @@ export function onSessionEnd(listener) {
 /** Keeps the token of a new session. */
 export function keepSession(value) {
   token = value;
+  provenUntil = 0;
   sessionStorage.setItem(KEY, value);
 }
 
