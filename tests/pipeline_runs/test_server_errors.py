@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import io
 import ipaddress
 import ssl
 from pathlib import Path
 from typing import Any
 
 import pytest
-import urllib3
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -201,28 +199,6 @@ def test_a_certificate_of_an_unknown_authority_is_refused_at_once(
         assert "SSL_CERT_FILE" in result.stderr
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))
         assert run(*words, "--host", kfp.url).exit_code == 0
-
-
-def test_of_a_refusal_only_the_beginning_is_read() -> None:
-    from trainwright.pipeline_runs import api_calls
-
-    class Endless(io.RawIOBase):
-        """A body without an end."""
-
-        taken = 0
-
-        def readable(self) -> bool:
-            return True
-
-        def readinto(self, buffer: Any) -> int:
-            self.taken += len(buffer)
-            assert self.taken < 1_000_000
-            buffer[:] = b"x" * len(buffer)
-            return len(buffer)
-
-    endless = urllib3.HTTPResponse(Endless(), {"Retry-After": "3"}, 503, preload_content=False)
-    found = api_calls._with_short_refusals(lambda *_: endless, "GET", "/")
-    assert (found.status, found.data, found.headers["Retry-After"]) == (503, b"x" * 65536, "3")
 
 
 def self_signed(folder: Path) -> tuple[Path, ssl.SSLContext]:

@@ -18,7 +18,8 @@ import orjson
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.connection_failure import CannotConnect, connection_failure, lost_connection
+from trainwright.cluster.answers import OBJECT_BYTES, PAGE_BYTES, lines_of, pieces_of, read_answer, shorten_refusals
+from trainwright.cluster.connection_failure import CannotConnect, connection_failure
 from trainwright.cluster.kubeconfig import InvalidKubeconfig
 from trainwright.cluster.missing_namespace import with_namespace_hint
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions, WatchOptions
@@ -123,7 +124,7 @@ class KubernetesCluster:
         query += _selectors(options)
         response = self._request("get", _collection_path(kind, namespace), query=query, read_seconds=seconds + SILENCE_SECONDS)
         try:
-            for line in _lines(self._chunks(response)):
+            for line in lines_of(self._chunks(response), self.host, OBJECT_BYTES):
                 event = self._decode(line)
                 kind_of_event, changed = event.get("type"), event.get("object")
                 if not isinstance(kind_of_event, str) or not isinstance(changed, dict):
@@ -195,7 +196,7 @@ class KubernetesCluster:
     def _chunks(self, response: Any) -> Iterator[bytes]:
         """Yield the body as it arrives. Raises ServiceUnavailable if the connection is lost."""
         try:
-            yield from _chunks(response)
+            yield from pieces_of(response)
         except ServiceUnavailable:
             self._server.note_lost()
             raise
@@ -204,14 +205,12 @@ class KubernetesCluster:
         return self._json("put", path, body=obj, query=_query(fieldManager=FIELD_MANAGER))
 
     def _json(self, method: str, path: str, **request: Unpack[_Request]) -> Obj:
-        from urllib3.exceptions import HTTPError
-
         response = self._request(method, path, **request)
         try:
-            body = response.data
-        except (HTTPError, OSError) as error:
+            body = read_answer(response, self.host, PAGE_BYTES if "query" in request and method == "get" else OBJECT_BYTES)
+        except ServiceUnavailable:
             self._server.note_lost()
-            raise lost_connection(self.host, error) from None
+            raise
         answer = self._decode(body)
         report_warnings(response.headers, request.get("on_warning"))
         return answer
@@ -283,7 +282,9 @@ class KubernetesCluster:
         from kubernetes.dynamic import DynamicClient  # type: ignore[import-untyped]
 
         configuration.retries = _no_retries()
-        self._client = DynamicClient(ApiClient(configuration), discoverer=_no_discovery)
+        client = ApiClient(configuration)
+        shorten_refusals(client.rest_client.pool_manager)
+        self._client = DynamicClient(client, discoverer=_no_discovery)
         self._certificate = _certificate_of(configuration)
 
     def _exchange(
@@ -423,22 +424,6 @@ def _api_error_of(error: Any) -> ApiError:
     return converted
 
 
-def _chunks(response: Any) -> Iterator[bytes]:
-    """Yield the body as it arrives. Raises ServiceUnavailable if the connection is lost."""
-    from urllib3.exceptions import HTTPError
-
-    try:
-        if hasattr(response, "read1"):
-            while chunk := response.read1():
-                yield chunk
-            if missing := response.length_remaining:  # read1 does not report it
-                raise ServiceUnavailable(f"the connection was lost: {missing} bytes are missing")
-        else:  # urllib3 1
-            yield from response.stream(65536)
-    except (HTTPError, OSError) as error:
-        raise lost_connection("", error) from None
-
-
 class _UntilIdle:
     """A response that ends, instead of failing, when nothing has arrived within its read timeout."""
 
@@ -447,8 +432,15 @@ class _UntilIdle:
         self._is_idle = False
 
     @property
+    def headers(self) -> Any:
+        return self._response.headers
+
+    @property
     def length_remaining(self) -> int | None:
         return None if self._is_idle else getattr(self._response, "length_remaining", None)
+
+    def close(self) -> None:
+        self._response.close()
 
     def read1(self) -> bytes:
         from urllib3.exceptions import ReadTimeoutError
@@ -459,13 +451,6 @@ class _UntilIdle:
             self._is_idle = True
             return b""
         return read
-
-
-def _lines(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    pending = b""
-    for chunk in chunks:
-        *complete, pending = (pending + chunk).split(b"\n")
-        yield from filter(None, complete)
 
 
 def _close(response: Any) -> None:

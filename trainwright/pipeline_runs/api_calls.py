@@ -5,8 +5,6 @@ Texts of libraries are not repeated, since they may quote headers; texts of serv
 
 from __future__ import annotations
 
-import functools
-import io
 import json
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
@@ -16,6 +14,8 @@ from urllib.parse import urljoin
 import urllib3
 from kfp_server_api.exceptions import ApiException
 
+from trainwright.api.errors import ServiceUnavailable
+from trainwright.cluster.answers import AnswerEncoded, AnswerTooLarge, read_answer, shorten_refusals
 from trainwright.cluster.connection_failure import CannotConnect, connection_failure
 from trainwright.pipeline_runs.errors import NotKubeflowPipelines, ServerError
 from trainwright.storage.web_address import shown_address
@@ -30,26 +30,10 @@ _IDS = {
     "V2beta1RecurringRun": "recurring_run_id",
     "V2beta1Run": "run_id",
 }
-_MAX_REFUSAL = 64 * 1024
 _MAX_RETRY_AFTER = 60.0
 _TOKEN_ADVICE = "set KFP_EXISTING_TOKEN to a token, or KF_PIPELINES_SA_TOKEN_PATH to a file with one"
 _WORDS = {401: "the credentials are missing or not accepted", 403: "not permitted", 404: "not found", 429: "too many requests"}
 _NEVER_SENT = ("Connection refused", "the host name", "Network is unreachable", "No route to host", "the server's certificate")
-
-
-def _with_short_refusals(request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Send a request; of an answer other than success, which kfp's client reads whole, only the beginning is left."""
-    response = request(*arguments, **options)
-    if 200 <= response.status < 300:
-        return response
-    try:
-        body = response.read(_MAX_REFUSAL, decode_content=True)
-    finally:
-        response.close()
-    headers = {
-        name: value for name, value in response.headers.items() if name.lower() not in ("content-encoding", "content-length")
-    }
-    return urllib3.HTTPResponse(io.BytesIO(body), headers, response.status, reason=response.reason)
 
 
 class ApiCalls:
@@ -61,14 +45,19 @@ class ApiCalls:
         never = urllib3.Retry(total=0, raise_on_redirect=False)  # a redirect is an answer, and `PipelineServer` retries
         pool = api_client.rest_client.pool_manager
         pool.connection_pool_kw["retries"] = never
-        pool.request = functools.partial(_with_short_refusals, pool.request)
+        shorten_refusals(pool)
 
     def __call__(self, path: str, method: str, *arguments: Any, response_type: str | None = None, **options: Any) -> Any:
         """Send a request, and return the client's model of the answer. Raises ServerError."""
-        body = self.read(lambda response: response.read(_MAX_BYTES + 1), path, method, *arguments, **options)
+        try:
+            body = self.read(
+                lambda response: read_answer(response, self._address, _MAX_BYTES), path, method, *arguments, **options
+            )
+        except (AnswerTooLarge, AnswerEncoded):
+            raise self.not_kubeflow_pipelines() from None
         own_id = _IDS.get(response_type or "")
         try:  # kfp's client reads any object, also one without an id
-            message = json.loads(body or b"{}") if len(body) <= _MAX_BYTES else None
+            message = json.loads(body or b"{}")
             if isinstance(message, dict) and (own_id is None or message.get(own_id)):
                 return self._api.deserialize(SimpleNamespace(data=body or b"{}"), response_type)
         except (ValueError, TypeError, AttributeError, OverflowError, ApiException):  # another type than the model's
@@ -82,6 +71,8 @@ class ApiCalls:
             return read(self._call(path, method, *arguments, **options))
         except ApiException as error:
             raise self._refusal(error.status, error.body, urllib3.HTTPHeaderDict(error.headers or {})) from None
+        except ServiceUnavailable as error:
+            raise ServerError(f"Kubeflow Pipelines at {self._address}: {error.message}", 0) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
             raise self._connection_error(error) from None
 

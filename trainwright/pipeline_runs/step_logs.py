@@ -12,6 +12,7 @@ from typing import Any
 from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import labels_of
+from trainwright.cluster.answers import in_time
 from trainwright.cluster.connect import NoCluster, connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.jobs.logs.failure_log_tail import last_printed
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 _CONTAINER = "main"
 _LOG_PATH = "/apis/v1alpha1/runs/{run_id}/nodes/{pod}/log"
 """The server answers it beside those of its OpenAPI, as long as the pod exists or its log is archived."""
-_BYTES, _PIECE_BYTES = 64 * 1024, 256 * 1024
+_BYTES = 64 * 1024
 _LINES = 200
 _DEFAULT_NAMESPACE = "kubeflow"
 """Where a server for one user runs its steps, unless it was installed elsewhere."""
@@ -66,7 +67,7 @@ class StepLogs:
         if "html" in (response.headers.get("Content-Type") or ""):
             raise self._server.calls.not_kubeflow_pipelines()
         tail = b""
-        for piece in response.stream(_PIECE_BYTES):
+        for piece in in_time(response, self._server.address):
             tail = (tail + piece)[-_BYTES:]
         return tail
 

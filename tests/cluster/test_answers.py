@@ -1,0 +1,131 @@
+"""Answers without an end, of zeros, or that drip: a client of any kind of request gives up, soon, and says which server it was."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainwright.api.errors import ApiError, NotFound, ServiceUnavailable
+from trainwright.api.kinds import POD
+from trainwright.cluster import answers, connect
+from trainwright.cluster.answers import AnswerEncoded, AnswerTooLarge, lines_of
+from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+
+_POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "team"}}
+CALLS: dict[str, Callable[[KubernetesCluster], Any]] = {
+    "get": lambda cluster: cluster.get(POD, "a", "team"),
+    "list": lambda cluster: cluster.list(POD, "team"),
+    "watch": lambda cluster: list(cluster.watch(POD, "team", resource_version="1")),
+    "create": lambda cluster: cluster.create(_POD),
+    "patch": lambda cluster: cluster.patch(POD, "a", {}, "team"),
+    "delete": lambda cluster: cluster.delete(POD, "a", "team"),
+    "request": lambda cluster: cluster.request("get", "/apis"),
+}
+
+
+@pytest.fixture
+def cluster(stub: Any, tmp_path: Path, kubeconfig: Callable[..., Path]) -> KubernetesCluster:
+    return connect(kubeconfig(tmp_path / "config", ("here", stub.url, "team")))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits that are reached in a test."""
+    for module in ("answers", "kubernetes_cluster"):
+        for name in ("OBJECT_BYTES", "PAGE_BYTES"):
+            monkeypatch.setattr(f"trainwright.cluster.{module}.{name}", 1_000_000, raising=False)
+
+
+def endless(stub: Any, code: int = 200, piece: bytes = b"x" * 65536) -> list[int]:
+    """Answer with bytes until the client hangs up; returns a list of how many were sent."""
+    sent: list[int] = []
+
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(code)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.close_connection = True
+        while sum(sent) < 1_000_000_000:
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            sent.append(len(piece))
+
+    stub.answers.put(write)
+    return sent
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_answer_without_end_is_given_up(stub: Any, cluster: KubernetesCluster, name: str) -> None:
+    sent = endless(stub)
+    with pytest.raises(AnswerTooLarge, match=stub.url) as raised:
+        CALLS[name](cluster)
+    assert not raised.value.retryable
+    assert sum(sent) < 50_000_000  # what the buffers of the connection hold
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_refusal_without_end_is_the_refusal(stub: Any, cluster: KubernetesCluster, name: str) -> None:
+    sent = endless(stub, code=404)
+    with pytest.raises(NotFound) as raised:
+        CALLS[name](cluster)
+    assert len(raised.value.message) < 1000
+    assert sum(sent) < 50_000_000
+
+
+@pytest.mark.parametrize("code", [200, 404])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "gzip, gzip", "br"])
+@pytest.mark.parametrize("name", CALLS)
+def test_compressed_answer_is_not_unpacked(stub: Any, cluster: KubernetesCluster, name: str, encoding: str, code: int) -> None:
+    stub.answer(gzip.compress(bytes(10_000_000)), code, **{"Content-Encoding": encoding})
+    with pytest.raises(AnswerEncoded if code == 200 else NotFound):
+        CALLS[name](cluster)
+
+
+@pytest.mark.parametrize("code", [200, 503])
+@pytest.mark.parametrize("name", ["get", "list", "create"])
+def test_answer_that_drips_is_given_up(
+    stub: Any, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch, name: str, code: int
+) -> None:
+    """Each byte comes within the time for reading; the clock of the test runs a minute with each."""
+    clock = iter(range(0, 1_000_000, 60))
+    monkeypatch.setattr(answers, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    sent = endless(stub, code, piece=b" ")
+    with pytest.raises(ServiceUnavailable):
+        CALLS[name](cluster)
+    assert len(sent) < 1_000_000
+
+
+def test_whole_answer_leaves_the_connection_for_the_next(stub: Any, cluster: KubernetesCluster) -> None:
+    for _ in range(3):
+        stub.answer(_POD)
+        assert cluster.get(POD, "a", "team") == _POD
+    stub.answer(json.dumps(_POD).encode()[:20], **{"Content-Length": "9999"})
+    with pytest.raises(ApiError):
+        cluster.with_timeout(0.2).get(POD, "a", "team")
+
+
+@given(st.lists(st.binary(max_size=30)), st.integers(0, 5))
+def test_lines_are_those_of_the_whole_stream(pieces: list[bytes], newline: int) -> None:
+    made = [piece.replace(bytes([newline]), b"\n") for piece in pieces]
+    *lines, _unfinished = b"".join(made).split(b"\n")
+    assert list(lines_of(iter(made), "host", 1000)) == [line for line in lines if line]
+
+
+def test_line_beyond_the_limit_is_too_large() -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"a\n"
+        for _ in range(100):
+            yield b"x" * 10
+
+    found = lines_of(pieces(), "host", 100)
+    assert next(found) == b"a"
+    with pytest.raises(AnswerTooLarge):
+        next(found)

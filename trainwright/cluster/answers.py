@@ -1,0 +1,131 @@
+"""Reads answers of servers within limits of size and time: one that never ends, or a bomb of zeros, takes no memory of the client.
+
+The clients of Kubernetes and of Kubeflow Pipelines send their requests by urllib3, 1 or 2, and would read answers whole.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from trainwright.api.errors import ApiError, ServiceUnavailable
+from trainwright.cluster.connection_failure import lost_connection
+from trainwright.text.one_line import one_line
+
+OBJECT_BYTES = 16 * 1024 * 1024
+"""Of an answer with one object, and of an event of a watch: API servers store at most 1.5 MB of one."""
+PAGE_BYTES = 256 * 1024 * 1024
+"""Of an answer with a page of a list."""
+ANSWER_SECONDS = 300
+"""For an answer to end, once it has begun; API servers give requests other than watches 60 seconds."""
+_REFUSAL_BYTES = 64 * 1024
+_PIECE = 65536
+_OF_THE_BODY = ("content-encoding", "content-length", "transfer-encoding")
+
+
+class AnswerTooLarge(ApiError):
+    """A server sent more than any answer of its kind has. Asking again does not help."""
+
+    code = 413
+    reason = "ResponseTooLarge"
+
+    def __init__(self, host: str, most: int):
+        super().__init__(
+            f"{host} sent an answer of more than {most // 1024**2} MiB, which is no object of this API; check the address"
+        )
+
+
+class AnswerEncoded(ApiError):
+    """A server compressed its answer, although it was asked not to: a few bytes may be gigabytes."""
+
+    code = 406
+    reason = "NotAcceptable"
+
+    def __init__(self, encoding: str):
+        super().__init__(f"the server sent an answer encoded as {one_line(encoding)[:40]}, which was not asked for")
+
+
+def read_answer(response: Any, host: str, most: int) -> bytes:
+    """Return the body of a response of urllib3. Raises AnswerTooLarge beyond `most` bytes, ServiceUnavailable if it does not end."""
+    size, pieces = 0, []
+    for piece in in_time(response, host):
+        size += len(piece)
+        if size > most:
+            response.close()
+            raise AnswerTooLarge(host, most)
+        pieces.append(piece)
+    response.release_conn()
+    return b"".join(pieces)
+
+
+def in_time(response: Any, host: str) -> Iterator[bytes]:
+    """Yield the body as it arrives. Raises ServiceUnavailable if it does not end in time, and what `pieces_of` raises."""
+    deadline = time.monotonic() + ANSWER_SECONDS
+    for piece in pieces_of(response, host):
+        if time.monotonic() > deadline:
+            response.close()
+            raise ServiceUnavailable(f"{host} did not end its answer within {ANSWER_SECONDS} seconds")
+        yield piece
+
+
+def lines_of(pieces: Iterator[bytes], host: str, most: int) -> Iterator[bytes]:
+    """Yield the lines of a stream that are not empty, without their ends. Raises AnswerTooLarge for one of more than `most` bytes."""
+    pending: list[bytes] = []
+    size = 0
+    for piece in pieces:
+        *complete, rest = piece.split(b"\n")
+        for line in complete:
+            if whole := b"".join([*pending, line]):
+                yield whole
+            pending, size = [], 0
+        pending.append(rest)
+        size += len(rest)
+        if size > most:
+            raise AnswerTooLarge(host, most)
+
+
+def pieces_of(response: Any, host: str = "") -> Iterator[bytes]:
+    """Yield the body as it arrives. Raises ServiceUnavailable if the connection is lost, AnswerEncoded if it is compressed."""
+    from urllib3.exceptions import HTTPError
+
+    if (encoding := response.headers.get("Content-Encoding", "identity").strip().lower()) not in ("", "identity"):
+        response.close()
+        raise AnswerEncoded(encoding)
+    try:
+        if hasattr(response, "read1"):
+            while piece := response.read1():
+                yield piece
+            if missing := response.length_remaining:  # read1 does not report it
+                raise ServiceUnavailable(f"the connection was lost: {missing} bytes are missing")
+        else:  # urllib3 1
+            yield from response.stream(_PIECE)
+    except (HTTPError, OSError) as error:
+        raise lost_connection(host, error) from None
+
+
+def shorten_refusals(pool_manager: Any) -> None:
+    """Make a pool manager of urllib3 read the beginning of answers other than success: clients read these whole, for their errors."""
+    pool_manager.request = functools.partial(_with_short_refusals, pool_manager.request)
+
+
+def _with_short_refusals(request: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    import urllib3
+
+    response = request(*arguments, **options)
+    if 200 <= response.status < 300:
+        return response
+    body = b""
+    try:
+        for piece in in_time(response, ""):
+            body += piece
+            if len(body) >= _REFUSAL_BYTES:
+                break
+    except ApiError:  # the status says enough
+        pass
+    finally:
+        response.close()
+    headers = {name: value for name, value in response.headers.items() if name.lower() not in _OF_THE_BODY}
+    return urllib3.HTTPResponse(io.BytesIO(body[:_REFUSAL_BYTES]), headers, response.status, reason=response.reason)
