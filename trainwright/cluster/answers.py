@@ -34,7 +34,7 @@ class AnswerTooLarge(ApiError):
 
     def __init__(self, host: str, most: int):
         super().__init__(
-            f"{host} sent an answer of more than {most // 1024**2} MiB, which is no object of this API; check the address"
+            f"{host} sent more than {most // 1024**2} MiB, and no object of this API has that many; check the address"
         )
 
 
