@@ -120,7 +120,7 @@ image-locks: .venv/.ready-dev
 	{ echo "# What builds the package and lists what an image contains, by version and hash. Renew all: make image-locks"; \
 	  $(LOCK) deploy/images/build.in; } > deploy/images/build.txt.new && mv deploy/images/build.txt.new deploy/images/build.txt
 
-# Versions of all packages in the environments for images, without hashes: which build of torch is installed depends on the machine.
+# What the environments for images install, by version and hash, the CPU builds of torch too. Needs PyPI and download.pytorch.org.
 environment-locks: .venv/.ready-dev
 	$(PY) -m trainwright.controlplane.environments.lock
 

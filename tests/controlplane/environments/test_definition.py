@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from trainwright.controlplane.environments import EnvironmentsFileError
 from trainwright.controlplane.environments.definition import bundled_environments, environments_of, parse_environments
+from trainwright.controlplane.environments.lock_file import read_lock
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))["project"]
 
@@ -20,14 +21,22 @@ PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text
 @pytest.mark.parametrize("name", [each.name for each in bundled_environments()])
 def test_lock_has_a_version_of_each_requirement(name: str) -> None:
     (definition,) = (each for each in bundled_environments() if each.name == name)
-    pins = [Requirement(line) for line in definition.lock.splitlines() if not line.startswith("#")]
+    pins = read_lock(definition.lock)
     for text in (*definition.requirements, *definition.gpu_requirements):
         wanted = Requirement(text)
-        versions = [pin for pin in pins if canonicalize_name(pin.name) == canonicalize_name(wanted.name)]
+        versions = [pin.version for pin in pins if pin.name == canonicalize_name(wanted.name)]
         assert versions, f"{text}: make environment-locks"
-        for pin in versions:
-            (version,) = (each.version for each in pin.specifier)
-            assert wanted.specifier.contains(version), f"{text}: make environment-locks"
+        assert all(map(wanted.specifier.contains, versions)), f"{text}: make environment-locks"
+
+
+@pytest.mark.parametrize("name", [each.name for each in bundled_environments()])
+def test_lock_has_hashes_of_each_package(name: str) -> None:
+    (definition,) = (each for each in bundled_environments() if each.name == name)
+    pins = read_lock(definition.lock)
+    assert [str(pin) for pin in pins if not pin.hashes] == []
+    builds = [str(pin.version) for pin in pins if pin.name == "torch"]
+    assert builds in ([], ["2.13.0", "2.13.0+cpu"])
+    assert all(re.fullmatch(r"sha256:[0-9a-f]{64}", each) for pin in pins for each in pin.hashes)
 
 
 def test_torch_environment_has_what_the_trainer_image_has() -> None:
@@ -64,6 +73,10 @@ def test_environments_of_the_home_come_first_and_replace_bundled_ones(tmp_path: 
         ("environments: [{name: a, requirements: [--index-url=x]}]", r"environments\[0\]\.requirements\[0\]: not a requirement"),
         ("environments: [{name: a, requirements: [x], image: b}]", r"environments\[0\]\.image: Extra inputs"),
         ("environments: [{name: a, requirements: [x], env: {A: 1}}]", r"environments\[0\]\.env\.A: "),
+        (
+            "environments: [{name: a, requirements: [x], lock: 'x>=1'}]",
+            r"environments\[0\]\.lock: not a package with its version",
+        ),
         ("environments: [{name: a, requirements: [x]}, {name: a, requirements: [y]}]", "two environments are named a"),
     ],
 )

@@ -16,11 +16,7 @@ from support.waiting import eventually
 from trainwright.controlplane.environments import EnvironmentDefinition, EnvironmentFailed, EnvironmentStore, Failed, Preparations
 from trainwright.controlplane.environments import preparations as preparing
 from trainwright.controlplane.environments import store as module
-from trainwright.controlplane.environments.installer import (
-    Stopped,
-    failure,
-    torch_builds,
-)
+from trainwright.controlplane.environments.installer import Stopped
 from trainwright.controlplane.environments.preparations import Preparing
 from trainwright.controlplane.environments.store import Prepared
 
@@ -188,7 +184,7 @@ def test_cuda_build_is_not_downloaded_without_room(
 ) -> None:
     monkeypatch.setattr("trainwright.controlplane.environments.installer.CUDA_MEBIBYTES", 10**9)
     monkeypatch.setattr(
-        "trainwright.controlplane.environments.installer.torch_builds", lambda *_, **__: [["--offline", "--bad"], []]
+        "trainwright.controlplane.environments.installer.torch_build", lambda *_, **__: ("cpu", ["--offline", "--bad"])
     )
     with pytest.raises(EnvironmentFailed, match=r"the CUDA build needs about 1000000000 MiB in .* MiB are free"):
         store.prepare(defined())
@@ -201,39 +197,6 @@ def test_gpu_has_its_own_requirements(store: EnvironmentStore, monkeypatch: pyte
     monkeypatch.setattr(module, "has_gpu", lambda: True)
     assert module.requirements_here(definition) == ("tinier",)
     assert store.place(definition) != without
-
-
-@pytest.mark.parametrize(
-    ("requirements", "has_gpu", "is_local", "builds"),
-    [
-        (["torch==2.13.0"], False, False, [["--torch-backend=cpu"], []]),
-        (["torch==2.13.0"], True, False, [[]]),
-        (["torch==2.13.0"], False, True, [[]]),
-        (["torchtune", "jax"], False, False, [[]]),
-    ],
-)
-def test_build_of_torch(
-    requirements: list[str],
-    has_gpu: bool,
-    is_local: bool,
-    builds: list[list[str]],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sys.platform", "linux")
-    if is_local:
-        write_wheel(tmp_path, "torch", "2.13.0")
-    assert torch_builds(requirements, {"UV_FIND_LINKS": str(tmp_path)}, has_gpu=has_gpu) == builds
-
-
-def test_failure_of_uv_is_one_line_without_passwords() -> None:
-    lines = [
-        "Using Python 3.11.7",
-        "error: Failed to fetch: `https://me:secret@index.example.com/simple/jax/?token=abc`",
-        "  Caused by: dns error",
-    ]
-    assert failure(lines) == "Failed to fetch: `https://index.example.com/simple/jax/ Caused by: dns error"
-    assert failure([]) == "uv has failed without a message"
 
 
 def test_pods_see_how_far_a_preparation_is_and_how_it_fails(

@@ -14,6 +14,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from trainwright.controlplane.environments.lock_file import read_lock
 from trainwright.text.text_input import Unreadable
 from trainwright.text.yaml_reader import read_yaml
 
@@ -29,6 +30,11 @@ def _requirement(text: str) -> str:
         Requirement(text)
     except InvalidRequirement as error:
         raise ValueError(f"not a requirement of pip: {str(error).splitlines()[0]}") from None
+    return text
+
+
+def _lock(text: str) -> str:
+    read_lock(text)
     return text
 
 
@@ -56,8 +62,13 @@ class EnvironmentDefinition(BaseModel):
     programs: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """What runs in the place of programs that the images have and the environment does not: commands by path."""
     env: dict[str, str] = Field(default_factory=dict)
-    lock: Annotated[str, Field(exclude=True)] = ""
-    """Versions of all packages, in pip's format; empty if they are found when the environment is made."""
+    lock: Annotated[str, AfterValidator(_lock), Field(exclude=True)] = ""
+    """Versions of all packages, in pip's format; empty if they are found when the environment is made.
+
+    With hashes, only files that have one of them are installed.
+    """
+    from_source: tuple[str, ...] = ()
+    """Packages that are built when they are installed; where the lock has hashes, all others are wheels."""
 
     @property
     def is_needed(self) -> bool:

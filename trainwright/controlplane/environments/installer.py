@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from trainwright.controlplane.environments.lock_file import Pin, pinned, pins_here, read_lock
 from trainwright.text.foreign_texts import without_credentials
 from trainwright.tools.installation import find_uv, installer_variables
 from trainwright.tools.process_group import run_in_group
@@ -21,9 +22,12 @@ _INSTALLED = re.compile(r"^Installed (\d+) packages? ")
 _NO_NEWS = re.compile(r"^(warning|Using |Resolved |Prepared |Audited |Bytecode | [+~-] |\s*$)")
 _MARKS = re.compile(r"[^\x00-\x7f]|^error: ")
 """What uv draws before the parts of a message."""
+_MISMATCH = re.compile(r"Hash mismatch for `([^`]{1,200})`")
+_COMPUTED = re.compile(r"Computed:\s{1,40}sha256:([0-9a-f]{64})")
+_NO_HASH = re.compile(r"(?:hash was provided for|none were provided for|with `==`, but found): `?([^\s`]{1,200})")
 _LAST_LINES = 12
 _LOCK = "lock.txt"
-"""In an environment: the versions that were asked for."""
+"""In an environment: the versions that were asked for, and their hashes."""
 CUDA_MEBIBYTES = 6 * 1024
 """About the size of PyTorch's CUDA build with its libraries."""
 _MEBIBYTE = 1024 * 1024
@@ -31,6 +35,10 @@ _MEBIBYTE = 1024 * 1024
 
 class InstallFailed(Exception):
     """uv has failed; the message is what it printed."""
+
+
+class PackageRefused(InstallFailed):
+    """A package is not one of the files that the lock has hashes of; the message names it, the indexes, and what to do."""
 
 
 class Stopped(Exception):
@@ -51,19 +59,40 @@ class Installer:
         """Create an empty environment with this interpreter. Raises InstallFailed, Stopped."""
         self._run("venv", "--quiet", "--no-project", "--python", sys.executable, str(folder))
 
-    def install(self, folder: Path, requirements: Sequence[str], lock: str, *, has_gpu: bool) -> None:
-        """Install requirements, in the versions of the lock. Raises InstallFailed, Stopped, OSError."""
-        (folder / _LOCK).write_text(lock, "utf-8")
-        arguments = ["pip", "install", "--python", str(folder / "bin" / "python"), "--constraint", str(folder / _LOCK)]
-        for options in torch_builds(requirements, self._env, has_gpu=has_gpu):
-            try:
-                self._run(*arguments, *options, *requirements)
-                return
-            except InstallFailed:
-                if not options:
-                    raise
-                check_space(folder, CUDA_MEBIBYTES, "PyTorch's CPU build cannot be had, and the CUDA build")
-                self._progress("the index of PyTorch's CPU builds is not reachable; takes the build of PyPI, of several GB")
+    def install(
+        self, folder: Path, requirements: Sequence[str], lock: str, *, has_gpu: bool, from_source: Sequence[str] = ()
+    ) -> None:
+        """Install requirements in the versions of the lock; if the lock has hashes, only files that have one of them.
+
+        Raises PackageRefused, InstallFailed, Stopped, OSError.
+        """
+        pins = read_lock(lock)
+        build, options = torch_build(requirements, self._env, has_gpu=has_gpu)
+        try:
+            self._install(folder, requirements, pins_here(pins, build), options, from_source)
+        except InstallFailed as error:
+            if not options or isinstance(error, PackageRefused):
+                raise
+            check_space(folder, CUDA_MEBIBYTES, "PyTorch's CPU build cannot be had, and the CUDA build")
+            self._progress("the index of PyTorch's CPU builds is not reachable; takes the build of PyPI, of several GB")
+            self._install(folder, requirements, pins_here(pins), [], from_source)
+
+    def _install(
+        self, folder: Path, requirements: Sequence[str], pins: Sequence[Pin], options: Sequence[str], from_source: Sequence[str]
+    ) -> None:
+        lock = folder / _LOCK
+        lock.write_text("".join(f"{pin}\n" for pin in pins), "utf-8")
+        command = ["pip", "install", "--python", str(folder / "bin" / "python"), "--constraint", str(lock)]
+        if any(pin.hashes for pin in pins):
+            # Without `--only-binary`, uv builds a source distribution instead of a wheel whose hash is wrong.
+            command += ["--require-hashes", "--build-constraint", str(lock), "--only-binary", ":all:"]
+            command += [word for name in from_source for word in ("--no-binary", name)]
+            requirements = pinned(requirements, pins)
+            if options and (builds := [str(pin.requirement) for pin in pins if pin.version.local]):
+                # Alone: the index of builds has other files of other packages, too, such as torchao.
+                self._run(*command, *options, "--no-deps", *builds)
+            options = ()
+        self._run(*command, *options, *requirements)
 
     def packages(self, folder: Path) -> list[str]:
         """Return what is installed, as requirements. Raises InstallFailed, Stopped."""
@@ -103,7 +132,7 @@ class Installer:
         if self._stop.is_set():
             raise Stopped
         if code:
-            raise InstallFailed(failure(lines))
+            raise refusal(lines, sources(self._env, arguments)) or InstallFailed(failure(lines))
         return lines
 
     def _reporter(self) -> Callable[[str], None]:
@@ -142,17 +171,44 @@ def uv_and_variables() -> tuple[str, dict[str, str]]:
     return found, installer_variables(os.environ) | {"UV_PYTHON_DOWNLOADS": "never", "NO_COLOR": "1"}
 
 
-def torch_builds(requirements: Sequence[str], env: Mapping[str, str], *, has_gpu: bool) -> list[list[str]]:
-    """Return options that choose a build of PyTorch, the best first; the last is what the index offers.
+def torch_build(requirements: Sequence[str], env: Mapping[str, str], *, has_gpu: bool) -> tuple[str, list[str]]:
+    """Return the build of PyTorch for this machine, as in its version, and the options for it if another is to be tried without them.
 
-    On Linux that is a CUDA build of several GB, so that without a GPU the CPU build is tried first.
+    On Linux PyPI has a CUDA build of several GB, so that without a GPU the CPU build is tried first.
     """
     folders = [Path(link) for link in env.get("UV_FIND_LINKS", "").split(",") if link and "://" not in link]
-    is_local = any(wheel for folder in folders for wheel in folder.glob("torch-*.whl"))
+    local = [wheel.name for folder in folders for wheel in folder.glob("torch-*.whl")]
     wants_torch = any(re.split(r"[^A-Za-z0-9_.-]", requirement)[0] == "torch" for requirement in requirements)
-    if not wants_torch or has_gpu or is_local or sys.platform != "linux":
-        return [[]]
-    return [["--torch-backend=cpu"], []]
+    if local or not wants_torch:
+        return "cpu" if any("+cpu-" in name for name in local) else "", []
+    return ("", []) if has_gpu or sys.platform != "linux" else ("cpu", ["--torch-backend=cpu"])
+
+
+def sources(env: Mapping[str, str], arguments: Sequence[str]) -> list[str]:
+    """Return the indexes and folders in which uv looks for packages, without credentials."""
+    if "--torch-backend=cpu" in arguments:
+        return ["https://download.pytorch.org/whl/cpu"]
+    indexes = " ".join(
+        env.get(name, "") for name in ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_INDEX", "UV_EXTRA_INDEX_URL")
+    ).split()
+    if not (env.get("UV_DEFAULT_INDEX") or env.get("UV_INDEX_URL") or env.get("UV_NO_INDEX")):
+        indexes.insert(0, "https://pypi.org/simple")
+    return [without_credentials(each) for each in (*indexes, *env.get("UV_FIND_LINKS", "").split(",")) if each]
+
+
+def refusal(lines: Sequence[str], places: Sequence[str]) -> PackageRefused | None:
+    """Return the error for a package that uv has refused for its hash; None if uv has failed for another reason."""
+    text = "\n".join(lines)
+    if (mismatch := _MISMATCH.search(text)) and (computed := _COMPUTED.search(text)):
+        package, problem = mismatch[1], f"its SHA-256 is {computed[1]}, which is not in the lock"
+    elif unknown := _NO_HASH.search(text):
+        package, problem = unknown[1], "the lock has no hash of it"
+    else:
+        return None
+    return PackageRefused(
+        f"{package} from {' or '.join(places)} is refused: {problem}. Use an index with the original files, or give the environment "
+        "another lock in environments.yaml (docs/environments.md, Verification)"
+    )
 
 
 def failure(lines: Sequence[str]) -> str:

@@ -1,7 +1,7 @@
 """Renews the locks of the bundled environments: `make environment-locks`.
 
-A lock has the versions of all packages for every platform, as constraints. It has no hashes, because PyTorch's builds for CPU and GPU
-have one version and several files.
+A lock has the versions of all packages for every platform, and the hashes of all their files on PyPI. It also has the hashes of
+PyTorch's CPU builds, from the index of these builds; if that cannot be reached, from the former lock.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from pathlib import Path
 
 from trainwright.controlplane.environments.definition import FILE_NAME, parse_environments
 from trainwright.controlplane.environments.installer import uv_and_variables
+from trainwright.controlplane.environments.lock_file import Pin, read_lock
 
-_OPTIONS = ("--quiet", "--universal", "--python-version", "3.11", "--no-header", "--no-annotate", "--no-emit-find-links")
-_HEAD = "# What the environment {name} installs, by version. Renew all: make environment-locks\n"
+_OPTIONS = ("--quiet", "--generate-hashes", "--universal", "--python-version", "3.11", "--no-header", "--no-annotate")
+_HEAD = "# What the environment {name} installs, by version and hash. Renew all: make environment-locks\n"
+_OF_THIS_MACHINE = {"UV_FIND_LINKS", "UV_INDEX", "UV_EXTRA_INDEX_URL", "UV_CONSTRAINT", "UV_TORCH_BACKEND"}
+"""Variables that would put packages of this machine into the locks."""
 
 
 def main(names: list[str]) -> None:
@@ -23,19 +26,35 @@ def main(names: list[str]) -> None:
     for definition in parse_environments((folder / FILE_NAME).read_bytes(), FILE_NAME):
         if names and definition.name not in names:
             continue
-        texts = [compiled(wanted) for wanted in (definition.requirements, definition.gpu_requirements) if wanted]
-        lines = sorted({line for text in texts for line in text.splitlines()})
         file = folder / "locks" / f"{definition.name}.txt"
-        file.write_text(_HEAD.format(name=definition.name) + "\n".join(lines) + "\n", "utf-8")
-        print(f"{file.name}: {len(lines)} packages")
+        both = (compiled(wanted) for wanted in (definition.requirements, definition.gpu_requirements) if wanted)
+        pins = {str(pin): pin for found in both for pin in found}
+        for torch in {pin.version: pin for pin in pins.values() if pin.name == "torch"}.values():
+            pins |= {str(pin): pin for pin in cpu_builds(torch, file)}
+        file.write_text(_HEAD.format(name=definition.name) + "".join(f"{text}\n" for text in sorted(pins)), "utf-8")
+        print(f"{file.name}: {len(pins)} packages")
 
 
-def compiled(requirements: tuple[str, ...]) -> str:
+def compiled(requirements: tuple[str, ...], *options: str) -> list[Pin]:
     """Return the lock of some requirements. Raises subprocess.CalledProcessError."""
     uv, variables = uv_and_variables()
-    command = [uv, "pip", "compile", *_OPTIONS, "--no-emit-index-url", "-"]
+    variables = {name: text for name, text in variables.items() if name not in _OF_THIS_MACHINE}
+    command = [uv, "pip", "compile", *_OPTIONS, *options, "-"]
     done = subprocess.run(command, input="\n".join(requirements), env=variables, text=True, stdout=subprocess.PIPE, check=True)
-    return done.stdout
+    return read_lock(done.stdout)
+
+
+def cpu_builds(torch: Pin, former: Path) -> list[Pin]:
+    """Return the CPU builds of a version of PyTorch, from its index, else from the former lock. Raises SystemExit."""
+    try:
+        found = compiled((f"torch=={torch.version}+cpu",), "--no-deps", "--torch-backend=cpu")
+    except subprocess.CalledProcessError:
+        known = read_lock(former.read_text("utf-8")) if former.exists() else []
+        found = [pin for pin in known if pin.name == "torch" and str(pin.version) == f"{torch.version}+cpu"]
+        print(f"{former.name}: the index of PyTorch's CPU builds cannot be reached; keeps the hashes of the former lock")
+    if not any(pin.hashes for pin in found):
+        raise SystemExit(f"{former.name}: no hashes of torch=={torch.version}+cpu are known: try again with access to its index")
+    return found
 
 
 if __name__ == "__main__":

@@ -22,7 +22,14 @@ from typing import Any
 from trainwright.api.times import now
 from trainwright.controlplane.environments.definition import EnvironmentDefinition
 from trainwright.controlplane.environments.install_shims import install_shims
-from trainwright.controlplane.environments.installer import Installer, InstallFailed, Progress, Stopped, check_space
+from trainwright.controlplane.environments.installer import (
+    Installer,
+    InstallFailed,
+    PackageRefused,
+    Progress,
+    Stopped,
+    check_space,
+)
 from trainwright.controlplane.gpus import gpu_count
 
 VARIABLE = "TRAINWRIGHT_ENVIRONMENTS"
@@ -142,7 +149,9 @@ class EnvironmentStore:
     def _install(self, definition: EnvironmentDefinition, place: Path, installer: Installer) -> None:
         wanted = requirements_here(definition)
         try:
-            installer.install(place, wanted, definition.lock, has_gpu=has_gpu())
+            installer.install(place, wanted, definition.lock, has_gpu=has_gpu(), from_source=definition.from_source)
+        except PackageRefused:
+            raise  # it is not missing
         except InstallFailed as error:
             missing = installer.missing(wanted, place)
             if not missing:
