@@ -152,6 +152,25 @@ def test_a_watcher_who_stops_reading_is_cut(port: Port) -> None:
         eventually(lambda: not port.server.store.watchers(), SOON, "the watch of the silent reader ends")
 
 
+def test_watchers_who_read_nothing_are_cut_soon_if_they_are_many(server: ResourceServer) -> None:
+    """A few have a minute; further ones have less. What each holds is little of what they would have to read."""
+    timeouts = ConnectionTimeouts(reading=60, stalled=2, reading_of_many=0.1)
+    with serve(create_app(server, Tokens(ADMIN, b"k" * 32)), timeouts=timeouts) as serving:
+        port = Port(serving.port, server, serving)
+        silent = [port.open(receive_buffer=4096) for _ in range(6)]
+        for connection in silent:
+            connection.sendall(head("GET", f"{MAPS}?watch=1"))
+            assert connection.recv(20)
+        for number in range(10):
+            server.create(CONFIG_MAP, "default", {"metadata": {"name": f"m{number}"}, "data": {"a": "x" * 1_000_000}})
+        eventually(lambda: sum(server.store.watchers().values()) == 2, SOON, "all but two watches to be cut")
+        held = [each.transport.get_write_buffer_size() for each in serving._server.server_state.connections]
+        assert max(held) < 100_000, held
+        assert quick(port)
+        for connection in silent:
+            connection.close()
+
+
 def test_over_tls_too(server: ResourceServer, tmp_path: Path) -> None:
     """Between the socket and the server is another buffer: it has to notice as well."""
     credentials = load_credentials(tmp_path)

@@ -31,13 +31,13 @@ from trainwright.controlplane.apiserver.endpoints.trainer_status import MAX_BODY
 from trainwright.controlplane.apiserver.http.access import access_of
 from trainwright.controlplane.apiserver.http.metrics import Metrics
 from trainwright.controlplane.apiserver.http.object_handlers import ObjectHandlers
-from trainwright.controlplane.apiserver.http.pieces import in_pieces
 from trainwright.controlplane.apiserver.http.request_metrics import Stopwatch, request_labels
 from trainwright.controlplane.apiserver.http.routes import Routes
 from trainwright.controlplane.apiserver.http.subresource_handlers import SubresourceHandlers
 from trainwright.controlplane.apiserver.resources.paths import NoSuchPath, parse_target
 from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.pieces import in_pieces
 from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, Sessions
 from trainwright.controlplane.apiserver.streaming.websocket import split_protocols
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import re
 import resource
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from trainwright.controlplane.apiserver.http.pieces import PIECE_BYTES
 from trainwright.controlplane.apiserver.http.raw_responses import raw_error
 from trainwright.controlplane.apiserver.http.throttled_warning import ThrottledWarning
+from trainwright.controlplane.apiserver.streaming.pieces import WRITE_BYTES
 from trainwright.controlplane.apiserver.wire.responses import METHOD_NOT_ALLOWED
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,9 @@ class ConnectionTimeouts:
     Also for the rest of a body after its response was sent."""
     reading: float = 60.0
     """For a client to read pending data of a response, for example of a watch."""
+    stalled: int = 64
+    """Clients with pending data that have that long. If there are more, each further one has `reading_of_many`: they hold memory."""
+    reading_of_many: float = 2.0
     connections: int = 0
     """Maximum number; 0 for half of the process's file descriptor limit."""
     handshakes: int = 0
@@ -66,7 +70,7 @@ DEFAULT_TIMEOUTS = ConnectionTimeouts()
 
 def connection(timeouts: ConnectionTimeouts) -> type[Connection]:
     """The connection protocol class for uvicorn."""
-    return type("Connection", (Connection,), {"timeouts": timeouts})
+    return type("Connection", (Connection,), {"timeouts": timeouts, "stalled": set()})
 
 
 class _Gathered:
@@ -75,6 +79,7 @@ class _Gathered:
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop):
         self._transport, self._loop = transport, loop
         self._parts: list[bytes] = []
+        self._size = 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -83,7 +88,8 @@ class _Gathered:
         if not self._parts:
             self._loop.call_soon(self._flush)
         self._parts.append(data)
-        if len(data) >= PIECE_BYTES:
+        self._size += len(data)
+        if self._size >= WRITE_BYTES:
             self._flush()  # now, so that the next write knows whether it has to wait
 
     def close(self) -> None:
@@ -93,6 +99,7 @@ class _Gathered:
     def _flush(self) -> None:
         data = b"".join(self._parts)
         self._parts.clear()
+        self._size = 0
         if data and not self._transport.is_closing():
             self._transport.write(data)
 
@@ -101,6 +108,8 @@ class Connection(HttpToolsProtocol):
     """HTTP/1.1 with limits on request headers and timeouts for stalled clients."""
 
     timeouts = DEFAULT_TIMEOUTS
+    stalled: ClassVar[set[Connection]]
+    """Those of this server whose clients have pending data to read."""
 
     def __init__(self, *arguments: Any, **settings: Any):
         super().__init__(*arguments, **settings)
@@ -111,6 +120,7 @@ class Connection(HttpToolsProtocol):
         self._reading = _Timer(self.loop, self._cut)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        transport.set_write_buffer_limits(WRITE_BYTES)  # over TLS it would be 512 KiB
         super().connection_made(cast(asyncio.Transport, _Gathered(transport, self.loop)))
         if len(self.connections) > self.timeouts.max_connections:
             self._make_room()
@@ -155,10 +165,13 @@ class Connection(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """The write buffer is full: start the timeout for the client to read."""
         super().pause_writing()
-        self._reading.start(self.timeouts.reading)
+        self.stalled.add(self)
+        few = len(self.stalled) <= self.timeouts.stalled
+        self._reading.start(self.timeouts.reading if few else self.timeouts.reading_of_many * random.uniform(0.5, 1.5))
 
     def resume_writing(self) -> None:
         self._reading.stop()
+        self.stalled.discard(self)
         super().resume_writing()
 
     @property
@@ -174,6 +187,7 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._headed()
         self._reading.stop()
+        self.stalled.discard(self)
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 _BACKLOG = 2048
 """Connections that the system holds until they are accepted: beyond it, a client tries again after a second."""
+_SEND_BYTES = 128 * 1024
+"""What the system holds of a response that is not read; by itself it would take megabytes of each."""
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _GOODBYE_SECONDS = 0.1
@@ -246,6 +248,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         # Allows binding while old connections are in TIME_WAIT, but not while another process listens.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BYTES)  # of accepted connections, too
         listener.bind((host, port))
         listener.listen(_BACKLOG)
     except OSError as error:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from datetime import datetime
+from itertools import chain
 from threading import get_ident
 
 import anyio
@@ -25,6 +26,7 @@ from trainwright.controlplane.apiserver.storage.events import Subscription
 from trainwright.controlplane.apiserver.storage.records import Record
 from trainwright.controlplane.apiserver.storage.selection import Selection
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
+from trainwright.controlplane.apiserver.streaming.pieces import WRITE_BYTES
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.list_options import ListOptions
 from trainwright.controlplane.apiserver.wire.request_options import IncludeObject
@@ -95,20 +97,13 @@ class WatchStream:
         deadline = loop.time() + (seconds or random.uniform(*DEFAULT_TIMEOUT))
         bookmark = loop.time() + random.uniform(0.9, 1.0) * BOOKMARK_SECONDS
         initial = (self._selection.select(record) for record in subscription.initial)
-        first = [self._line("ADDED", record) for record in initial if record is not None]
+        await _send_lines(send, gone, (self._line("ADDED", record) for record in initial if record is not None))
         if self._options.send_initial_events and self._options.allow_bookmarks:
-            first.append(self._bookmark(subscription, initial_end=True))
-        if first:
-            await _body(send, b"".join(first))
+            await _body(send, self._bookmark(subscription, initial_end=True))
         while True:
             wake.clear()
-            lines = []
-            for event in subscription.take():
-                seen = self._selection.convert_event(event)
-                if seen:
-                    lines.append(self._line(*seen))
-            if lines:
-                await _body(send, b"".join(lines))
+            events = (self._selection.convert_event(event) for event in subscription.take())
+            if await _send_lines(send, gone, (self._line(*seen) for seen in events if seen)):
                 pace = min(max(len(self._streams) * _PACE_EACH, PACE[0]), PACE[1])
                 await asyncio.sleep(random.uniform(0.5, 1.0) * pace)  # jitter
                 continue  # more events may be queued
@@ -123,10 +118,11 @@ class WatchStream:
             await wake.wait()
             timer.cancel()
 
-    def _line(self, change: str, record: Record) -> bytes:
+    def _line(self, change: str, record: Record) -> tuple[bytes, ...]:
+        """Return the parts of a line; the object is that of the store, so that it is not copied for each watcher."""
         if not self._view:
-            return b'{"type":"' + change.encode() + b'","object":' + record.data + b"}\n"
-        return orjson.dumps({"type": change, "object": self._seen(record.object)}) + b"\n"
+            return b'{"type":"' + change.encode() + b'","object":', record.data, b"}\n"
+        return orjson.dumps({"type": change, "object": self._seen(record.object)}), b"\n"
 
     def _bookmark(self, subscription: Subscription, *, initial_end: bool = False) -> bytes:
         metadata: Obj = {"resourceVersion": str(self._server.store.progress(subscription))}
@@ -182,6 +178,27 @@ class LogStream:
 async def _start(send: Send, content_type: str) -> None:
     headers = [(b"content-type", content_type.encode()), (b"cache-control", b"no-cache, private")]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+async def _send_lines(send: Send, gone: asyncio.Event, lines: Iterable[tuple[bytes, ...]]) -> bool:
+    """Send lines, given in parts, some at a time: no more are held for a client that does not read. Returns whether there were any."""
+    pending: list[memoryview] = []
+    size, any_were = 0, False
+    wholes = (memoryview(whole) for whole in chain.from_iterable(lines))
+    for part in (whole[start : start + WRITE_BYTES] for whole in wholes for start in range(0, len(whole), WRITE_BYTES)):
+        any_were = True
+        if size + len(part) > WRITE_BYTES:
+            await _body(send, b"".join(pending))
+            pending.clear()
+            size = 0
+            await asyncio.sleep(0)  # sending to a client that is gone neither waits nor fails
+            if gone.is_set():
+                break
+        pending.append(part)
+        size += len(part)
+    if pending:
+        await _body(send, b"".join(pending))
+    return any_were
 
 
 async def _body(send: Send, data: bytes, *, more: bool = True) -> None:
