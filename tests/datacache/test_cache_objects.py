@@ -6,6 +6,7 @@ import pytest
 from support.on_first_use import OnFirstUse
 
 from trainwright.api import admit
+from trainwright.api.objects import copy_of
 from trainwright.datacache import objects
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.objects import cache_objects
@@ -54,6 +55,7 @@ def test_settings_have_the_defaults_of_trainer() -> None:
         ("CLUSTER_SIZE", "three", "CLUSTER_SIZE=three must be"),
         ("WORKER_MEM", "2 GB", "WORKER_MEM: '2 GB' is not a quantity"),
         ("HEAD_CPU", "-1", "HEAD_CPU: '-1' must be greater than zero"),
+        ("CACHE_OPEN", "yes", "CACHE_OPEN=yes must be true or false"),
     ],
 )
 def test_invalid_variable_is_named(name: str, value: str, message: str) -> None:
@@ -85,6 +87,22 @@ def test_pods_have_the_variables_and_secret_of_the_initializer() -> None:
         assert container["envFrom"] == [{"secretRef": {"name": "lake"}}]
         values = [entry.get("value") for entry in container["env"] if entry["name"] in ("AWS_REGION", "METADATA_LOC")]
         assert values == ["eu-central-1", VARIABLES["METADATA_LOC"]]
+
+
+@pytest.mark.parametrize(("switch", "has_key"), [("", True), ("false", True), ("true", False)])
+def test_pods_refer_to_the_secret_of_their_cache_and_have_no_other_key(switch: str, has_key: bool) -> None:
+    trainjob = copy_of(TRAINJOB)
+    given = [{"name": name, "value": "stranger"} for name in ("CACHE_KEY", "CACHE_ASSIGN_TOKEN")]
+    trainjob["spec"]["initializer"]["dataset"]["env"] += [*given, {"name": "CACHE_OPEN", "value": switch}]
+    jobset, _ = cache_objects(read_settings(VARIABLES | {"CACHE_OPEN": switch}), trainjob)
+    assert "stranger" not in str(jobset)
+    for job in jobset["spec"]["replicatedJobs"]:
+        env = job["template"]["spec"]["template"]["spec"]["containers"][0]["env"]
+        found = {entry["name"]: entry.get("valueFrom", entry.get("value")) for entry in env}
+        secret = {"secretKeyRef": {"name": "orders-sft-cache-key", "key": "assign-token"}}
+        assert found["CACHE_ASSIGN_TOKEN"] == secret
+        key = {"secretKeyRef": {"name": "orders-sft-cache-key", "key": "key.pem"}}
+        assert (found.get("CACHE_KEY"), found.get("CACHE_OPEN")) == ((key, None) if has_key else (None, "true"))
 
 
 def test_ports_are_those_of_the_programs() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,74 +11,41 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from pyarrow import flight
+from running_cache import KEY, READ, SECURED, TLS, cache, ids, parquet_folder, reader, rows, worker_of
 
 from trainwright.datacache import head as head_module
 from trainwright.datacache import reader as reader_module
 from trainwright.datacache.errors import CacheError, CacheLost
+from trainwright.datacache.flight import client as client_of
 from trainwright.datacache.head import Head
-from trainwright.datacache.memory import MemoryGuard
 from trainwright.datacache.reader import CacheReader
 from trainwright.datacache.table import open_table
 from trainwright.datacache.worker import Worker
 
 
-def rows(start: int, count: int) -> pa.Table:
-    return pa.table({"id": pa.array(range(start, start + count), pa.int64()), "text": [f"row {start + n}" for n in range(count)]})
-
-
-def parquet_folder(folder: Path, *counts: int) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    start = 0
-    for number, count in enumerate(counts):
-        pa.parquet.write_table(rows(start, count), folder / f"part-{number}.parquet", row_group_size=7)
-        start += count
-    return folder
-
-
-@contextmanager
-def cache(location: str, workers: int = 2, memory: int = 0) -> Iterator[tuple[str, list[Any], list[str]]]:
-    """Start a cache; yields the head's address, the workers, and the reasons with which they have failed."""
-    failures: list[str] = []
-    servers: list[Any] = []
-    for _ in range(workers):
-        guard = MemoryGuard(memory, workers, failures.append)
-        servers.append(Worker("grpc://127.0.0.1:0", location, guard, failures.append))
-    head = Head("grpc://127.0.0.1:0", open_table(location), [f"grpc://127.0.0.1:{worker.port}" for worker in servers])
-    try:
-        head.load(10)
-        yield f"grpc://127.0.0.1:{head.port}", servers, failures
-    finally:
-        for server in (head, *servers):
-            server.shutdown()
-
-
-def ids(reader: CacheReader) -> list[int]:
-    return [number for batch in reader.batches() for number in batch["id"].to_pylist()]
-
-
 def test_readers_get_each_row_once_and_the_same_rows_in_each_epoch(tmp_path: Path) -> None:
     folder = parquet_folder(tmp_path / "table", 10, 31, 0, 16)
     with cache(str(folder)) as (address, _, _):
-        readers = [CacheReader(address, rank=rank, readers=3) for rank in range(3)]
-        epochs = [[ids(reader) for reader in readers] for _ in range(2)]
+        readers = [reader(address, rank, 3) for rank in range(3)]
+        epochs = [[ids(each) for each in readers] for _ in range(2)]
     assert epochs[0] == epochs[1]
-    assert [len(part) for part in epochs[0]] == [reader.rows for reader in readers] == [19, 19, 19]
+    assert [len(part) for part in epochs[0]] == [each.rows for each in readers] == [19, 19, 19]
     assert sorted(number for part in epochs[0] for number in part) == list(range(57))
     assert readers[0].schema.names == ["id", "text"]
 
 
 def test_readers_beyond_the_last_row_get_none(tmp_path: Path) -> None:
     with cache(str(parquet_folder(tmp_path / "table", 3))) as (address, _, _):
-        readers = [CacheReader(address, rank=rank, readers=5) for rank in range(5)]
-        assert [ids(reader) for reader in readers] == [[0], [1], [2], [], []]
-        assert [reader.rows for reader in readers] == [1, 1, 1, 0, 0]
+        readers = [reader(address, rank, 5) for rank in range(5)]
+        assert [ids(each) for each in readers] == [[0], [1], [2], [], []]
+        assert [each.rows for each in readers] == [1, 1, 1, 0, 0]
 
 
 def test_csv_files_have_the_types_of_the_first_one(tmp_path: Path) -> None:
     for number, start in enumerate((0, 4)):
         pa.csv.write_csv(rows(start, 4), tmp_path / f"{number}.csv")
     with cache(tmp_path.as_uri()) as (address, _, _):
-        assert sorted(ids(CacheReader(address, rank=0, readers=1))) == list(range(8))
+        assert sorted(ids(reader(address))) == list(range(8))
 
 
 def test_files_with_other_columns_are_refused(tmp_path: Path) -> None:
@@ -91,9 +57,10 @@ def test_files_with_other_columns_are_refused(tmp_path: Path) -> None:
 
 def test_table_that_changed_after_planning_is_refused(tmp_path: Path) -> None:
     folder = parquet_folder(tmp_path / "table", 4)
-    location, failures = str(folder), []
-    worker = Worker("grpc://127.0.0.1:0", location, MemoryGuard(0, 1, failures.append), failures.append)
-    head = Head("grpc://127.0.0.1:0", open_table(location), [f"grpc://127.0.0.1:{worker.port}"])
+    location: str = str(folder)
+    failures: list[str] = []
+    worker = worker_of(location, failures)
+    head = Head(f"{TLS}:0", open_table(location), [f"127.0.0.1:{worker.port}"], **SECURED)
     parquet_folder(folder, 3)
     with pytest.raises(CacheError, match="3 rows, and 4 were planned"):
         head.load(10)
@@ -115,16 +82,16 @@ def test_unreadable_table_is_named(content: dict[str, bytes] | None, tmp_path: P
 
 def test_head_names_a_worker_that_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(head_module, "_CONNECT_SECONDS", 0.05)
-    head = Head("grpc://127.0.0.1:0", open_table(str(parquet_folder(tmp_path / "t", 2))), ["grpc://127.0.0.1:9"])
-    with pytest.raises(CacheError, match=r"the worker at grpc://127.0.0.1:9 cannot be reached"):
+    head = Head(f"{TLS}:0", open_table(str(parquet_folder(tmp_path / "t", 2))), ["127.0.0.1:9"], **SECURED)
+    with pytest.raises(CacheError, match=r"the worker at grpc\+tls://127.0.0.1:9 cannot be reached"):
         head.load(0)
     with pytest.raises(flight.FlightUnavailableError):
-        find(f"grpc://127.0.0.1:{head.port}")
+        find(f"{TLS}:{head.port}")
     head.shutdown()
 
 
 def find(address: str) -> flight.FlightInfo:
-    with flight.FlightClient(address) as client:
+    with client_of(address, KEY) as client:
         return client.get_flight_info(flight.FlightDescriptor.for_path("0", "1"))
 
 
@@ -132,9 +99,9 @@ def test_reader_continues_after_a_lost_connection(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(reader_module, "_PAUSE_SECONDS", 0.01)
     with cache(str(parquet_folder(tmp_path / "table", 100)), 1) as (address, workers, _):
         proxy = Interrupting(workers[0])
-        reader = CacheReader(address, rank=0, readers=1)
-        reader._parts = [type(part)(f"grpc://127.0.0.1:{proxy.port}", part.rows) for part in reader._parts]
-        found = ids(reader)
+        reading = reader(address)
+        reading._parts = [type(part)(f"grpc://127.0.0.1:{proxy.port}", part.rows) for part in reading._parts]
+        found = ids(reading)
         proxy.shutdown()
     assert found == list(range(100))
     assert proxy.calls > 2
@@ -149,7 +116,7 @@ class Interrupting(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         self.calls += 1
-        with flight.FlightClient(f"grpc://127.0.0.1:{self._worker.port}") as client:
+        with client_of(f"{TLS}:{self._worker.port}", KEY) as client:
             table = client.do_get(ticket).read_all()
 
         def some() -> Iterator[pa.RecordBatch]:
@@ -162,23 +129,23 @@ class Interrupting(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow ha
 
 def test_reader_names_a_cache_that_has_ended(tmp_path: Path) -> None:
     with cache(str(parquet_folder(tmp_path / "table", 4)), 1) as (address, workers, _):
-        reader = CacheReader(address, rank=0, readers=1, wait_seconds=0)
+        reading = reader(address, wait_seconds=0)
         workers[0].shutdown()
-        with pytest.raises(CacheLost, match=f"the data cache at grpc://127.0.0.1:{workers[0].port} has not answered"):
-            ids(reader)
+        with pytest.raises(CacheLost, match=rf"the data cache at grpc\+tls://127.0.0.1:{workers[0].port} has not answered"):
+            ids(reading)
 
 
 def test_reader_of_a_worker_without_its_rows_fails(tmp_path: Path) -> None:
     with cache(str(parquet_folder(tmp_path / "table", 4)), 1) as (address, workers, _):
-        reader = CacheReader(address, rank=0, readers=1, wait_seconds=0)
+        reading = reader(address, wait_seconds=0)
         workers[0]._table = workers[0]._table.slice(0, 2)
         with pytest.raises(CacheLost, match="no rows 2 to 3 any more"):
-            ids(reader)
+            ids(reading)
 
 
 def test_reader_takes_its_place_from_the_environment(tmp_path: Path) -> None:
     with cache(str(parquet_folder(tmp_path / "table", 6)), 1) as (address, _, _):
-        assert ids(CacheReader(address, environ={"RANK": "1", "WORLD_SIZE": "2"})) == [3, 4, 5]
+        assert ids(CacheReader(address, environ={**READ, "RANK": "1", "WORLD_SIZE": "2"})) == [3, 4, 5]
     with pytest.raises(CacheError, match="no reader 2 of 2"):
         CacheReader(address, environ={"RANK": "2", "WORLD_SIZE": "2"})
     with pytest.raises(CacheError, match="TRAIN_JOB_NAME is not set"):

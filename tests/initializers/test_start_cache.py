@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from factories import catalogue_runtime, cluster_with_runtimes, pod
 
 from trainwright.api.errors import Forbidden
-from trainwright.api.kinds import JOBSET, POD, SERVICE, TRAINJOB
+from trainwright.api.kinds import JOBSET, POD, SECRET, SERVICE, TRAINJOB
 from trainwright.api.objects import owner_reference
 from trainwright.controlplane.controllers.data_cache import data_cache
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -17,8 +18,9 @@ from trainwright.datacache.errors import CacheError
 from trainwright.datacache.settings import CacheSettings
 from trainwright.initializers import start_cache as module
 from trainwright.initializers.start_cache import start_cache
-from trainwright.materialize import materialize
+from trainwright.materialize import RandomKeys, Settings, materialize
 
+RUNTIME = "torch-distributed-with-cache"
 SETTINGS = CacheSettings("orders", "shop", "orders", "/data/orders", "ghcr.io/kubeflow/trainer/data-cache", start_seconds=0)
 
 
@@ -31,7 +33,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
                 "kind": "TrainJob",
                 "metadata": {"name": "orders", "namespace": "default"},
                 "spec": {
-                    "runtimeRef": {"name": "torch-distributed-with-cache"},
+                    "runtimeRef": {"name": RUNTIME},
                     "initializer": {"dataset": {"storageUri": "cache://shop/orders"}},
                 },
             }
@@ -133,11 +135,33 @@ def test_cache_is_suspended_resumed_and_deleted_with_its_trainjob(cluster: Embed
     assert names(cluster) == []
 
 
+def test_secret_of_a_cache_is_deleted_with_its_trainjob_and_no_other(cluster: EmbeddedCluster) -> None:
+    job = cluster.get(TRAINJOB, "orders", "default")
+    made = materialize(job, catalogue_runtime(RUNTIME), settings=Settings(cache_keys=True), keys=RandomKeys())
+    secret = next(obj for obj in made if obj["kind"] == "Secret")
+    other = {**secret, "metadata": {"name": "other-cache-key", "namespace": "default"}}
+    for obj in (secret, other):
+        cluster.create(obj)
+    data_cache(cluster).reconcile(("default", "orders"))
+    assert len(cluster.list(SECRET, "default").items) == 2
+    finish(cluster, TRAINJOB, "orders", "Complete")
+    data_cache(cluster).reconcile(("default", "orders"))
+    assert [obj["metadata"]["name"] for obj in cluster.list(SECRET, "default").items] == ["other-cache-key"]
+
+
+def test_open_cache_is_warned_of(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
+    add_ready_head(cluster)
+    start(cluster)
+    assert "open_cache" not in caplog.text
+    start(cluster, replace(SETTINGS, is_open=True))
+    assert "event=open_cache variable=CACHE_OPEN effect='every process of this machine can read the rows" in caplog.text
+
+
 def test_failed_cache_fails_the_training_with_its_reason(cluster: EmbeddedCluster) -> None:
     add_ready_head(cluster)
     start(cluster)
     job = cluster.get(TRAINJOB, "orders", "default")
-    training = materialize(job, catalogue_runtime("torch-distributed-with-cache"))[-1]
+    training = materialize(job, catalogue_runtime(RUNTIME))[-1]
     training["metadata"]["ownerReferences"] = [owner_reference(job)]
     cluster.create(training)
     add_pod(cluster, "worker", **failed("worker", "INFO loading\nit has changed\n"))

@@ -135,6 +135,11 @@ RESUMES_FROM_VARIABLE = "TRAINWRIGHT_RESUMES_FROM"
 """Comma-separated UIDs of preempted attempts, whose checkpoints count as the job's own."""
 
 
+def cache_secret(job: str) -> str:
+    """Return the name of the Secret with the key of a TrainJob's data cache."""
+    return f"{job}{CACHE_SECRET_SUFFIX}"
+
+
 def progress_audience(namespace: str, name: str) -> str:
     """Audience of the token with which a TrainJob's pods report progress; also the path of the report below `/apis/`."""
     return f"trainer.kubeflow.org/v1alpha1/namespaces/{namespace}/trainjobs/{name}/status"
@@ -152,6 +157,19 @@ DATASET_VARIABLES = "DATASET_"
 """Before the upper-case name of an option of the dataset's initializer."""
 DATASET_TRAINER_VARIABLE = "DATASET_TRAINER"
 """The builtin trainer that the dataset is for: the initializer refuses rows that it does not learn from."""
+CACHE_SCHEME = "cache://"
+"""Of the URI of a table that a data cache has in memory."""
+CACHE_OPEN_VARIABLE = "CACHE_OPEN"
+"""`true` on a dataset's initializer: every process of the machine may read the rows of its data cache."""
+CACHE_KEY_VARIABLE = "CACHE_KEY"
+"""In the pods of a data cache and of its training: the certificate and private key with which they accept each other, as PEM."""
+CACHE_ASSIGN_VARIABLE = "CACHE_ASSIGN_TOKEN"
+"""In the pods of a data cache: the token with which its head gives workers their files."""
+CACHE_SECRET_SUFFIX = "-cache-key"
+CACHE_KEY_ENTRY, CACHE_ASSIGN_ENTRY = "key.pem", "assign-token"
+"""The entries of that Secret."""
+CACHE_HOST = "data-cache.trainwright.dev"
+"""The name in the certificate of a data cache, for all of its pods."""
 MODEL_DIGEST_VARIABLE = "TRAINWRIGHT_MODEL_DIGEST"
 """The required digest of the prepared model."""
 TRAINER_VARIABLE = "TRAINWRIGHT_TRAINER"

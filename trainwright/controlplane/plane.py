@@ -208,8 +208,8 @@ class ControlPlane:
 
     def _settings(self) -> Settings:
         if not self._gates.TrainJobStatus or self._serving is None:
-            return Settings()
-        return Settings(progress=ProgressReports(self._serving.url, self._authority))
+            return Settings(cache_keys=True)
+        return Settings(progress=ProgressReports(self._serving.url, self._authority), cache_keys=True)
 
     def _api_address(self) -> tuple[str, int] | None:
         return None if self._serving is None else (LOOPBACK, self._serving.port)

@@ -2,7 +2,8 @@
 
 Variables: METADATA_LOC; WORKERS (the head's: addresses of the workers, with commas between them); WORKER_MEM_BYTES and
 WORKER_COUNT (a worker's: its memory limit, and how many there are); HEALTH_PORT; START_SECONDS. Exit code 1: the last line of the
-log is the reason.
+log is the reason. CACHE_ASSIGN_TOKEN (with which the head gives workers their files), CACHE_KEY (without which nobody connects), and
+CACHE_OPEN=true instead of it: everybody reads.
 """
 
 from __future__ import annotations
@@ -14,14 +15,17 @@ import signal
 import sys
 import threading
 
+from trainwright.api import names
 from trainwright.datacache.errors import CacheError
-from trainwright.datacache.flight import HEALTH_PORT
+from trainwright.datacache.flight import HEALTH_PORT, location_of
 from trainwright.datacache.head import Head
 from trainwright.datacache.health import Health
 from trainwright.datacache.memory import MemoryGuard
+from trainwright.datacache.settings import OPEN
 from trainwright.datacache.table import open_table
 from trainwright.datacache.worker import Worker
 
+log = logging.getLogger(__name__)
 _FAILURE_SECONDS = 1.0
 """A worker that fails ends so much later, in which it can answer the head."""
 
@@ -37,33 +41,37 @@ def main() -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
-    health = Health(arguments.host, int(os.environ.get("HEALTH_PORT") or HEALTH_PORT))
-    location = f"grpc://{arguments.host}:{arguments.port}"
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # refused connections are no news, and anybody can make them
     try:
+        key, token = _secrets()
+        health = Health(arguments.host, int(os.environ.get("HEALTH_PORT") or HEALTH_PORT))
+        location = location_of(f"{arguments.host}:{arguments.port}", key)
         if arguments.role == "head":
-            _lead(location, health, ended)
+            workers = os.environ["WORKERS"].split(",")
+            head = Head(location, open_table(os.environ["METADATA_LOC"]), workers, key=key, assign_token=token)
+            head.load(float(os.environ.get("START_SECONDS") or 300))
         else:
-            _work(location, health, ended)
+            guard = MemoryGuard(int(os.environ.get("WORKER_MEM_BYTES") or 0), int(os.environ.get("WORKER_COUNT") or 1), _end)
+            guard.start()
+            _worker = Worker(location, os.environ["METADATA_LOC"], guard, _end_soon, key=key, assign_token=token)
+        health.is_ready = True  # a worker is ready for the head, which sends the files; the head once the rows are in memory
+        ended.wait()
     except CacheError as error:
         print(error, file=sys.stderr, flush=True)
         return 1
     return 128 + signal.SIGTERM
 
 
-def _lead(location: str, health: Health, ended: threading.Event) -> None:
-    workers = [f"grpc://{address}" for address in os.environ["WORKERS"].split(",")]
-    head = Head(location, open_table(os.environ["METADATA_LOC"]), workers)
-    head.load(float(os.environ.get("START_SECONDS") or 300))
-    health.is_ready = True
-    ended.wait()
-
-
-def _work(location: str, health: Health, ended: threading.Event) -> None:
-    guard = MemoryGuard(int(os.environ.get("WORKER_MEM_BYTES") or 0), int(os.environ.get("WORKER_COUNT") or 1), _end)
-    guard.start()
-    _worker = Worker(location, os.environ["METADATA_LOC"], guard, _end_soon)
-    health.is_ready = True  # for the head, which sends the files; the head is ready once the rows are in memory
-    ended.wait()
+def _secrets() -> tuple[str, str]:
+    """Return the key, empty for an open cache, and the head's token. Raises CacheError: nothing is open by omission."""
+    key, token = (os.environ.get(name, "") for name in (names.CACHE_KEY_VARIABLE, names.CACHE_ASSIGN_VARIABLE))
+    if not token:
+        raise CacheError(f"{names.CACHE_ASSIGN_VARIABLE} is not set; its head and workers have it from the Secret of the cache")
+    if not key and os.environ.get(names.CACHE_OPEN_VARIABLE) != "true":
+        raise CacheError(f"{names.CACHE_KEY_VARIABLE} is not set; {names.CACHE_OPEN_VARIABLE}=true opens a cache to all instead")
+    if not key:
+        log.warning("event=open_cache variable=%s effect=%r", names.CACHE_OPEN_VARIABLE, OPEN)
+    return key, token
 
 
 def _end_soon(reason: str) -> None:

@@ -1,10 +1,17 @@
-"""What head, workers and readers of a cache share: addresses, the message for workers, and clients. Imports pyarrow."""
+"""What head, workers and readers of a cache share: addresses, the message for workers, clients and servers. Imports pyarrow.
+
+The pods of a cache and its readers have one key, a certificate signed by itself: each asks the other for it, in TLS, before it
+reads a byte of a call. gRPC takes messages of any size, so that whoever may send one may use up the memory of a worker.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
 
+from trainwright.api import names
 from trainwright.datacache.ranges import RowRange, Share
 
 PORT = 50051
@@ -22,9 +29,26 @@ _NO_PROXY = [("grpc.enable_http_proxy", 0)]
 """A cache is in the cluster, and the pods' HTTPS_PROXY is not for it."""
 
 
-def client(location: str) -> flight.FlightClient:
-    """Return a client for `grpc://HOST:PORT`. It connects with the first call."""
-    return flight.FlightClient(location, generic_options=_NO_PROXY)
+_TLS = "grpc+tls://"
+_MOST_ROWS = 2**63 - 1
+
+
+def location_of(address: str, key: str) -> str:
+    """Return the Flight location of `HOST:PORT`, of a cache with this key; without one it is open, as Trainer's."""
+    return f"{_TLS if key else 'grpc://'}{address}"
+
+
+def client(location: str, key: str) -> flight.FlightClient:
+    """Return a client for a location. It connects with the first call, and uses the key only where the location says TLS."""
+    if not location.startswith(_TLS):
+        return flight.FlightClient(location, generic_options=_NO_PROXY)
+    pem = {"tls_root_certs": key, "cert_chain": key, "private_key": key}
+    return flight.FlightClient(location, generic_options=_NO_PROXY, override_hostname=names.CACHE_HOST, **pem)
+
+
+def server_options(key: str) -> dict[str, Any]:
+    """Return the arguments of a Flight server that admits only peers with its own key; without one, all."""
+    return {"tls_certificates": [(key, key)], "verify_client": True, "root_certificates": key} if key else {}
 
 
 def assignment(worker: int, share: Share) -> pa.RecordBatch:
@@ -35,7 +59,13 @@ def assignment(worker: int, share: Share) -> pa.RecordBatch:
     return pa.record_batch(arrays, schema=_ASSIGNMENT)
 
 
-def parse_assignment(batch: pa.RecordBatch) -> tuple[list[str], RowRange]:
-    """Return the files and the rows of a worker. Raises KeyError, IndexError for another message."""
+def parse_assignment(batch: pa.RecordBatch | None) -> tuple[list[str], RowRange]:
+    """Return the files and the rows of a worker. Raises ValueError for another message."""
+    if batch is None or not batch.schema.equals(_ASSIGNMENT) or batch.num_rows != 1:
+        raise ValueError("an assignment is one row of worker_ids, row_start_indexes, row_end_indexes and file_paths")
+    batch.validate(full=True)
     row = batch.to_pylist()[0]
-    return row["file_paths"], RowRange(row["row_start_indexes"], row["row_end_indexes"])
+    paths, start, end = row["file_paths"], row["row_start_indexes"], row["row_end_indexes"]
+    if not paths or None in (*paths, start, end) or not start <= end <= _MOST_ROWS:
+        raise ValueError(f"an assignment has files, and rows up to {_MOST_ROWS}")
+    return paths, RowRange(start, end)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import flight
 
 from trainwright.datacache.errors import CacheError
-from trainwright.datacache.flight import assignment, client
+from trainwright.datacache.flight import assignment, client, location_of, server_options
 from trainwright.datacache.ranges import Share, share_out, slice_of
 from trainwright.datacache.table import Table
 
@@ -23,14 +23,15 @@ log = logging.getLogger(__name__)
 
 
 class Head(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Serves at `location`, from its construction until `shutdown`. `workers` are Flight locations."""
+    """Serves at `location`, from its construction until `shutdown`, peers with `key`. `workers` are addresses, `HOST:PORT`."""
 
-    def __init__(self, location: str, table: Table, workers: Sequence[str]):
-        self._schema, self._workers = table.schema, list(workers)
+    def __init__(self, location: str, table: Table, workers: Sequence[str], *, key: str, assign_token: str):
+        self._schema, self._workers = table.schema, [location_of(address, key) for address in workers]
+        self._key, self._assign_token = key, assign_token
         self._shares = share_out(table.files, len(workers))
         self._total = sum(file.rows for file in table.files)
         self._is_loaded = threading.Event()
-        super().__init__(location)
+        super().__init__(location, **server_options(key))
 
     def load(self, seconds: float) -> None:
         """Send each worker its files, and wait until all have loaded them. `seconds` limits the wait for a worker to start.
@@ -62,20 +63,20 @@ class Head(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no typ
 
     def _send(self, number: int, share: Share, deadline: float) -> None:
         message, location = assignment(number, share), self._workers[number]
-        _wait_for(location, deadline)
+        _wait_for(location, self._key, deadline)
         try:
-            with client(location) as connection:
-                writer, _ = connection.do_put(flight.FlightDescriptor.for_path("load"), message.schema)
+            with client(location, self._key) as connection:
+                writer, _ = connection.do_put(flight.FlightDescriptor.for_command(self._assign_token), message.schema)
                 with writer:
                     writer.write_batch(message)
         except (flight.FlightError, pa.ArrowException) as error:
             raise CacheError(f"worker {number} of the cache failed: {_reason(error)}") from error
 
 
-def _wait_for(location: str, deadline: float) -> None:
+def _wait_for(location: str, key: str, deadline: float) -> None:
     while True:
         try:
-            with client(location) as connection:
+            with client(location, key) as connection:
                 connection.wait_for_available(timeout=_CONNECT_SECONDS)
             return
         except (flight.FlightError, pa.ArrowException) as error:

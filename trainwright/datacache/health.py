@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+_MOST_THREADS = 64
+"""Everybody of the machine can connect: beyond these threads of the process, connections are closed at once."""
+
 
 class Health:
     """A web server at `address`, in a thread. Raises OSError if the port is in use."""
@@ -14,6 +17,8 @@ class Health:
         health = self
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = 5.0  # seconds without a request, so that others have room
+
             def do_GET(self) -> None:
                 self.send_response(404 if self.path != "/ready" else 200 if health.is_ready else 503)
                 self.send_header("Content-Length", "0")
@@ -22,7 +27,11 @@ class Health:
             def log_message(self, format: str, *args: object) -> None:
                 """Log no probes."""
 
-        self._server = ThreadingHTTPServer((address, port), Handler)
+        class Server(ThreadingHTTPServer):
+            def verify_request(self, *_: object) -> bool:
+                return threading.active_count() < _MOST_THREADS
+
+        self._server = Server((address, port), Handler)
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, name="health", daemon=True).start()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trainwright.api import names
 from trainwright.api.kinds import JOBSET, SERVICE
 from trainwright.api.objects import Obj, copy_of, namespace_of, owner_reference
 from trainwright.api.quantities import parse_quantity
@@ -66,7 +67,8 @@ def _job(settings: CacheSettings, role: str, trainjob: Obj) -> Obj:
 
 def _given_variables(trainjob: Obj) -> list[Obj]:
     """Return the variables that the TrainJob gives to its initializer besides those of the cache, such as those of a store."""
-    return [copy_of(entry) for entry in _initializer(trainjob).get("env") or [] if entry["name"] not in VARIABLES]
+    own = (*VARIABLES, names.CACHE_KEY_VARIABLE, names.CACHE_ASSIGN_VARIABLE)
+    return [copy_of(entry) for entry in _initializer(trainjob).get("env") or [] if entry["name"] not in own]
 
 
 def _own_variables(settings: CacheSettings, role: str) -> list[Obj]:
@@ -78,8 +80,16 @@ def _own_variables(settings: CacheSettings, role: str) -> list[Obj]:
     else:
         limit = parse_quantity(settings.worker_mem).ceiling()
         values |= {"WORKER_MEM_BYTES": str(limit), "WORKER_COUNT": str(workers)}
-    address = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
-    return [address, *({"name": name, "value": value} for name, value in values.items())]
+    secrets = {names.CACHE_ASSIGN_VARIABLE: names.CACHE_ASSIGN_ENTRY}
+    if settings.is_open:
+        values[names.CACHE_OPEN_VARIABLE] = "true"
+    else:
+        secrets[names.CACHE_KEY_VARIABLE] = names.CACHE_KEY_ENTRY
+    sources: list[tuple[str, Obj]] = [("POD_IP", {"fieldRef": {"fieldPath": "status.podIP"}})]
+    secret = names.cache_secret(settings.job)
+    sources += ((name, {"secretKeyRef": {"name": secret, "key": entry}}) for name, entry in secrets.items())
+    referred = [{"name": name, "valueFrom": source} for name, source in sources]
+    return [*referred, *({"name": name, "value": value} for name, value in values.items())]
 
 
 def _initializer(trainjob: Obj) -> Obj:

@@ -15,8 +15,9 @@ from typing import TypeVar
 import pyarrow as pa
 from pyarrow import flight
 
+from trainwright.api import names
 from trainwright.datacache.errors import CacheError, CacheLost
-from trainwright.datacache.flight import PORT, client
+from trainwright.datacache.flight import PORT, client, location_of
 from trainwright.datacache.ranges import RowRange
 
 WAIT_SECONDS = 120.0
@@ -36,10 +37,11 @@ class _Part:
 
 
 class CacheReader:
-    """The rows of one reader of a cache, from the environment of a training's process: TRAIN_JOB_NAME, RANK and WORLD_SIZE.
+    """The rows of one reader of a cache, from the environment of a training's process: TRAIN_JOB_NAME, RANK, WORLD_SIZE, CACHE_KEY.
 
     Args:
-        address: `grpc://HOST:PORT` of the cache's head; default: the Service of the job's cache.
+        address: location of the cache's head, `grpc+tls://HOST:PORT` if it asks for a key, as it does if there is one, else
+            `grpc://HOST:PORT`; default: the Service of the job's cache.
         rank: number of this reader; default RANK, else 0.
         readers: number of readers; default WORLD_SIZE, else 1.
         wait_seconds: for how long a cache that does not answer is tried again, each time.
@@ -56,7 +58,8 @@ class CacheReader:
         wait_seconds: float = WAIT_SECONDS,
         environ: Mapping[str, str] = os.environ,
     ):
-        self._address = address or _address_of(environ)
+        self._key = environ.get(names.CACHE_KEY_VARIABLE, "")
+        self._address = address or _address_of(environ, self._key)
         self._wait_seconds = wait_seconds
         rank = int(environ.get("RANK") or 0) if rank is None else rank
         readers = int(environ.get("WORLD_SIZE") or 1) if readers is None else readers
@@ -80,7 +83,7 @@ class CacheReader:
 
     def _find(self, rank: int, readers: int) -> flight.FlightInfo:
         descriptor = flight.FlightDescriptor.for_path(str(rank), str(readers))
-        with client(self._address) as connection:
+        with client(self._address, self._key) as connection:
             return connection.get_flight_info(descriptor, flight.FlightCallOptions(timeout=_CALL_SECONDS))
 
     def _read(self, part: _Part) -> Iterator[pa.RecordBatch]:
@@ -88,7 +91,7 @@ class CacheReader:
         while next_row <= part.rows.end:
             missing = RowRange(next_row, part.rows.end)
             try:
-                with client(part.location) as connection:
+                with client(part.location, self._key) as connection:
                     for chunk in connection.do_get(flight.Ticket(missing.ticket())):
                         next_row += chunk.data.num_rows
                         if next_row > part.rows.end + 1:
@@ -125,12 +128,12 @@ class CacheReader:
         time.sleep(_PAUSE_SECONDS)
 
 
-def _address_of(environ: Mapping[str, str]) -> str:
+def _address_of(environ: Mapping[str, str], key: str) -> str:
     if not (job := environ.get("TRAIN_JOB_NAME")):
         raise CacheError(
             "TRAIN_JOB_NAME is not set: this training has no data cache; use the runtime torch-distributed-with-cache"
         )
-    return f"grpc://{job}-cache-service:{PORT}"
+    return location_of(f"{job}-cache-service:{PORT}", key)
 
 
 def _part(endpoint: flight.FlightEndpoint) -> _Part:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainwright.api import names
 from trainwright.api.quantities import parse_quantity
 from trainwright.datacache.errors import CacheError
 
-SCHEME = "cache://"
+SCHEME = names.CACHE_SCHEME
 _URI = re.compile(r"cache://(?P<schema>[^/?#\s]+)/(?P<table>[^/?#\s]+)")
 _LOCATION = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://|/)\S.*")
 VARIABLES = (
@@ -24,8 +25,12 @@ VARIABLES = (
     "WORKER_CPU",
     "WORKER_MEM",
     "CACHE_START_SECONDS",
+    names.CACHE_OPEN_VARIABLE,
 )
 """What the initializer reads; IAM_ROLE has no meaning outside of Amazon's clusters."""
+
+
+OPEN = "every process of this machine can read the rows of the cache, and end it with large messages"
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class CacheSettings:
     worker_mem: str = "2Gi"
     start_seconds: int = 600
     """In which the cache must be ready."""
+    is_open: bool = False
+    """Whether every process of the machine may read the rows, as clients of Trainer's cache do, without a key."""
 
     @property
     def name(self) -> str:
@@ -71,8 +78,8 @@ def read_settings(environ: Mapping[str, str]) -> CacheSettings:
     uri = environ.get("STORAGE_URI", "")
     if problem := uri_problem(uri):
         raise CacheError(f"STORAGE_URI: {problem}")
-    names = _URI.fullmatch(uri)
-    assert names is not None
+    parts = _URI.fullmatch(uri)
+    assert parts is not None
     quantities = {"HEAD_CPU": "", "HEAD_MEM": "1Gi", "WORKER_CPU": "", "WORKER_MEM": "2Gi"}
     given = {name: environ.get(name) or default for name, default in quantities.items()}
     for name, text in given.items():
@@ -80,8 +87,8 @@ def read_settings(environ: Mapping[str, str]) -> CacheSettings:
             raise CacheError(f"{name}: {problem}")
     return CacheSettings(
         job=_required(environ, "TRAIN_JOB_NAME", "set it from the pod's label jobset.sigs.k8s.io/jobset-name"),
-        schema=names["schema"],
-        table=names["table"],
+        schema=parts["schema"],
+        table=parts["table"],
         metadata_loc=_required(environ, "METADATA_LOC", "name the metadata.json of an Iceberg table, or files of Parquet or CSV"),
         image=_required(environ, "CACHE_IMAGE", "name the image of the cache in the runtime's dataset initializer"),
         size=_number(environ, "CLUSTER_SIZE", 3, at_least=2),
@@ -90,6 +97,7 @@ def read_settings(environ: Mapping[str, str]) -> CacheSettings:
         worker_cpu=given["WORKER_CPU"],
         worker_mem=given["WORKER_MEM"],
         start_seconds=_number(environ, "CACHE_START_SECONDS", 600, at_least=1),
+        is_open=_is_open(environ),
     )
 
 
@@ -118,6 +126,13 @@ def _required(environ: Mapping[str, str], name: str, advice: str) -> str:
     if not (value := environ.get(name, "")):
         raise CacheError(f"{name} is not set, which a data cache requires; {advice}")
     return value
+
+
+def _is_open(environ: Mapping[str, str]) -> bool:
+    text = environ.get(names.CACHE_OPEN_VARIABLE) or "false"
+    if text not in ("true", "false"):
+        raise CacheError(f"{names.CACHE_OPEN_VARIABLE}={text} must be true or false")
+    return text == "true"
 
 
 def _number(environ: Mapping[str, str], name: str, default: int, *, at_least: int) -> int:

@@ -19,7 +19,7 @@ from trainwright.api.objects import Obj, described, is_controlled_by, is_deletin
 from trainwright.cluster.protocol import Cluster
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.objects import HEAD, HEALTH_PORT, cache_objects
-from trainwright.datacache.settings import CacheSettings
+from trainwright.datacache.settings import OPEN, CacheSettings
 from trainwright.initializers.cache_failure import cache_failure, role_of
 from trainwright.jobs.diagnosis.pod_failure import waiting_of
 
@@ -59,6 +59,8 @@ def start_cache(cluster: Cluster, settings: CacheSettings, namespace: str, *, re
     """
     started = time.monotonic()
     deadline = started + settings.start_seconds
+    if settings.is_open:
+        log.warning("event=open_cache variable=%s effect=%r", names.CACHE_OPEN_VARIABLE, OPEN)
     try:
         trainjob = cluster.get(TRAINJOB, settings.job, namespace)
         for obj in cache_objects(settings, trainjob):

@@ -19,6 +19,7 @@ from trainwright.materialize.keys import Keys, PlaceholderKeys
 from trainwright.materialize.patches import apply_patches, patch_problems
 from trainwright.materialize.plugins import PHASES, installed_plugins, wrap_phase
 from trainwright.materialize.policies.coscheduling import CoschedulingPolicy
+from trainwright.materialize.policies.data_cache import DataCachePolicy
 from trainwright.materialize.policies.flux import FluxPolicy
 from trainwright.materialize.policies.jax import JaxPolicy
 from trainwright.materialize.policies.jobset import JobSetPolicy
@@ -44,6 +45,7 @@ POLICIES: tuple[Policy, ...] = (
     CoschedulingPolicy(),
     VolcanoPolicy(),
     ProgressPolicy(),
+    DataCachePolicy(),
     JobSetPolicy(),
 )
 """In the order in which they run. Plugins run before the last one, which creates the JobSet."""
@@ -68,7 +70,7 @@ def materialize(trainjob: Obj, runtime: Obj, *, settings: Settings | None = None
 
     Pure: no clock, network or environment. The same input gives the same objects in the same order, companions before the
     JobSet; an empty list for a TrainJob that another controller manages. The arguments are not modified.
-    `keys` generates the keys of MPI and Flux; without it their Secrets contain an unusable placeholder.
+    `keys` generates the keys of MPI, Flux and data caches; without it their Secrets contain an unusable placeholder.
     Raises Invalid with all problems and their field paths before anything is built.
     """
     objects = build(admit(trainjob).object, runtime, settings=settings, keys=keys)
@@ -86,7 +88,7 @@ def build(
         trainjob: the admitted TrainJob, which may be modified.
         runtime: its runtime.
         settings: whether and where progress is reported.
-        keys: generates the keys of MPI and Flux.
+        keys: generates the keys of MPI, Flux and data caches.
         observe: called with the draft after each step; it may look at the draft and mark values, but not change them.
     """
     if not name_of(trainjob):  # with generateName, the name is set on creation

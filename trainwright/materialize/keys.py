@@ -28,6 +28,14 @@ class Keys(Protocol):
         """Return a ZeroMQ CURVE certificate, as text, shared by the Flux brokers of a job."""
         ...
 
+    def tls(self, host: str) -> str:
+        """Return a certificate for a name, signed by itself, and its private key, both as PEM in one text."""
+        ...
+
+    def token(self) -> str:
+        """Return a token of 256 random bits, as hexadecimal digits."""
+        ...
+
 
 class PlaceholderKeys:
     """A constant text, so that materialization is a pure function."""
@@ -37,3 +45,9 @@ class PlaceholderKeys:
 
     def curve_certificate(self, name: str) -> str:
         return f"# {name}\n{NO_KEY}"
+
+    def tls(self, host: str) -> str:
+        return f"# {host}\n{NO_KEY}"
+
+    def token(self) -> str:
+        return NO_KEY

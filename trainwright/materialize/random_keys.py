@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
+from datetime import UTC, datetime, timedelta
+
 from trainwright.materialize.keys import SshKeyPair
 
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -31,6 +34,26 @@ class RandomKeys:
             f'metadata\n    name = "{name}"\n'
             f'curve\n    public-key = "{public}"\n    secret-key = "{secret}"\n'
         )
+
+    def tls(self, host: str) -> str:
+        """Generate an ECDSA P-256 key and a certificate for ten years: no job lasts as long, and the key ends with its job."""
+        from cryptography import x509
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives import serialization as s
+        from cryptography.hazmat.primitives.asymmetric import ec
+        from cryptography.x509.oid import NameOID
+
+        key = ec.generate_private_key(ec.SECP256R1())
+        name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, host)]), datetime.now(UTC)
+        builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=3650))
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        certificate = builder.sign(key, hashes.SHA256()).public_bytes(s.Encoding.PEM)
+        return (certificate + key.private_bytes(s.Encoding.PEM, s.PrivateFormat.PKCS8, s.NoEncryption())).decode()
+
+    def token(self) -> str:
+        return secrets.token_hex(32)
 
 
 def z85(data: bytes) -> str:

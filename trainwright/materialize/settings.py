@@ -18,6 +18,10 @@ class ProgressReports:
 
 @dataclass(frozen=True)
 class Settings:
-    """`progress` is None if progress reports are disabled: upstream's default (feature gate TrainJobStatus off)."""
+    """`progress` is None if progress reports are disabled: upstream's default (feature gate TrainJobStatus off).
+
+    `cache_keys`: initializers start Trainwright's data cache, which asks for a key, and not Trainer's.
+    """
 
     progress: ProgressReports | None = None
+    cache_keys: bool = False

@@ -11,7 +11,7 @@ import contextlib
 from trainwright.api import names
 from trainwright.api.conditions import is_finished, set_condition
 from trainwright.api.errors import NotFound
-from trainwright.api.kinds import JOBSET, POD, SERVICE, TRAINJOB
+from trainwright.api.kinds import JOBSET, POD, SECRET, SERVICE, TRAINJOB
 from trainwright.api.objects import Obj, copy_of, is_controlled_by, name_of, namespace_of, uid_of
 from trainwright.api.times import now
 from trainwright.cluster.protocol import Cluster
@@ -33,7 +33,7 @@ def data_cache(cluster: Cluster) -> Controller:
             trainjob = cluster.get(TRAINJOB, name, namespace)
         except NotFound:
             return
-        for kind, its_name in ((JOBSET, cache_name(name)), (SERVICE, service_name(name))):
+        for kind, its_name in ((JOBSET, cache_name(name)), (SERVICE, service_name(name)), (SECRET, names.cache_secret(name))):
             try:
                 cache = cluster.get(kind, its_name, namespace)
             except NotFound:
