@@ -1,7 +1,7 @@
 """Benchmarks a data cache against reading the same Parquet: two readers, each with its half, in the same two epochs.
 
 Head and workers run as in pods, as processes with addresses of their own, in the environment `data-cache`. Linux.
-`python bench/data_cache.py [--rows N]` prints megabytes of Arrow data in a second, of both readers together.
+`python bench/data_cache.py [--rows N] [--open]` prints megabytes of Arrow data in a second, of both readers together.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from trainwright.api.names import CACHE_HOST
 from trainwright.controlplane.environments import EnvironmentStore
 from trainwright.controlplane.environments.definition import bundled_environments
+from trainwright.materialize import RandomKeys
 
 READERS, WORKERS, EPOCHS, FILES, PORT = 2, 2, 2, 8, 50051
 HEAD = "127.77.0.1"
@@ -61,16 +63,22 @@ for _ in range(int(sys.argv[4])):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_600_000)
-    rows = parser.parse_args().rows
+    parser.add_argument("--open", action="store_true", help="a cache without a key")
+    arguments = parser.parse_args()
+    rows, key = arguments.rows, RandomKeys()
+    keys = {"CACHE_ASSIGN_TOKEN": key.token()} | (
+        {"CACHE_OPEN": "true"} if arguments.open else {"CACHE_KEY": key.tls(CACHE_HOST)}
+    )
     definition = next(each for each in bundled_environments() if each.name == "data-cache")
     python = str(EnvironmentStore.chosen().prepare(definition).path / "bin" / "python")
     with tempfile.TemporaryDirectory(prefix="data-cache-") as folder:
         subprocess.run([python, "-c", MAKE, folder, str(rows), str(FILES)], check=True)
         started = time.monotonic()
-        with cache(python, folder):
+        with cache(python, folder, keys):
             loaded = time.monotonic() - started
-            cached = measure(python, CACHE, f"grpc://{HEAD}:{PORT}")
-        own = measure(python, PARQUET, folder)
+            scheme = "grpc" if arguments.open else "grpc+tls"
+            cached = measure(python, CACHE, f"{scheme}://{HEAD}:{PORT}", keys)
+        own = measure(python, PARQUET, folder, {})
     print(f"rows={rows} readers={READERS} workers={WORKERS} seconds_to_start_and_load={loaded:.1f}")
     for epoch, (with_cache, without) in enumerate(zip(cached, own, strict=True)):
         print(f"epoch={epoch} cache={with_cache:.0f} MB/s parquet={without:.0f} MB/s ratio={with_cache / without:.2f}")
@@ -78,10 +86,10 @@ def main() -> int:
 
 
 @contextmanager
-def cache(python: str, folder: str) -> Iterator[None]:
+def cache(python: str, folder: str, keys: dict[str, str]) -> Iterator[None]:
     """Run a cache of the Parquet files in a folder, from when it is ready."""
     addresses = [f"127.77.0.{number + 2}" for number in range(WORKERS)]
-    env = {**os.environ, "METADATA_LOC": folder, "WORKERS": ",".join(f"{address}:{PORT}" for address in addresses)}
+    env = {**os.environ, **keys, "METADATA_LOC": folder, "WORKERS": ",".join(f"{address}:{PORT}" for address in addresses)}
     roles = [("worker", address) for address in addresses] + [("head", HEAD)]
     command = [python, "-m", "trainwright.datacache"]
     running = [
@@ -100,10 +108,10 @@ def cache(python: str, folder: str) -> Iterator[None]:
             process.wait()
 
 
-def measure(python: str, program: str, source: str) -> list[float]:
+def measure(python: str, program: str, source: str, env: dict[str, str]) -> list[float]:
     """Return the MB/s of all readers together, for each epoch."""
-    arguments = [[python, "-c", program, source, str(rank), str(READERS), str(EPOCHS)] for rank in range(READERS)]
-    running = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True) for each in arguments]
+    commands = [[python, "-c", program, source, str(rank), str(READERS), str(EPOCHS)] for rank in range(READERS)]
+    running = [subprocess.Popen(each, stdout=subprocess.PIPE, text=True, env={**os.environ, **env}) for each in commands]
     outputs = [[json.loads(line) for line in process.communicate()[0].splitlines()] for process in running]
     speeds = []
     for epoch in zip(*outputs, strict=True):

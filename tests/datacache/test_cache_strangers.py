@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import flight
 from running_cache import KEY, PLAIN, READ, TLS, TOKEN, cache, ids, parquet_folder, reader, worker_of
+from support.ports import free_ports
+from support.waiting import eventually
 
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.flight import _ASSIGNMENT, assignment, client
+from trainwright.datacache.head import Head
 from trainwright.datacache.ranges import DataFile, RowRange, Share
 from trainwright.datacache.reader import CacheReader
+from trainwright.datacache.table import open_table
 from trainwright.materialize import RandomKeys
 
 ROWS = 9
@@ -205,3 +210,28 @@ def test_program_starts_with_the_key_or_the_switch_and_logs_neither(given_variab
     assert ("every process of this machine can read the rows" in ended.stderr) is is_open
     assert TOKEN not in ended.stderr
     assert "PRIVATE KEY" not in ended.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_connections_without_a_key_take_few_files_of_a_worker_and_do_not_end_it(tmp_path: Path) -> None:
+    port, health = free_ports(2)
+    table = str(parquet_folder(tmp_path, ROWS))
+    variables = {"METADATA_LOC": table, "CACHE_KEY": KEY, "CACHE_ASSIGN_TOKEN": TOKEN, "HEALTH_PORT": str(health)}
+    command = [sys.executable, "-m", "trainwright.datacache", "worker", "127.0.0.1", str(port)]
+    with subprocess.Popen(command, env={**os.environ, **variables}) as process, ExitStack() as ends:
+        ends.callback(process.kill)
+        eventually(lambda: is_listening(health), what="the worker")
+        with ExitStack() as held:
+            for _ in range(700):
+                held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
+            eventually(lambda: len(os.listdir(f"/proc/{process.pid}/fd")) > 500, what="a worker with many connections")
+            assert len(os.listdir(f"/proc/{process.pid}/fd")) <= 512
+        head = Head("grpc+tls://127.0.0.1:0", open_table(table), [f"127.0.0.1:{port}"], key=KEY, assign_token=TOKEN)
+        ends.callback(head.shutdown)
+        head.load(60)
+        assert len(ids(reader(f"{TLS}:{head.port}"))) == ROWS
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0

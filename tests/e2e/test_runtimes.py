@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from support.waiting import eventually
 
-from trainwright.api.kinds import JOBSET, POD, SERVICE
+from trainwright.api.kinds import JOBSET, NAMESPACE, POD, SECRET, SERVICE
 from trainwright.api.objects import name_of
 from trainwright.cluster.connect import connect
 from trainwright.quickstart.airflow_dag import configure
@@ -51,6 +51,24 @@ del sys.argv[:4]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 """Runs a program when the processes of the other job have started, too."""
+STRANGER = """
+import struct, sys
+import pyarrow as pa
+from pyarrow import flight
+
+for address in sys.argv[1:]:
+    for scheme, options in (("grpc", {}), ("grpc+tls", {"disable_server_verification": True})):
+        peer = flight.FlightClient(f"{scheme}://{address}:50051", **options)
+        for call in (
+            lambda: peer.do_get(flight.Ticket(struct.pack("<QQ", 0, 9999))).read_all(),
+            lambda: peer.do_put(flight.FlightDescriptor.for_path("load"), pa.schema([("x", pa.int64())]))[0].close(),
+        ):
+            try:
+                print(call())
+            except flight.FlightError as error:
+                print("refused" if "failed to connect" in str(error) else error)
+"""
+"""Reads from a cache, and gives it an assignment, as one that knows its addresses only."""
 KFP = """
 import json, os, sys, traceback
 from pathlib import Path
@@ -229,11 +247,29 @@ def test_cache_that_ends_during_training_fails_the_job(cluster: Any) -> None:
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(cluster.run, row)
         eventually(lambda: pod_of("node"), what="a node of the training")
+        caches = [api.get(POD, pod_of(role), "default")["status"]["podIP"] for role in ("head", "worker")]
+        assert _printed_by_stranger(api, STRANGER, caches).splitlines() == ["refused"] * (len(caches) * 4)
         api.delete(POD, pod_of("worker"), "default")
         problem = running.result().problem
     assert "failed: DataCacheFailed: the data cache" in problem, problem
-    left = [name_of(obj) for kind in (JOBSET, SERVICE) for obj in api.list(kind, "default").items if "-cache" in name_of(obj)]
+    left = [
+        name_of(obj) for kind in (JOBSET, SERVICE, SECRET) for obj in api.list(kind, "default").items if "-cache" in name_of(obj)
+    ]
     assert left == []
+
+
+def _printed_by_stranger(api: Any, program: str, arguments: list[str]) -> str:
+    """Run a program in a pod of another namespace. Returns what it printed."""
+    api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "stranger"}})
+    image = "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"
+    container = {"name": "c", "image": image, "command": ["python3", "-c", program, *arguments]}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    api.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stranger", "namespace": "stranger"}, "spec": spec})
+    ended = ("Succeeded", "Failed")
+    eventually(lambda: api.get(POD, "stranger", "stranger").get("status", {}).get("phase") in ended, what="a stranger")
+    printed = b"".join(api.logs("stranger", "stranger")).decode()
+    api.delete(NAMESPACE, "stranger")
+    return printed
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -26,6 +27,8 @@ from trainwright.datacache.table import open_table
 from trainwright.datacache.worker import Worker
 
 log = logging.getLogger(__name__)
+_OPEN_FILES = 512
+"""At most: a connection without a key takes 30 KiB of memory until gRPC closes it, after two minutes."""
 _FAILURE_SECONDS = 1.0
 """A worker that fails ends so much later, in which it can answer the head."""
 
@@ -41,6 +44,8 @@ def main() -> int:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES if hard < 0 else min(_OPEN_FILES, hard), hard))
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # refused connections are no news, and anybody can make them
     try:
         key, token = _secrets()

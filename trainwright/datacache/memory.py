@@ -55,10 +55,12 @@ class MemoryGuard:
     def _watch(self) -> None:
         page = os.sysconf("SC_PAGE_SIZE")
         stop = threading.Event()
-        while not stop.wait(_SECONDS):
-            used = int(_STATM.read_text("ascii").split()[1]) * page
-            if used > self._limit * _SHARE:
-                rows = max(used - PROGRAM_MEBIBYTES * MEBIBYTE, 0)
-                share = self.loaded / self._total if self._total else 1.0
-                self._fail(self.advice(max(int(rows / share) if share else 0, self._least_bytes, rows)))
-                return
+        with _STATM.open("rb", buffering=0) as statm:  # once: peers may use up the open files of this process
+            while not stop.wait(_SECONDS):
+                statm.seek(0)
+                used = int(statm.read(200).split()[1]) * page
+                if used > self._limit * _SHARE:
+                    rows = max(used - PROGRAM_MEBIBYTES * MEBIBYTE, 0)
+                    share = self.loaded / self._total if self._total else 1.0
+                    self._fail(self.advice(max(int(rows / share) if share else 0, self._least_bytes, rows)))
+                    return
