@@ -66,7 +66,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
 
 
 def stranger(port: int, kind: str) -> flight.FlightClient:
-    """Return a client that connects as one of Trainer's, with TLS but no key, or with a key of its own."""
+    """Return a client that connects as one of Trainer's, with TLS but no key, or with another key."""
     if kind == "plain":
         return flight.FlightClient(f"{PLAIN}:{port}")
     pem = {} if kind == "without a key" else {"cert_chain": OTHER_KEY, "private_key": OTHER_KEY}

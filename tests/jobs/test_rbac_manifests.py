@@ -117,6 +117,7 @@ def test_initializers_of_data_caches_get_their_account_on_request(printed: Print
     assert rbac.allows(account, Permission("create", JOBSET.resource, "team"))
     assert not rbac.allows(account, Permission("create", JOBSET.resource, "other"))
     assert not rbac.allows("team:runner", Permission("create", JOBSET.resource, "team"))
+    assert "secrets" not in {resource for _, _, resource in rbac.granted()}  # the control plane makes the key of a cache
 
 
 @pytest.mark.parametrize(

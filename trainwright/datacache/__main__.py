@@ -46,7 +46,7 @@ def main() -> int:
         signal.signal(number, lambda *_: ended.set())
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (_OPEN_FILES if hard < 0 else min(_OPEN_FILES, hard), hard))
-    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # refused connections are no news, and anybody can make them
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # not each refused connection: anybody can make them
     try:
         key, token = _secrets()
         health = Health(arguments.host, int(os.environ.get("HEALTH_PORT") or HEALTH_PORT))

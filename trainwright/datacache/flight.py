@@ -1,7 +1,7 @@
 """What head, workers and readers of a cache share: addresses, the message for workers, clients and servers. Imports pyarrow.
 
-The pods of a cache and its readers have one key, a certificate signed by itself: each asks the other for it, in TLS, before it
-reads a byte of a call. gRPC takes messages of any size, so that whoever may send one may use up the memory of a worker.
+The pods of a cache and its readers have one key with a self-signed certificate: both sides of a connection ask for it, in TLS, before
+they read a call. gRPC takes messages of any size, so that whoever may send one may use up the memory of a worker.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ class Keys(Protocol):
         ...
 
     def tls(self, host: str) -> str:
-        """Return a certificate for a name, signed by itself, and its private key, both as PEM in one text."""
+        """Return a self-signed certificate for a name and its private key, both as PEM in one text."""
         ...
 
     def token(self) -> str:
