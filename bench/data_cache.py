@@ -66,8 +66,8 @@ def main() -> int:
     parser.add_argument("--open", action="store_true", help="a cache without a key")
     arguments = parser.parse_args()
     rows, key = arguments.rows, RandomKeys()
-    keys = {"CACHE_ASSIGN_TOKEN": key.token()} | (
-        {"CACHE_OPEN": "true"} if arguments.open else {"CACHE_KEY": key.tls(CACHE_HOST)}
+    keys = {"TRAINWRIGHT_CACHE_ASSIGN_TOKEN": key.token()} | (
+        {"CACHE_OPEN": "true"} if arguments.open else {"TRAINWRIGHT_CACHE_KEY": key.tls(CACHE_HOST)}
     )
     definition = next(each for each in bundled_environments() if each.name == "data-cache")
     python = str(EnvironmentStore.chosen().prepare(definition).path / "bin" / "python")

@@ -20,7 +20,7 @@ from trainwright.materialize import RandomKeys
 KEY, TOKEN = RandomKeys().tls("data-cache.trainwright.dev"), "t" * 64
 TLS, PLAIN = "grpc+tls://127.0.0.1", "grpc://127.0.0.1"
 SECURED: dict[str, Any] = {"key": KEY, "assign_token": TOKEN}
-READ = {"CACHE_KEY": KEY}
+READ = {"TRAINWRIGHT_CACHE_KEY": KEY}
 
 
 def rows(start: int, count: int) -> pa.Table:

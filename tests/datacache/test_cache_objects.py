@@ -92,7 +92,7 @@ def test_pods_have_the_variables_and_secret_of_the_initializer() -> None:
 @pytest.mark.parametrize(("switch", "has_key"), [("", True), ("false", True), ("true", False)])
 def test_pods_refer_to_the_secret_of_their_cache_and_have_no_other_key(switch: str, has_key: bool) -> None:
     trainjob = copy_of(TRAINJOB)
-    given = [{"name": name, "value": "stranger"} for name in ("CACHE_KEY", "CACHE_ASSIGN_TOKEN")]
+    given = [{"name": name, "value": "stranger"} for name in ("TRAINWRIGHT_CACHE_KEY", "TRAINWRIGHT_CACHE_ASSIGN_TOKEN")]
     trainjob["spec"]["initializer"]["dataset"]["env"] += [*given, {"name": "CACHE_OPEN", "value": switch}]
     jobset, _ = cache_objects(read_settings(VARIABLES | {"CACHE_OPEN": switch}), trainjob)
     assert "stranger" not in str(jobset)
@@ -100,9 +100,9 @@ def test_pods_refer_to_the_secret_of_their_cache_and_have_no_other_key(switch: s
         env = job["template"]["spec"]["template"]["spec"]["containers"][0]["env"]
         found = {entry["name"]: entry.get("valueFrom", entry.get("value")) for entry in env}
         secret = {"secretKeyRef": {"name": "orders-sft-cache-key", "key": "assign-token"}}
-        assert found["CACHE_ASSIGN_TOKEN"] == secret
+        assert found["TRAINWRIGHT_CACHE_ASSIGN_TOKEN"] == secret
         key = {"secretKeyRef": {"name": "orders-sft-cache-key", "key": "key.pem"}}
-        assert (found.get("CACHE_KEY"), found.get("CACHE_OPEN")) == ((key, None) if has_key else (None, "true"))
+        assert (found.get("TRAINWRIGHT_CACHE_KEY"), found.get("CACHE_OPEN")) == ((key, None) if has_key else (None, "true"))
 
 
 def test_ports_are_those_of_the_programs() -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -23,6 +24,7 @@ from support.waiting import eventually
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.flight import _ASSIGNMENT, assignment, client
 from trainwright.datacache.head import Head
+from trainwright.datacache.health import Health
 from trainwright.datacache.ranges import DataFile, RowRange, Share
 from trainwright.datacache.reader import CacheReader
 from trainwright.datacache.table import open_table
@@ -108,7 +110,7 @@ def test_calls_of_a_reader_that_have_no_meaning_end_nothing(role: str, running: 
 
 def test_reader_refuses_a_cache_with_another_key(running: tuple[str, list[Any], list[str]]) -> None:
     with pytest.raises(CacheError, match="has not answered"):
-        CacheReader(running[0], rank=0, readers=1, wait_seconds=0, environ={"CACHE_KEY": OTHER_KEY})
+        CacheReader(running[0], rank=0, readers=1, wait_seconds=0, environ={"TRAINWRIGHT_CACHE_KEY": OTHER_KEY})
 
 
 SHARE = assignment(0, Share((DataFile("part-0.parquet", 1),), RowRange(0, 0)))
@@ -192,12 +194,15 @@ def test_open_cache_answers_clients_of_trainers_and_takes_files_from_its_head_on
 @pytest.mark.parametrize(
     ("given_variables", "words"),
     [
-        ({}, "CACHE_ASSIGN_TOKEN is not set"),
-        ({"CACHE_ASSIGN_TOKEN": TOKEN}, "CACHE_KEY is not set; CACHE_OPEN=true opens a cache to all instead"),
-        ({"CACHE_ASSIGN_TOKEN": TOKEN, "CACHE_OPEN": "false"}, "CACHE_KEY is not set"),
-        ({"CACHE_OPEN": "true"}, "CACHE_ASSIGN_TOKEN is not set"),
-        ({"CACHE_ASSIGN_TOKEN": TOKEN, "CACHE_KEY": KEY}, "METADATA_LOC=/nowhere"),
-        ({"CACHE_ASSIGN_TOKEN": TOKEN, "CACHE_OPEN": "true"}, "METADATA_LOC=/nowhere"),
+        ({}, "TRAINWRIGHT_CACHE_ASSIGN_TOKEN is not set"),
+        (
+            {"TRAINWRIGHT_CACHE_ASSIGN_TOKEN": TOKEN},
+            "TRAINWRIGHT_CACHE_KEY is not set; CACHE_OPEN=true opens a cache to all instead",
+        ),
+        ({"TRAINWRIGHT_CACHE_ASSIGN_TOKEN": TOKEN, "CACHE_OPEN": "false"}, "TRAINWRIGHT_CACHE_KEY is not set"),
+        ({"CACHE_OPEN": "true"}, "TRAINWRIGHT_CACHE_ASSIGN_TOKEN is not set"),
+        ({"TRAINWRIGHT_CACHE_ASSIGN_TOKEN": TOKEN, "TRAINWRIGHT_CACHE_KEY": KEY}, "METADATA_LOC=/nowhere"),
+        ({"TRAINWRIGHT_CACHE_ASSIGN_TOKEN": TOKEN, "CACHE_OPEN": "true"}, "METADATA_LOC=/nowhere"),
     ],
 )
 def test_program_starts_with_the_key_or_the_switch_and_logs_neither(given_variables: dict[str, str], words: str) -> None:
@@ -206,7 +211,7 @@ def test_program_starts_with_the_key_or_the_switch_and_logs_neither(given_variab
     ended = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert words in ended.stderr.splitlines()[-1]
-    is_open = given_variables.get("CACHE_OPEN") == "true" and "CACHE_ASSIGN_TOKEN" in given_variables
+    is_open = given_variables.get("CACHE_OPEN") == "true" and "TRAINWRIGHT_CACHE_ASSIGN_TOKEN" in given_variables
     assert ("every process of this machine can read the rows" in ended.stderr) is is_open
     assert TOKEN not in ended.stderr
     assert "PRIVATE KEY" not in ended.stderr
@@ -216,11 +221,11 @@ def test_program_starts_with_the_key_or_the_switch_and_logs_neither(given_variab
 def test_connections_without_a_key_take_few_files_of_a_worker_and_do_not_end_it(tmp_path: Path) -> None:
     port, health = free_ports(2)
     table = str(parquet_folder(tmp_path, ROWS))
-    variables = {"METADATA_LOC": table, "CACHE_KEY": KEY, "CACHE_ASSIGN_TOKEN": TOKEN, "HEALTH_PORT": str(health)}
+    variables = {"METADATA_LOC": table, **READ, "TRAINWRIGHT_CACHE_ASSIGN_TOKEN": TOKEN, "HEALTH_PORT": str(health)}
     command = [sys.executable, "-m", "trainwright.datacache", "worker", "127.0.0.1", str(port)]
     with subprocess.Popen(command, env={**os.environ, **variables}) as process, ExitStack() as ends:
         ends.callback(process.kill)
-        eventually(lambda: is_listening(health), what="the worker")
+        eventually(lambda: is_listening(port), what="the worker")
         with ExitStack() as held:
             for _ in range(700):
                 held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10))
@@ -235,3 +240,22 @@ def test_connections_without_a_key_take_few_files_of_a_worker_and_do_not_end_it(
 def is_listening(port: int) -> bool:
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_health_port_takes_few_threads_and_answers_again() -> None:
+    health = Health("127.0.0.1", 0)
+    health.is_ready = True
+    with ExitStack() as held:
+        for _ in range(100):
+            held.enter_context(socket.create_connection(("127.0.0.1", health.port), timeout=10))
+        assert threading.active_count() <= 64
+    eventually(lambda: answer(health.port) == b"HTTP/1.0 200 OK", what="the health port")
+    health.close()
+
+
+def answer(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"GET /ready HTTP/1.0\r\n\r\n")
+        with suppress(ConnectionError):
+            return connection.recv(200).split(b"\r\n")[0]
+    return b""

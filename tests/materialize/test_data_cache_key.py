@@ -36,9 +36,9 @@ def secrets(objects: list[Obj]) -> list[Obj]:
 def test_trainer_refers_to_the_key_and_the_initializer_does_not() -> None:
     objects = made()
     reference = {"secretKeyRef": {"name": "demo-cache-key", "key": "key.pem"}}
-    assert variables(objects, "node")["CACHE_KEY"] == {"name": "CACHE_KEY", "valueFrom": reference}
-    assert not {"CACHE_KEY", "CACHE_ASSIGN_TOKEN"} & set(variables(objects, "dataset-initializer"))
-    assert "CACHE_ASSIGN_TOKEN" not in variables(objects, "node")
+    assert variables(objects, "node")["TRAINWRIGHT_CACHE_KEY"] == {"name": "TRAINWRIGHT_CACHE_KEY", "valueFrom": reference}
+    assert not {"TRAINWRIGHT_CACHE_KEY", "TRAINWRIGHT_CACHE_ASSIGN_TOKEN"} & set(variables(objects, "dataset-initializer"))
+    assert "TRAINWRIGHT_CACHE_ASSIGN_TOKEN" not in variables(objects, "node")
 
 
 def test_secret_is_owned_immutable_and_new_for_each_cache() -> None:
@@ -62,9 +62,9 @@ def test_values_of_the_secret_stand_in_no_other_object() -> None:
 
 def test_open_cache_gives_its_readers_no_key() -> None:
     objects = made(CACHE_OPEN="true")
-    assert "CACHE_KEY" not in variables(objects, "node")
+    assert "TRAINWRIGHT_CACHE_KEY" not in variables(objects, "node")
     assert len(secrets(objects)) == 1  # the head's token
-    assert "CACHE_KEY" in variables(made(CACHE_OPEN="false"), "node")
+    assert "TRAINWRIGHT_CACHE_KEY" in variables(made(CACHE_OPEN="false"), "node")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_open_cache_gives_its_readers_no_key() -> None:
 )
 def test_job_without_a_cache_of_trainwright_gets_no_key(given: dict[str, Any]) -> None:
     objects = made(**given)
-    assert "CACHE_KEY" not in variables(objects, "node")
+    assert "TRAINWRIGHT_CACHE_KEY" not in variables(objects, "node")
     assert secrets(objects) == []
 
 

@@ -1,9 +1,9 @@
 """`python -m trainwright.datacache head|worker HOST PORT`: the programs of a cache's pods.
 
 Variables: METADATA_LOC; WORKERS (the head's: addresses of the workers, with commas between them); WORKER_MEM_BYTES and
-WORKER_COUNT (a worker's: its memory limit, and how many there are); HEALTH_PORT; START_SECONDS. Exit code 1: the last line of the
-log is the reason. CACHE_ASSIGN_TOKEN (with which the head gives workers their files), CACHE_KEY (without which nobody connects), and
-CACHE_OPEN=true instead of it: everybody reads.
+WORKER_COUNT (a worker's: its memory limit, and how many there are); HEALTH_PORT; START_SECONDS; TRAINWRIGHT_CACHE_ASSIGN_TOKEN
+(the head gives workers their files with it); TRAINWRIGHT_CACHE_KEY (nobody connects without it), or CACHE_OPEN=true instead of
+it: everybody reads. Exit code 1: the last line of the log is the reason.
 """
 
 from __future__ import annotations

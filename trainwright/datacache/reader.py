@@ -37,7 +37,8 @@ class _Part:
 
 
 class CacheReader:
-    """The rows of one reader of a cache, from the environment of a training's process: TRAIN_JOB_NAME, RANK, WORLD_SIZE, CACHE_KEY.
+    """The rows of one reader of a cache, from the environment of a training's process: TRAIN_JOB_NAME, RANK, WORLD_SIZE and
+    TRAINWRIGHT_CACHE_KEY.
 
     Args:
         address: location of the cache's head, `grpc+tls://HOST:PORT` if it asks for a key, as it does if there is one, else

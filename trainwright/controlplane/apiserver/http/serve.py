@@ -28,7 +28,7 @@ LOOPBACK = "127.0.0.1"
 _BACKLOG = 2048
 """Connections that the system holds until they are accepted: beyond it, a client tries again after a second."""
 _SEND_BYTES = 128 * 1024
-"""What the system holds of a response that is not read; by itself it would take megabytes of each."""
+"""What the system holds of a response that is not read. Without a limit it takes megabytes of each."""
 _START_SECONDS = 30.0
 _STOP_SECONDS = 10.0
 _GOODBYE_SECONDS = 0.1
