@@ -95,6 +95,32 @@ CASES: list[tuple[str, Row, Row]] = [
         {"prompt": "p", "chosen": "good", "rejected": "bad"},
     ),
     ("preference", {"chosen": "p: good", "rejected": "p: bad"}, {"chosen": "p: good", "rejected": "p: bad"}),
+    *(
+        ("preference", {column: "p", "chosen": "good", "rejected": "bad"}, {"prompt": "p", "chosen": "good", "rejected": "bad"})
+        for column in ("question", "query", "input")
+    ),
+    (
+        "preference",
+        {"question": "p", "system": "s", "chosen": "good", "rejected": "bad"},
+        {"prompt": "s\n\np", "chosen": "good", "rejected": "bad"},
+    ),
+    (
+        "preference",
+        {"question": "u", "system": "s", "chosen": [GOOD], "rejected": [BAD]},
+        {"prompt": [says("system", "s"), USER], "chosen": [GOOD], "rejected": [BAD]},
+    ),
+    (
+        "preference",
+        {"instruction": "i", "input": "x", "chosen": "good", "rejected": "bad"},
+        {"prompt": CONTEXT_PROMPT, "chosen": "good", "rejected": "bad"},
+    ),
+    (
+        "preference",
+        {"prompt": json.dumps([USER]), "chosen": json.dumps([GOOD]), "rejected": json.dumps([BAD])},
+        {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]},
+    ),
+    ("conversation", {"conversation": [{"input": "u", "output": "good"}], "source": "x"}, {"messages": [USER, GOOD]}),
+    ("messages", {"messages": json.dumps([USER, {**GOOD, "weight": 1}])}, {"messages": [USER, GOOD]}),
     ("preference", {"chosen": [USER, GOOD], "rejected": [USER, BAD]}, {"chosen": [USER, GOOD], "rejected": [USER, BAD]}),
     (
         "preference",
@@ -244,7 +270,15 @@ def test_a_mapping_that_does_not_fit_is_one_clear_error(columns: dict[str, str],
         ({"conversations": {"messages": TALK, "items": TALK}}, "column 'conversations' is not a list of messages"),
         ({"conversations": [[[[[TALK]]]]]}, "column 'conversations' is not a list of messages"),
         ({"conversations": TALK[1:], "system": 5}, "column 'system' is int, expected text"),
-        ({"messages": [says("user", [{"type": "image"}])]}, "content of message 1 is list, expected text"),  # type: ignore[arg-type]
+        ({"messages": [says("user", [{"type": "image"}])]}, "message 1 has a part of type 'image'; only texts are learned"),  # type: ignore[arg-type]
+        ({"messages": [USER, {**GOOD, "weight": 0}]}, "message 2 has the weight 0"),
+        ({"messages": [USER, {**GOOD, "weight": 0.5}]}, "message 2 has the weight 0.5"),
+        *(
+            ({"messages": TALK, column: "x.png"}, f"column {column!r} has what a text model does not see; name the columns")
+            for column in ("image", "images", "audio", "video")
+        ),
+        ({"question": "q", "query": "p", "chosen": "x", "rejected": "y"}, "question and query may each be the prompt"),
+        ({"chosen": "The ship is at 4.", "rejected": "There is no ship."}, "no common beginning that is the prompt"),
         ({"chosen": "x", "rejected": "y"}, "no common beginning that is the prompt; name the prompt with columns="),
         ({"chosen": [GOOD], "rejected": [BAD]}, "must begin with the same messages, which are the prompt"),
         ({"chosen": [USER, GOOD], "rejected": [USER]}, "must begin with the same messages, which are the prompt"),
@@ -265,7 +299,7 @@ def test_rows_that_become_other_columns_than_the_first_are_refused() -> None:
     with pytest.raises(
         InitializerError, match="row 2: this row has chosen, rejected, earlier rows have prompt, chosen, rejected"
     ):
-        mapper.map_row({"chosen": "pa", "rejected": "pb"}, "row 2")
+        mapper.map_row({"chosen": "p: a", "rejected": "p: b"}, "row 2")
 
 
 @pytest.mark.parametrize(

@@ -515,5 +515,5 @@ def test_caches_beside_a_saved_dataset_are_not_read(source: Path, target: Path) 
 
 def test_columns_that_are_not_read_are_named(source: Path, target: Path, caplog: pytest.LogCaptureFixture) -> None:
     write(source / "a.jsonl", [{"instruction": "i", "input": "", "output": "o", "system": "s", "history": [], "label": "news"}])
-    assert prepare(source, target, test_fraction=0).details["dropped_columns"] == ["history", "label", "system"]
+    assert prepare(source, target, test_fraction=0).details["dropped_columns"] == ["label", "system", "history"]
     assert "event=columns_dropped" in caplog.text

@@ -56,7 +56,7 @@ LAYOUTS: dict[str, list[Row]] = {
         {"prompt": "long " * 20, "completion": "b", "label": False},
     ],
     "chat-kto": [{"prompt": [USER], "completion": [CALL], "label": good, "tools": TOOLS} for good in (True, False)],
-    "implicit-preference": [{"chosen": "Q: a", "rejected": "Q: b"}, {"chosen": "p on", "rejected": "p other"}],
+    "implicit-preference": [{"chosen": "Q: a", "rejected": "Q: b"}, {"chosen": "p: on", "rejected": "p: other"}],
     "chat-preference": [
         {"prompt": [USER], "chosen": [ANSWER], "rejected": [OTHER], "tools": TOOLS},
         {"prompt": [USER] * 9, "chosen": [CALL], "rejected": [ANSWER]},

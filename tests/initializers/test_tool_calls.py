@@ -101,7 +101,7 @@ def test_columns_for_chat_templates_are_kept_in_every_layout_of_messages(row: Ro
 def test_columns_for_chat_templates_beside_text_are_named_as_dropped() -> None:
     mapper = RowMapper()
     assert mapper.map_row({"prompt": "p", "completion": "c", "tools": TOOLS}, "row") == {"prompt": "p", "completion": "c"}
-    assert mapper.dropped == {"tools"}
+    assert mapper.dropped == ["tools"]
 
 
 def test_columns_for_chat_templates_stay_beside_mapped_ones() -> None:

@@ -21,6 +21,8 @@ _BAD_ANSWERS = (
     f"for supervised fine-tuning, keep the rows whose {LABEL} is true, and name their columns without it"
 )
 MESSAGES = "lists of messages"
+_NOT_TEXT = frozenset({"image", "images", "audio", "audios", "video", "videos"})
+_LEAVE_IT_OUT = 'name the columns to learn from, such as columns={"messages": "messages"}, to leave it out'
 _MAX_LISTED = 40
 """Columns that an error lists."""
 
@@ -40,8 +42,12 @@ class RowMapper:
         self._trainer = trainer
         self._columns = dict(columns or {})
         self._first: tuple[tuple[str, ...], str] | None = None
-        self.dropped: set[str] = set()
-        """The columns of rows so far that the layout does not read."""
+        self._dropped: set[str] = set()
+
+    @property
+    def dropped(self) -> list[str]:
+        """The columns of rows so far that the layout does not read, first those that other layouts read: they may matter."""
+        return sorted(self._dropped, key=lambda column: (column not in COLUMNS, column))
 
     def map_row(self, row: Row, where: str) -> Row:
         """Return the row with the columns that TRL reads. `where` names it in errors.
@@ -52,6 +58,8 @@ class RowMapper:
         named = self._renamed(row, where) if self._columns else row
         layout = self._layout_of(named, where)
         unused = named.keys() - layout.required - layout.optional
+        if seen := sorted(column for column in unused & _NOT_TEXT if named[column]):
+            raise InitializerError(f"{where}: column {seen[0]!r} has what a text model does not see; {_LEAVE_IT_OUT}")
         try:
             mapped = layout.map_row(named)
             beside = read_template_columns(named) if _content_type(mapped) == MESSAGES else {}
@@ -60,7 +68,7 @@ class RowMapper:
         if LABEL in unused and _is_true_or_false(named[LABEL]) and "completion" in mapped:
             raise InitializerError(f"{where}: {_BAD_ANSWERS}")
         self._check_same_form(mapped, where)
-        self.dropped |= unused - (TEMPLATE_COLUMNS.keys() if _content_type(mapped) == MESSAGES else set())
+        self._dropped |= unused - (TEMPLATE_COLUMNS.keys() if _content_type(mapped) == MESSAGES else set())
         return mapped | beside
 
     def _renamed(self, row: Row, where: str) -> Row:
@@ -135,7 +143,8 @@ def _content_type(row: Row) -> str:
     return MESSAGES if any(isinstance(value, list) for value in row.values()) else "text"
 
 
-def listed(columns: Row | frozenset[str]) -> str:
-    names = sorted(map(str, columns))
+def listed(columns: Row | frozenset[str] | list[str]) -> str:
+    """Return the names of columns, those of a list in its order."""
+    names = columns if isinstance(columns, list) else sorted(map(str, columns))
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
     return ", ".join(names[:_MAX_LISTED]) + more if names else "none"

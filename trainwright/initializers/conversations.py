@@ -8,11 +8,14 @@ from __future__ import annotations
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.json_lines import parse_json
 from trainwright.initializers.tool_calls import CALL_FIELDS, TOOL_CALLS, has_tool_calls, read_tool_calls
 
 Row = dict[str, Any]
 
 _ROLE_KEYS, _CONTENT_KEYS = ("role", "from"), ("content", "value")
+_WEIGHT = "weight"
+"""OpenAI's mark of the messages to learn: 1, or 0 for those that are context only."""
 _ROLES = {
     **dict.fromkeys(("human",), "user"),
     **dict.fromkeys(("gpt", "chatgpt", "bot", "bing", "bard", "model", "function_call", "tool_call"), "assistant"),
@@ -21,6 +24,7 @@ _ROLES = {
 """Roles of ShareGPT and its relatives, and OpenAI's earlier one. ShareGPT's function call is a text that the assistant writes."""
 _KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool")
 _INNER_COLUMNS = ("messages", "conversations", "conversation", "items")
+_TURN = {"input", "output"}
 _MAX_WRAPPERS = 3
 """Objects and lists around a list of messages."""
 
@@ -29,15 +33,26 @@ def read_conversation(value: Any, column: str) -> list[Row]:
     """Return the messages in a value of the column, each with the texts `role` and `content`.
 
     Messages may have `from` and `value` instead, and roles such as `human` and `gpt`. The list may be inside an object, under
-    `messages` or the like, or alone in another list. Other fields of messages with `role` and `content` are kept, tool calls in
-    the form that `read_tool_calls` returns; a message that has them may have no content. Raises InitializerError.
+    `messages` or the like, or alone in another list, be JSON text, as in CSV, or consist of turns with `input` and `output`, as in
+    Capybara. Other fields of messages with `role` and `content` are kept, tool calls in the form that `read_tool_calls` returns; a
+    message that has them may have no content. Raises InitializerError.
     """
-    messages = _unwrapped(value)
+    messages = _from_turns(_unwrapped(from_json_text(value)))
     if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
         raise InitializerError(f"column {column!r} is not a list of messages with role and content, or from and value")
     if not messages:
         raise InitializerError(f"column {column!r} has no message; expected at least one with role and content")
     return [_message(message, column, number) for number, message in enumerate(messages, 1)]
+
+
+def from_json_text(value: Any) -> Any:
+    """Return the list or object that a text is the JSON of, as in CSV and Parquet; any other value as it is."""
+    if not isinstance(value, str) or not value.lstrip().startswith(("[{", '{"')):
+        return value
+    try:
+        return parse_json(value.encode())
+    except (ValueError, RecursionError):
+        return value
 
 
 def with_system(messages: list[Row], system: Any, column: str) -> list[Row]:
@@ -71,11 +86,27 @@ def _unwrapped(value: Any) -> Any:
             if len(inner) != 1:
                 return value
             value = inner[0]
-        elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], list | dict) and not _is_message(value[0]):
+        elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], list | dict) and not _is_element(value[0]):
             value = value[0]
         else:
             break
     return value
+
+
+def _is_element(value: Any) -> bool:
+    return _is_message(value) or _is_turn(value)
+
+
+def _from_turns(value: Any) -> Any:
+    """Return the messages of turns with `input` and `output`; any other value as it is."""
+    if not isinstance(value, list) or not all(map(_is_turn, value)):
+        return value
+    roles = {"input": "user", "output": "assistant"}
+    return [{"role": role, "content": turn[field]} for turn in value for field, role in roles.items()]
+
+
+def _is_turn(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() >= _TURN
 
 
 def _is_message(value: Any) -> bool:
@@ -107,13 +138,26 @@ def _standard_message(message: Row, column: str, number: int) -> Row:
     except InitializerError as error:
         raise InitializerError(f"column {column!r}: message {number}: {error}") from error
     content = "" if calls and message.get("content") is None else _content(message, "content", column, number)
-    others = {name: value for name, value in message.items() if value is not None and name not in CALL_FIELDS}
+    if message.get(_WEIGHT) not in (None, 1):
+        raise InitializerError(
+            f"column {column!r}: message {number} has the weight {str(message[_WEIGHT])[:40]}; only 1 is learned as it says: "
+            "leave out the messages with weight 0 that others do not need, or the rows"
+        )
+    others = {name: value for name, value in message.items() if value is not None and name not in (*CALL_FIELDS, _WEIGHT)}
     return {**others, "role": _ROLES.get(role, role), "content": content, **({TOOL_CALLS: calls} if calls else {})}
 
 
 def _content(message: Row, key: str, column: str, number: int) -> str:
     content = _joined(message[key])
+    if kinds := _other_kinds(content):
+        raise InitializerError(f"column {column!r}: message {number} has a part of type {kinds[0]!r}; only texts are learned")
     return content if isinstance(content, str) else _text(message, key, column, number)
+
+
+def _other_kinds(content: Any) -> list[str]:
+    """Return the types of the parts of a content that are not texts, such as images."""
+    parts = [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    return [str(part.get("type"))[:40] for part in parts if part.get("type", "text") != "text"]
 
 
 def _joined(content: Any) -> Any:

@@ -6,11 +6,12 @@ completion and label. Beside messages, it reads tools and settings of the chat t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
-from trainwright.initializers.conversations import common_beginning, is_blank, read_conversation, with_system
+from trainwright.initializers.conversations import common_beginning, from_json_text, is_blank, read_conversation, with_system
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
 
@@ -24,6 +25,8 @@ LABEL = "label"
 _LABELS: dict[Any, bool] = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
 """Python takes 1, 1.0 and True for the same key."""
 _RESPONSE = "### Response:\n"
+_PROMPTS = ("prompt", "question", "query", "instruction", "input")
+"""Columns that may have the prompt of a chosen and a rejected answer."""
 _NAME_THE_PROMPT = 'name the prompt with columns={"prompt": ..., "chosen": ..., "rejected": ...}'
 
 
@@ -74,7 +77,7 @@ def _instruction(context: str, answer: str) -> Layout:
     def map_row(row: Row) -> Row:
         return {"prompt": alpaca_prompt(_text(row, "instruction"), str(row.get(context) or "")), "completion": _text(row, answer)}
 
-    return _layout(map_row, "instruction", answer, optional=context, rows=PROMPT_COMPLETION)
+    return _layout(map_row, "instruction", answer, optional=[context], rows=PROMPT_COMPLETION)
 
 
 def _pair(question: str, answer: str) -> Layout:
@@ -121,25 +124,49 @@ def _sharegpt(column: str) -> Layout:
     def map_row(row: Row) -> Row:
         return {"messages": with_system(read_conversation(row[column], column), row.get("system"), "system")}
 
-    return _layout(map_row, column, optional="system", rows=MESSAGES)
+    return _layout(map_row, column, optional=["system"], rows=MESSAGES)
 
 
 def _preference(row: Row) -> Row:
-    prompt = row.get("prompt")
-    if not any(isinstance(row[column], list) for column in ("chosen", "rejected")):
+    column = _prompt_column(row)
+    given: Row = {name: from_json_text(row[name]) for name in (column, "chosen", "rejected") if name}
+    if not any(isinstance(given[name], list) for name in ("chosen", "rejected")):
         chosen, rejected = _text(row, "chosen"), _text(row, "rejected")
-        if "prompt" in row:
-            return {"prompt": _text(row, "prompt"), "chosen": chosen, "rejected": rejected}
-        if chosen and rejected and chosen[0] != rejected[0]:
+        if column:
+            return {"prompt": _text_prompt(row, column), "chosen": chosen, "rejected": rejected}
+        if chosen and rejected and not _begin_alike(chosen, rejected):
             raise InitializerError(f"chosen and rejected have no common beginning that is the prompt; {_NAME_THE_PROMPT}")
         return {"chosen": chosen, "rejected": rejected}
-    answers = {column: read_conversation(row[column], column) for column in ("chosen", "rejected")}
-    if "prompt" not in row:
+    answers = {name: read_conversation(given[name], name) for name in ("chosen", "rejected")}
+    if not column:
         _check_implicit_prompt(answers["chosen"], answers["rejected"])
         return answers
-    if isinstance(prompt, list):
-        return {"prompt": read_conversation(prompt, "prompt"), **answers}
-    return _with_text_prompt(_text(row, "prompt"), answers["chosen"], answers["rejected"])
+    if isinstance(given[column], list):
+        prompt = read_conversation(given[column], column)
+        return {"prompt": with_system(prompt, row.get("system"), "system"), **answers}
+    return _with_text_prompt(_text(row, column), row.get("system"), answers["chosen"], answers["rejected"])
+
+
+def _prompt_column(row: Row) -> str:
+    """Return the column with the prompt of chosen and rejected answers, empty without one. Raises InitializerError for several."""
+    found = [column for column in _PROMPTS if column in row]
+    if "prompt" in found or found == ["instruction", "input"]:
+        return found[0]
+    if len(found) > 1:
+        raise InitializerError(f"{' and '.join(found)} may each be the prompt of chosen and rejected; {_NAME_THE_PROMPT}")
+    return found[0] if found else ""
+
+
+def _text_prompt(row: Row, column: str) -> str:
+    """Return the prompt of answers that are text, after the text of `system`; an instruction with its headings, as in Alpaca."""
+    prompt = alpaca_prompt(_text(row, column), str(row.get("input") or "")) if column == "instruction" else _text(row, column)
+    return f"{_text(row, 'system')}\n\n{prompt}" if row.get("system") else prompt
+
+
+def _begin_alike(chosen: str, rejected: str) -> bool:
+    """Whether both texts begin with the same line, or the same speaker, as conversations do: answers share a few words, too."""
+    same = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], zip(chosen, rejected, strict=False)))
+    return chosen == rejected or "\n" in same or ":" in same
 
 
 def _check_implicit_prompt(chosen: list[Row], rejected: list[Row]) -> None:
@@ -151,7 +178,7 @@ def _check_implicit_prompt(chosen: list[Row], rejected: list[Row]) -> None:
         )
 
 
-def _with_text_prompt(prompt: str, chosen: list[Row], rejected: list[Row]) -> Row:
+def _with_text_prompt(prompt: str, system: Any, chosen: list[Row], rejected: list[Row]) -> Row:
     """Return a row whose prompt is a list of messages too: TRL ignores a text beside conversations.
 
     The conversations may repeat the prompt, as in UltraFeedback, or hold the answers alone.
@@ -160,7 +187,8 @@ def _with_text_prompt(prompt: str, chosen: list[Row], rejected: list[Row]) -> Ro
     if chosen[0]["role"] != "assistant" and chosen != rejected:
         _check_implicit_prompt(chosen, rejected)
         return {"prompt": chosen[:same], "chosen": chosen[same:], "rejected": rejected[same:]}
-    return {"prompt": [{"role": "user", "content": prompt}], "chosen": chosen, "rejected": rejected}
+    asked = [{"role": "user", "content": prompt}]
+    return {"prompt": with_system(asked, system, "system"), "chosen": chosen, "rejected": rejected}
 
 
 def _plain_text(row: Row) -> Row:
@@ -174,15 +202,15 @@ def _text(row: Row, column: str) -> str:
     return value
 
 
-def _layout(map_row: Mapper, *required: str, optional: str = "", rows: str) -> Layout:
-    return Layout(frozenset(required), frozenset({optional} - {""}), map_row, rows)
+def _layout(map_row: Mapper, *required: str, optional: Iterable[str] = (), rows: str) -> Layout:
+    return Layout(frozenset(required), frozenset(optional), map_row, rows)
 
 
 LAYOUTS: dict[str, Layout] = {
     "prompt-completion": _pair("prompt", "completion"),
     "messages": _layout(_messages, "messages", rows=MESSAGES),
     "alpaca": _instruction("input", "output"),
-    "preference": _layout(_preference, "chosen", "rejected", optional="prompt", rows=PREFERENCE),
+    "preference": _layout(_preference, "chosen", "rejected", optional=[*_PROMPTS, "system"], rows=PREFERENCE),
     "kto": _kto(),
     "conversations": _sharegpt("conversations"),
     "conversation": _sharegpt("conversation"),
