@@ -208,6 +208,16 @@ def test_the_run_policy_has_its_places() -> None:
     assert "All is not kept" in said(migrated, "cleanPodPolicy")
 
 
+@pytest.mark.parametrize(("labelled", "noted"), [("kueue", "'volcano' is lost"), ("volcano", "became the label")])
+def test_queue_of_volcano_replaces_no_label(labelled: str, noted: str) -> None:
+    old = job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": {"command": ["torchrun"]}})
+    old["metadata"]["labels"] = {"kueue.x-k8s.io/queue-name": labelled}
+    old["spec"]["runPolicy"] = {"schedulingPolicy": {"queue": "volcano"}}
+    migrated = migrate(old)
+    assert migrated.objects[-1]["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": labelled}
+    assert noted in said(migrated, "schedulingPolicy.queue")
+
+
 @pytest.mark.parametrize(("given", "kept"), [("kueue.x-k8s.io/multikueue", True), ("kubeflow.org/training-operator", False)])
 def test_who_manages_the_job_is_kept_unless_it_was_the_old_operator(given: str, kept: bool) -> None:
     old = job("PyTorchJob", "pytorchReplicaSpecs", Worker={"container": {"command": ["torchrun"]}})

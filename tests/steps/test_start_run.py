@@ -34,8 +34,11 @@ def test_beside_an_embedded_cluster_steps_get_the_folder_of_the_claim(
     folder = tmp_path / "default/there"
     assert start(cluster, "pvc://there/team").path == f"{folder}/team"
     assert start(cluster, "pvc://there", workspace_path="/mnt/w").path == "/mnt/w"
-    monkeypatch.setattr("trainwright.steps.start.MOUNT", str(tmp_path))
-    assert start(cluster, "pvc://there", workspace_path=str(tmp_path)).path == str(tmp_path), "it is mounted"
+    other = tmp_path / "of the machine"
+    other.mkdir()
+    for mount, path in ((other, folder), (folder, folder)):
+        monkeypatch.setattr("trainwright.steps.start.MOUNT", str(mount))
+        assert start(cluster, "pvc://there", workspace_path=str(mount)).path == str(path)
 
 
 def reconcile_claims(cluster: EmbeddedCluster, folder: Path) -> None:

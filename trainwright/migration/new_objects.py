@@ -215,10 +215,12 @@ def _trainjob(job: ReplicaJob, runtime: Obj, trainer: Obj) -> Obj:
     metadata = job.metadata
     queue = (policy.get("schedulingPolicy") or {}).get("queue")
     if queue:
-        metadata["labels"] = {**metadata.get("labels", {}), names.QUEUE_LABEL: queue}
-        job.notes.add(
-            "spec.runPolicy.schedulingPolicy.queue", f"became the label {names.QUEUE_LABEL} (Kueue); Volcano uses an annotation"
-        )
+        labels = {names.QUEUE_LABEL: queue, **(metadata.get("labels") or {})}
+        metadata["labels"] = labels
+        kept = labels[names.QUEUE_LABEL]
+        found = f"became the label {names.QUEUE_LABEL} (Kueue); Volcano uses an annotation"
+        lost = f"{queue!r} is lost: the label {names.QUEUE_LABEL} names the queue {kept!r} of Kueue already"
+        job.notes.add("spec.runPolicy.schedulingPolicy.queue", found if kept == queue else lost)
     return {"apiVersion": API_VERSION, "kind": "TrainJob", "metadata": metadata, "spec": spec}
 
 

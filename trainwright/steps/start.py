@@ -56,7 +56,7 @@ def start_run(
     if chosen.new is None:
         _check_exists(cluster, chosen, namespace)
     ensure_claim(cluster, chosen, Identity(owner, run_id, STEP), namespace, num_nodes)
-    if workspace_path in ("", MOUNT) and not Path(MOUNT).is_dir():
+    if workspace_path in ("", MOUNT):
         workspace_path = _folder_here(cluster, chosen.claim, namespace) or workspace_path
     below = f"/{chosen.path}" if chosen.path else ""
     path = f"{workspace_path.rstrip('/')}{below}" if workspace_path else ""
@@ -69,7 +69,10 @@ def workspace_of(text: str) -> Workspace:
 
 
 def _folder_here(cluster: Cluster, claim: str, namespace: str) -> str:
-    """Return the claim's folder if the cluster is an embedded one of this machine; else an empty string."""
+    """Return the claim's folder if the cluster is an embedded one of this machine, and no pod of it; else an empty string.
+
+    A pod has the claim at `MOUNT`. A machine may have a folder of this name, too, which is something else.
+    """
     try:
         if not JobsClient.of(cluster).is_embedded():
             return ""
@@ -78,9 +81,9 @@ def _folder_here(cluster: Cluster, claim: str, namespace: str) -> str:
             if time.monotonic() > deadline:
                 return ""
             time.sleep(_POLL_SECONDS)
-    except (Forbidden, NotFound):
+        return folder if Path(folder).is_dir() and not (Path(MOUNT).is_dir() and Path(MOUNT).samefile(folder)) else ""
+    except (Forbidden, NotFound, PermissionError):
         return ""
-    return folder if Path(folder).is_dir() else ""
 
 
 def _for_jobs(given: str, chosen: Workspace, below: str) -> str:
