@@ -23,6 +23,17 @@ def test_every_path_comes_back_from_its_uri(names: list[str]) -> None:
     assert StorageUri.parse(str(uri)).path == path
 
 
+def test_parent_folders_of_a_path_are_those_of_the_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "a" / "b"
+    folder.mkdir(parents=True)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(folder)
+    assert StorageUri.from_path(Path("../../data")).path == tmp_path / "data"
+    assert StorageUri.from_path(tmp_path / "link" / "..").path == tmp_path / "a"
+    assert StorageUri.from_path(tmp_path / "link").path == tmp_path / "link"
+
+
 def test_a_file_name_that_is_no_unicode_comes_back_too() -> None:
     path = Path(os.fsdecode(b"/data/\xff\xfe"))
     assert StorageUri.parse(str(StorageUri.from_path(path))).path == path

@@ -67,7 +67,8 @@ class StorageUri:
 
     @classmethod
     def from_path(cls, path: Path) -> StorageUri:
-        return cls("file", str(path.absolute()))
+        """Return the URI of a path, relative to the working directory. `..` is resolved, after links, as the system does."""
+        return cls("file", str(path.resolve() if ".." in path.parts else path.absolute()))
 
     @property
     def path(self) -> Path:
