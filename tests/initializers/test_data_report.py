@@ -76,7 +76,7 @@ def test_token_figures_have_percentiles_and_rows_that_are_cut(tmp_path: Path, mo
     tokens = report.splits["train"].tokens
     assert tokens is not None
     assert (tokens.counted, tokens.p50, tokens.p95, tokens.longest, tokens.cut, tokens.emptied) == (100, 52, 97, 102, 12, 0)
-    assert report.splits["test"].tokens == token_figures([9], 0, 0)
+    assert report.splits["test"].tokens == token_figures([9], ended=1)
     assert report.sample == f"<s>a{EOS}"
     assert report.has_chat_template
 
@@ -135,7 +135,7 @@ def test_rows_on_which_the_training_would_fail_are_refused(
 
 
 def test_some_rows_with_nothing_left_are_no_error(tmp_path: Path, model: str) -> None:
-    rows = [{"prompt": "a" * length, "completion": "b"} for length in (1, 9)]
+    rows = [{"prompt": "a" * length, "completion": "b"} for length in (1, 2, 9)]
     tokens = reported(tmp_path, rows, model_uri=model, max_length=8).splits["train"].tokens
     assert tokens is not None
     assert (tokens.cut, tokens.emptied) == (1, 1)
@@ -159,7 +159,7 @@ def test_tokenizer_alone_is_fetched(tmp_path: Path, hub: HubServer) -> None:
     files = {path.name: path.read_bytes() for path in write_tokenizer(tmp_path / "model").iterdir()}
     hub.repository("models/org/model").push({**files, "model.safetensors": b"w", "config.json": b"{}"})
     report = reported(tmp_path, [text(3)], model_uri="hf://org/model")
-    assert report.splits["train"].tokens == token_figures([3], 0, 0)
+    assert report.splits["train"].tokens == token_figures([3], ended=1)
     assert {*hub.downloads()} == {*files, "config.json"}
 
 
@@ -190,6 +190,81 @@ def test_texts_of_rows_are_escaped_and_cut(tmp_path: Path, model: str) -> None:
     assert "````text" in markdown
 
 
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CHATML_TOKENS = {"additional_special_tokens": ["<|im_start|>", "<|im_end|>"]}
+
+
+@pytest.mark.parametrize(
+    ("rows", "files", "more", "max_length", "expected"),
+    [
+        ([{"prompt": "p", "completion": "c"}] * 20, {}, {}, 90, []),
+        ([{"prompt": "p", "completion": "c"}] * 20, {}, {}, 0, [("not checked", "cut_answers")]),
+        ([{"prompt": "p", "completion": "c" * size} for size in range(20)], {}, {}, 21, [("warning", "cut_answers")]),
+        ([{"prompt": "p", "completion": "c" * size} for size in range(20)], {}, {}, 22, []),
+        ([{"prompt": "p", "completion": "c" * 20}] * 3, {}, {}, 9, [("refused", "cut_answers")]),
+        ([{"text": "c" * 20}] * 3, {}, {}, 9, []),
+        ([{"messages": [USER, ANSWER]}], {"template": CHATML, **CHATML_TOKENS}, {}, 90, [("warning", "never_stops")]),
+        ([{"messages": [USER, ANSWER]}], {"template": CHATML, **CHATML_TOKENS, "eos_token": "<|im_end|>"}, {}, 90, []),
+        (
+            [{"prompt": [USER], "completion": [ANSWER]}],
+            {"template": CHATML, **CHATML_TOKENS},
+            {},
+            90,
+            [("warning", "never_stops")],
+        ),
+        (
+            [{"prompt": [USER], "chosen": [ANSWER], "rejected": [USER]}],
+            {"template": CHATML, **CHATML_TOKENS},
+            {"generation_config.json": {"eos_token_id": [260, 261]}},
+            90,
+            [],
+        ),
+        (
+            [{"messages": [USER, ANSWER]}],
+            {"template": CHATML, **CHATML_TOKENS},
+            {"generation_config.json": {"eos_token_id": 1}, "config.json": {"eos_token_id": 261}},
+            90,
+            [("warning", "never_stops")],
+        ),
+        ([{"messages": [USER, ANSWER]}], {"template": CHATML, **CHATML_TOKENS}, {"config.json": {"eos_token_id": 261}}, 90, []),
+    ],
+)
+def test_verdict_says_which_answers_end(
+    tmp_path: Path, rows: list[Row], files: dict[str, Any], more: dict[str, Any], max_length: int, expected: list[tuple[str, str]]
+) -> None:
+    folder = write_tokenizer(tmp_path / "model", **files)
+    for name, content in more.items():
+        (folder / name).write_text(json.dumps(content), "utf-8")
+    options: dict[str, Any] = {"model_uri": f"file://{folder}", "max_length": max_length}
+    if expected == [("refused", "cut_answers")]:
+        with pytest.raises(DataUnfit, match=r"3 of 3 rows have more than max_length=9 tokens .* max_length=23 keeps all"):
+            reported(tmp_path / "refused", rows, **options)
+        options["report_mode"], expected = "warn", [("warning", "cut_answers")]
+    report = reported(tmp_path / "rows", rows, **options)
+    assert [(found.severity, found.name) for found in report.findings] == expected
+    for found in report.findings:
+        assert f"{found.severity}: {found.text[:20]}" in markdown_page(report).replace("\\", "")
+    if ("warning", "never_stops") in expected:
+        assert "none has </s>" in report.findings[0].text
+        assert '["--eos_token", "<|im_end|>"]' in report.findings[0].text
+
+
+def test_held_out_rows_with_the_same_words_are_trained_on(tmp_path: Path) -> None:
+    train = [{"prompt": "Où est  le bateau?", "completion": "Ici."}, {"prompt": "b", "completion": "c\nd"}]
+    held_out = [
+        {"prompt": "OÙ est le\nbateau?", "completion": "ici."},
+        {"prompt": "B", "completion": "c d"},
+        {"prompt": "x", "completion": "y"},
+    ]
+    report = reported(tmp_path, train, held_out)
+    assert report.overlap == 2
+    assert [(found.severity, found.name) for found in report.findings] == [("not checked", "answers"), ("warning", "overlap")]
+    assert "2 of 3 held-out rows are trained on" in report.findings[1].text
+
+
 def test_receipt_gets_figures_and_no_rows(tmp_path: Path, model: str) -> None:
     details = reported(tmp_path, [text(3)], model_uri=model, max_length=2).as_details()
     assert details["splits"]["train"]["tokens"]["cut"] == 1
@@ -202,7 +277,7 @@ def test_template_that_is_not_valid_matters_for_messages_alone(tmp_path: Path) -
     model = f"file://{write_tokenizer(tmp_path / 'model', template='{% for %}')}"
     with pytest.raises(DataUnfit, match="the chat template is not valid"):
         reported(tmp_path / "a", [{"messages": [USER, ANSWER]}], model_uri=model)
-    assert reported(tmp_path / "b", [text(3)], model_uri=model).splits["train"].tokens == token_figures([3], 0, 0)
+    assert reported(tmp_path / "b", [text(3)], model_uri=model).splits["train"].tokens == token_figures([3], ended=1)
 
 
 def test_templates_run_in_a_process_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +293,7 @@ def test_templates_run_in_a_process_without_credentials(tmp_path: Path, monkeypa
     model = f"file://{write_tokenizer(tmp_path / 'model', template='{{ messages[0].content }} é')}"
     report = reported(tmp_path, [{"messages": [USER, ANSWER]}], [{"messages": [USER, ANSWER]}] * 2, model_uri=model)
     assert report.sample == "q é"
-    assert report.splits["test"].tokens == token_figures([4, 4], 0, 0)
+    assert report.splits["test"].tokens == token_figures([4, 4])
     assert "hf_secret" not in str(seen)
     assert len(seen) == 1
 

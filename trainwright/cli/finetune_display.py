@@ -12,7 +12,7 @@ from trainwright.cli.progress_display import ProgressDisplay
 from trainwright.evaluation.figures import loss_of, relative_change
 from trainwright.jobs.submit.memory_check import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput
-from trainwright.steps.fine_tuning import FineTuned
+from trainwright.steps.fine_tuning import FineTuned, verdict_of
 from trainwright.text.terminal import printable
 
 _DETAILS = ("  {:<9} {}").format
@@ -82,3 +82,5 @@ def show_result(result: FineTuned) -> None:
     ):
         if text:
             print_lines(f"{label:<11} {text}")
+    for line in verdict_of(result.dataset):
+        print_lines(f"{'dataset':<11} {line}")

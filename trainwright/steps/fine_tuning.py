@@ -174,6 +174,8 @@ class _Chain:
     def _dataset(self, steps: WorkspaceSteps) -> dict[str, Any]:
         sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
         dataset = steps(InitializeDataset.from_parameters(sources, self._phases.data), self._run)
+        for line in verdict_of(dataset):
+            self._watcher.line(line)
         self._note = f"{dataset['train_rows']} rows to train on, {dataset['test_rows']} held out"
         return dataset
 
@@ -266,6 +268,12 @@ class _Chain:
         )
         self._note = registration.uri
         return {"uri": registration.uri, "version": registration.version, "existed": registration.existed}
+
+
+def verdict_of(dataset: dict[str, Any]) -> list[str]:
+    """Return what the report on the dataset of a chain warns of, and what it could not check, a line for each."""
+    found = (dataset.get("figures") or {}).get("findings") or []
+    return [f"{each['severity']}: {each['text']}" for each in found if each["severity"] != "note"]
 
 
 def _with_longest_row(shape: dict[str, Any], dataset: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 MAX_SAMPLE = 2000
 """Characters of a sample row."""
@@ -14,7 +14,10 @@ MAX_ANSWER = 1024 * 1024
 
 @dataclass(frozen=True)
 class TokenFigures:
-    """The tokens of the rows of a split. Without `max_length`, it is not known how many rows are `cut` or `emptied`."""
+    """The tokens of the rows of a split. Without `max_length`, it is not known how many rows are `cut` or `emptied`.
+
+    `cut_answers` are the cut rows that have an answer, whose end is lost; `ended` those with a token to learn that ends generation.
+    """
 
     counted: int
     p50: int
@@ -22,6 +25,20 @@ class TokenFigures:
     longest: int
     cut: int = 0
     emptied: int = 0
+    cut_answers: int = 0
+    ended: int = 0
+
+
+Severity = Literal["refused", "warning", "note", "not checked"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a report has found: how bad it is, a name for programs, and what it is with what to do."""
+
+    severity: Severity
+    name: str
+    text: str
 
 
 @dataclass(frozen=True)
@@ -54,6 +71,10 @@ class Measured:
     sample: str = ""
     missing: str = ""
     unfit: str = ""
+    end: str = ""
+    """The tokens that end a generation, as text."""
+    last_special: str = ""
+    """The special token that most counted rows end with, but for text behind it."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +85,7 @@ class DataReport:
     layout: str
     splits: dict[str, SplitFigures]
     overlap: int
-    """Held-out rows that are trained on, too."""
+    """Held-out rows that are trained on, too, but for white space, case and the form of Unicode."""
     compared: int
     """Rows of each split that were compared, the first ones."""
     dropped: dict[str, int] = field(default_factory=dict)
@@ -77,24 +98,26 @@ class DataReport:
     """None without a tokenizer."""
     tokens_missing: str = ""
     """Why no tokens were counted."""
+    findings: tuple[Finding, ...] = ()
+    """The verdict, the worst first."""
     sample: str = ""
     """The beginning of the first row as the model will see it, or, without a tokenizer, as it is stored."""
 
     def as_details(self) -> dict[str, Any]:
         """Return the figures for a receipt: no rows, and nothing that the receipt has elsewhere."""
-        figures = asdict(self)
-        return {name: figures[name] for name in _IN_RECEIPT if figures[name] not in (None, "", 0)}
+        figures = asdict(self) | {"findings": [asdict(found) for found in self.findings]}
+        return {name: figures[name] for name in _IN_RECEIPT if figures[name] not in (None, "", 0, [])}
 
 
-_IN_RECEIPT = ("splits", "overlap", "compared", "model", "max_length", "has_chat_template", "tokens_missing")
+_IN_RECEIPT = ("splits", "findings", "overlap", "compared", "model", "max_length", "has_chat_template", "tokens_missing")
 
 
-def token_figures(totals: list[int], cut: int, emptied: int) -> TokenFigures | None:
-    """Return the figures of these numbers of tokens; None without any."""
+def token_figures(totals: list[int], **numbers: int) -> TokenFigures | None:
+    """Return the figures of these numbers of tokens, and the other `numbers` of TokenFigures; None without any."""
     if not totals:
         return None
     ordered = sorted(totals)
-    return TokenFigures(len(ordered), _percentile(ordered, 50), _percentile(ordered, 95), ordered[-1], cut, emptied)
+    return TokenFigures(len(ordered), _percentile(ordered, 50), _percentile(ordered, 95), ordered[-1], **numbers)
 
 
 def _percentile(ordered: list[int], percent: int) -> int:

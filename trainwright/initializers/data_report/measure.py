@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ MAX_COUNTED = 100_000
 MAX_COMPARED = 2_000_000
 """Rows of a split that are compared with others, about 200 MB of digests."""
 _BATCH = 256
+_ESCAPED_SPACE = re.compile(r"(?<!\\)(?:\\[nrt])+")
 
 
 class RowUnfit(InitializerError):
@@ -27,23 +31,37 @@ class RowUnfit(InitializerError):
 
 
 def compare_rows(train: Path, test: Path) -> tuple[int, int, int]:
-    """Return the duplicates of both files, and the held-out rows that are trained on, too. Raises OSError."""
-    trained: set[int] = set()
-    held_out: set[int] = set()
-    duplicates = [_count_duplicates(path, seen) for path, seen in ((train, trained), (test, held_out))]
-    overlap = sum(digest in trained for digest in _digests(test)) if test.is_file() else 0
-    return duplicates[0], duplicates[1], overlap
+    """Return the duplicates of both files, and the held-out rows that are trained on, too. Raises OSError.
+
+    Duplicates are equal; of rows that are trained on, only the words are, whatever white space, case and form of Unicode they have.
+    """
+    duplicates = [_count_duplicates(path) for path in (train, test)]
+    if not test.is_file():
+        return duplicates[0], duplicates[1], 0
+    held_out = Counter(_digests(test, _words))
+    trained = {digest for digest in _digests(train, _words) if digest in held_out}
+    return duplicates[0], duplicates[1], sum(held_out[digest] for digest in trained)
 
 
-def measure_tokens(path: Path, rows: int, tokenizer: Any, max_length: int) -> TokenFigures | None:
-    """Count the tokens of a file with this number of rows. Raises RowUnfit for a row that the chat template rejects, OSError."""
+def measure_tokens(
+    path: Path, rows: int, tokenizer: Any, max_length: int, ends: Collection[int]
+) -> tuple[TokenFigures | None, Counter[int]]:
+    """Count the tokens of a file with this number of rows, and the special tokens that rows end with, by their ids.
+
+    `ends` has the ids of the tokens that end a generation. Raises RowUnfit for a row that the chat template rejects, OSError.
+    """
     totals: list[int] = []
-    cut = emptied = 0
-    for counts in _counted(path, -(-rows // MAX_COUNTED), tokenizer):
+    numbers: Counter[str] = Counter()
+    special: Counter[int] = Counter()
+    for counts in _counted(path, -(-rows // MAX_COUNTED), tokenizer, ends):
         totals += (each.total for each in counts)
-        cut += sum(each.is_cut(max_length) for each in counts)
-        emptied += sum(each.is_emptied(max_length) for each in counts)
-    return token_figures(totals, cut, emptied)
+        for each in counts:
+            numbers["cut"] += each.is_cut(max_length)
+            numbers["emptied"] += each.is_emptied(max_length)
+            numbers["cut_answers"] += each.has_answer and each.is_cut(max_length)
+            numbers["ended"] += each.learns_end(max_length)
+        special.update(each.last_special for each in counts)
+    return token_figures(totals, **numbers), special
 
 
 def first_row(path: Path) -> Row:
@@ -53,30 +71,38 @@ def first_row(path: Path) -> Row:
     return row
 
 
-def _counted(path: Path, step: int, tokenizer: Any) -> Iterator[list[RowTokens]]:
+def _counted(path: Path, step: int, tokenizer: Any, ends: Collection[int]) -> Iterator[list[RowTokens]]:
     with open(path, "rb") as lines:
         chosen = islice(lines, 0, None, max(step, 1))
         number = 0
         while batch := [parse_json(line) for line in islice(chosen, _BATCH)]:
             try:
-                yield count_tokens(tokenizer, batch)
+                yield count_tokens(tokenizer, batch, ends)
             except RowRejected as error:
                 raise RowUnfit(f"{path.name} row {(number + error.row) * max(step, 1) + 1}: {error}") from error
             number += len(batch)
 
 
-def _count_duplicates(path: Path, seen: set[int]) -> int:
-    """Add the digests of a file's rows to `seen`. Returns how many were there already."""
+def _count_duplicates(path: Path) -> int:
+    """Return how many rows equal an earlier one."""
     if not path.is_file():
         return 0
     duplicates = 0
+    seen: set[int] = set()
     for digest in _digests(path):
         duplicates += digest in seen
         seen.add(digest)
     return duplicates
 
 
-def _digests(path: Path) -> Iterable[int]:
+def _digests(path: Path, form: Callable[[bytes], bytes] = bytes) -> Iterable[int]:
     with open(path, "rb") as lines:
         for line in islice(lines, MAX_COMPARED):
-            yield int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big")
+            yield int.from_bytes(hashlib.blake2b(form(line), digest_size=8).digest(), "big")
+
+
+def _words(line: bytes) -> bytes:
+    """Return a row without what makes no other row of it: the form of its Unicode, case, and white space, also as JSON escapes it."""
+    text = line.decode("utf-8", "surrogatepass")
+    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
+    return " ".join(_ESCAPED_SPACE.sub(" ", text.casefold()).split()).encode("utf-8", "surrogatepass")

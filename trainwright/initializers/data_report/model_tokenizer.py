@@ -33,6 +33,7 @@ _TOKENIZER = "tokenizer.json"
 _FILES = (
     _TOKENIZER,
     "config.json",
+    "generation_config.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",

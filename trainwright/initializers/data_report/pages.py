@@ -83,10 +83,9 @@ def _cells(split: SplitFigures, has_tokens: bool, max_length: int) -> tuple[str,
 
 
 def _notes(report: DataReport) -> Iterator[str]:
+    yield from (f"{found.severity}: {found.text}" for found in report.findings)
     yield f"layout: {report.layout}"
     yield from (f"{count:,} rows were dropped: {reason}" for reason, count in report.dropped.items())
-    if report.overlap:
-        yield f"{report.overlap:,} held-out rows are trained on, too: what is measured on them is too good"
     if report.compared < max(split.rows for split in report.splits.values()):
         yield f"duplicates were looked for in the first {report.compared:,} rows of each split"
     if report.dropped_columns:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.initializers.data_report.figures import MAX_SAMPLE, DataReport, Measured, SplitFigures
+from trainwright.initializers.data_report.figures import MAX_SAMPLE, DataReport, Finding, Measured, SplitFigures
+from trainwright.initializers.data_report.findings import findings
 from trainwright.initializers.data_report.measure import MAX_COMPARED, compare_rows, first_row
 from trainwright.initializers.data_report.model_tokenizer import TokenizerMissing, measure_with_model, shown
 from trainwright.initializers.dataset import TEST, TRAIN
@@ -42,14 +44,17 @@ def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, m
     rows = {TRAIN: int(receipt.details["train_rows"]), TEST: int(receipt.details["test_rows"])}
     found = _measured(folder, rows, model_uri, max_length, mode)
     *duplicates, overlap = compare_rows(folder / TRAIN, folder / TEST)
+    splits = {
+        name.removesuffix(".jsonl"): SplitFigures(count, same, found.tokens.get(name))
+        for (name, count), same in zip(rows.items(), duplicates, strict=True)
+        if count
+    }
+    verdict = _verdict(splits, overlap, shown(model_uri), max_length, found, mode)
     report = DataReport(
         source=receipt.source,
         layout=str(receipt.details.get("layout", "")),
-        splits={
-            name.removesuffix(".jsonl"): SplitFigures(count, same, found.tokens.get(name))
-            for (name, count), same in zip(rows.items(), duplicates, strict=True)
-            if count
-        },
+        splits=splits,
+        findings=verdict,
         overlap=overlap,
         compared=min(max(rows.values()), MAX_COMPARED),
         dropped=_dropped(receipt.details),
@@ -78,7 +83,6 @@ def _measured(folder: Path, rows: dict[str, int], model_uri: str, max_length: in
             raise InitializerError(
                 f"report_mode=required, but the tokenizer of {shown(model_uri)} cannot be used: {error}"
             ) from error
-        log.warning("event=tokens_not_counted model=%s reason=%r", shown(model_uri), str(error))
         return Measured(missing=str(error))
     if not found.unfit:
         return found
@@ -86,6 +90,27 @@ def _measured(folder: Path, rows: dict[str, int], model_uri: str, max_length: in
         raise DataUnfit(f"{found.unfit}; report_mode=warn only reports it")
     log.warning("event=rows_may_fail reason=%r", found.unfit)
     return Measured(missing=found.unfit)
+
+
+def _verdict(
+    splits: dict[str, SplitFigures], overlap: int, model: str, max_length: int, found: Measured, mode: ReportMode
+) -> tuple[Finding, ...]:
+    """Return what was found. Raises DataUnfit for what is refused, which is a warning with report_mode=warn."""
+    verdict = findings(
+        splits,
+        overlap,
+        model=model,
+        max_length=max_length,
+        missing=found.missing,
+        end=found.end,
+        last_special=found.last_special,
+    )
+    kept = []
+    for each in verdict:
+        if each.severity == "refused" and mode != "warn":
+            raise DataUnfit(f"{each.text}; report_mode=warn only reports it")
+        kept.append(replace(each, severity="warning") if each.severity == "refused" else each)
+    return tuple(kept)
 
 
 def _dropped(details: dict[str, Any]) -> dict[str, int]:
@@ -104,5 +129,6 @@ def _log(report: DataReport) -> None:
         counted = f" p50={tokens.p50} p95={tokens.p95} longest={tokens.longest} cut={tokens.cut}" if tokens else ""
         emptied = f" emptied={tokens.emptied}" if tokens else ""
         log.info("event=data_report split=%s rows=%d duplicates=%d%s%s", name, split.rows, split.duplicates, counted, emptied)
-    if report.overlap:
-        log.warning("event=held_out_rows_are_trained_on rows=%d", report.overlap)
+    for found in report.findings:
+        level = logging.INFO if found.severity == "note" else logging.WARNING
+        log.log(level, "event=data_finding severity=%r name=%s text=%r", found.severity, found.name, found.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +21,21 @@ ROW_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class RowTokens:
-    """`total` counts all tokens of a row, of a pair of answers with the longer one; training learns those from `first_trained` on."""
+    """`total` counts all tokens of a row, of a pair of answers with the longer one; training learns those from `first_trained` on.
+
+    `first_end` counts the tokens up to the first learned one that ends a generation, 0 without one. `last_special` is the id of the
+    last special token, -1 without one.
+    """
 
     total: int
     first_trained: int = 0
+    first_end: int = 0
+    last_special: int = -1
+    has_answer: bool = True
+
+    def learns_end(self, max_length: int) -> bool:
+        """Whether a token that ends a generation is learned."""
+        return 0 < self.first_end <= (max_length or self.total)
 
     def is_cut(self, max_length: int) -> bool:
         return 0 < max_length < self.total
@@ -34,13 +45,19 @@ class RowTokens:
         return self.first_trained >= min(self.total, max_length or self.total)
 
 
-def count_tokens(tokenizer: Any, rows: Sequence[Row]) -> list[RowTokens]:
-    """Count the tokens of prepared rows with a tokenizer of transformers. For the main thread. Raises RowRejected."""
+def count_tokens(tokenizer: Any, rows: Sequence[Row], ends: Collection[int] = ()) -> list[RowTokens]:
+    """Count the tokens of prepared rows with a tokenizer of transformers. For the main thread. Raises RowRejected.
+
+    `ends` has the ids of the tokens that end a generation.
+    """
+    added = (number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
+    special = frozenset((*tokenizer.all_special_ids, *added))
     counts: list[RowTokens] = []
     for start in range(0, len(rows), _BATCH):
         texts = [_texts(tokenizer, row, start + index) for index, row in enumerate(rows[start : start + _BATCH])]
         is_chat = [is_conversational(row) for row in rows[start : start + _BATCH]]
-        counts += _counted(tokenizer, texts, is_chat)
+        for row, ids in zip(rows[start : start + _BATCH], _encoded(tokenizer, texts, is_chat), strict=True):
+            counts.append(_row_tokens(ids, ends, special, has_answer="text" not in row))
     return counts
 
 
@@ -63,21 +80,23 @@ class RowRejected(InitializerError):
         self.row = row
 
 
-def _counted(tokenizer: Any, texts: list[list[str]], is_chat: list[bool]) -> list[RowTokens]:
+def _encoded(tokenizer: Any, texts: list[list[str]], is_chat: list[bool]) -> list[list[list[int]]]:
     """Encode the texts of all rows at once."""
     ids: dict[bool, Any] = {}
     for chat in {*is_chat}:
         flat = [text for row, kind in zip(texts, is_chat, strict=True) if kind is chat for text in row]
         ids[chat] = iter(tokenizer(flat, add_special_tokens=not chat)["input_ids"])
-    return [_row_tokens([next(ids[chat]) for _ in row]) for row, chat in zip(texts, is_chat, strict=True)]
+    return [[next(ids[chat]) for _ in row] for row, chat in zip(texts, is_chat, strict=True)]
 
 
-def _row_tokens(ids: list[list[int]]) -> RowTokens:
-    """Return the counts of a text alone, or of a prompt and of the prompt with one answer or two."""
-    if len(ids) == 1:
-        return RowTokens(len(ids[0]))
-    prompt, *answered = ids
-    return RowTokens(max(map(len, answered)), min(_common(prompt, each) for each in answered))
+def _row_tokens(ids: list[list[int]], ends: Collection[int], special: Collection[int], *, has_answer: bool) -> RowTokens:
+    """Return the counts of a text alone, or of a prompt and of the prompt with one answer or two, of which the first is wanted."""
+    prompt, *answered = ids if len(ids) > 1 else [[], *ids]
+    first = min(_common(prompt, each) for each in answered)
+    learned = answered[0][max(first, 1) :]  # nothing is learned at the first token
+    end = next((at for at, token in enumerate(learned, max(first, 1) + 1) if token in ends), 0)
+    last = next((token for token in reversed(learned) if token in special), -1)
+    return RowTokens(max(map(len, answered)), first, end, last, has_answer)
 
 
 def _common(one: list[int], other: list[int]) -> int:

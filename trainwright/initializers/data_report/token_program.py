@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import resource
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from pydantic import TypeAdapter
 from trainwright.initializers.data_report.figures import MAX_ANSWER, MAX_SAMPLE, Measured, MeasureRequest, TokenFigures
 from trainwright.initializers.data_report.measure import RowUnfit, first_row, measure_tokens
 from trainwright.initializers.data_report.token_counts import RowRejected, is_conversational, row_text
+from trainwright.text.json_reader import read_json
 
 _MAX_MEMORY = 4 * 1024**3
 """Bytes. Tokenizers with the largest vocabularies take one quarter of it."""
@@ -41,14 +43,24 @@ def measured(request: MeasureRequest) -> Measured:
     row = first_row(request.data / first)
     if problem := _why_unusable(tokenizer, row, request.model):
         return Measured(unfit=problem)
+    ends = _end_tokens(tokenizer, request.tokenizer)
     try:
-        tokens = {name: _tokens(request, name, tokenizer) for name in request.rows}
+        found = {name: _tokens(request, name, tokenizer, ends) for name in request.rows}
         sample = row_text(tokenizer, row)[: MAX_SAMPLE + 1]
     except (RowUnfit, RowRejected) as error:
         if isinstance(root_of(error), TimeoutError | MemoryError):  # limits of this process, which the training does not have
             return Measured(missing=str(error))
         return Measured(unfit=f"{error}; the training with {request.model} would fail there: change the row, or the template")
-    return Measured(bool(tokenizer.chat_template), tokens, sample, unfit=_why_nothing_left(tokens[first], request))
+    tokens = {name: figures for name, (figures, _) in found.items()}
+    last = found[first][1].most_common(1)[0][0]
+    return Measured(
+        bool(tokenizer.chat_template),
+        tokens,
+        sample,
+        unfit=_why_nothing_left(tokens[first], request),
+        end=" or ".join(sorted(map(str, tokenizer.convert_ids_to_tokens(sorted(ends))))),
+        last_special=str(tokenizer.convert_ids_to_tokens(last)) if last >= 0 else "",
+    )
 
 
 def root_of(error: BaseException) -> BaseException:
@@ -58,8 +70,26 @@ def root_of(error: BaseException) -> BaseException:
     return error
 
 
-def _tokens(request: MeasureRequest, name: str, tokenizer: Any) -> TokenFigures | None:
-    return measure_tokens(request.data / name, request.rows[name], tokenizer, request.max_length) if request.rows[name] else None
+def _tokens(request: MeasureRequest, name: str, tokenizer: Any, ends: frozenset[int]) -> tuple[TokenFigures | None, Counter[int]]:
+    if not request.rows[name]:
+        return None, Counter()
+    return measure_tokens(request.data / name, request.rows[name], tokenizer, request.max_length, ends)
+
+
+def _end_tokens(tokenizer: Any, model: Path) -> frozenset[int]:
+    """Return the ids of the tokens at which the trained model stops to generate.
+
+    Those of its generation config, else of its config, and the tokenizer's: transformers adds that before it trains.
+    """
+    found = {tokenizer.eos_token_id}
+    for name in ("generation_config.json", "config.json"):
+        try:
+            given = read_json((model / name).read_text("utf-8")).get("eos_token_id")
+        except (OSError, ValueError, AttributeError):  # it has none, or the training says what is wrong with it
+            continue
+        found |= {*given} if isinstance(given, list) else {given}
+        break
+    return frozenset(each for each in found if isinstance(each, int) and 0 <= each < len(tokenizer))
 
 
 def _why_unusable(tokenizer: Any, row: dict[str, Any], model: str) -> str:
