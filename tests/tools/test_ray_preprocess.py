@@ -20,6 +20,7 @@ from support.waiting import eventually
 
 from trainwright.tools import BadToolInput, ToolFailed, ToolTimeout
 from trainwright.tools.ray_preprocess import preprocess_dataset, ray_requirements
+from trainwright.tools.run_tool import PROGRAMS
 
 pytestmark = pytest.mark.timeout(300)
 Build = Callable[[list[str], str], Path]
@@ -223,6 +224,57 @@ def test_rows_that_cannot_be_used_are_named(
     assert expected in str(caught.value)
     assert not processes_of(workspace)
     assert not list((workspace / "preprocessed").iterdir())
+
+
+HOSTILE = """
+import os, pickle, sys
+import pyarrow as pa, pyarrow.parquet as pq
+
+class Evil:
+    def __reduce__(self):
+        return os.mkdir, (sys.argv[2],)
+
+evil = pickle.dumps(Evil())
+integers, objects = pa.list_(pa.int64()), {b"ARROW:extension:name": b"ray.data.arrow_pickled_object", b"ARROW:extension:metadata": b""}
+tensors = {b"ARROW:extension:name": b"ray.data.arrow_tensor", b"ARROW:extension:metadata": evil}
+inner = pa.field("text", pa.binary(), metadata=objects)
+schemas = {
+    "plain": (inner, evil),
+    "list": (pa.field("text", pa.list_(inner)), [evil]),
+    "struct": (pa.field("text", pa.struct([inner])), {"text": evil}),
+    "map": (pa.field("text", pa.map_(pa.string(), inner)), [("a", evil)]),
+    "parameters": (pa.field("text", integers, metadata=tensors), [1]),
+}
+for name, (field, value) in schemas.items():
+    pq.write_table(pa.table({"text": pa.array([value], field.type)}, schema=pa.schema([field])), f"{sys.argv[1]}/{name}.parquet")
+"""
+"""Writes Parquet files whose columns have types of Ray with pickled objects that make a folder."""
+
+
+@pytest.mark.wide(part="data-tools")
+@pytest.mark.slow
+def test_pickled_objects_in_parquet_files_are_refused_and_not_run(ray: Path, workspace: Path, tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    (tmp_path / "files").mkdir()
+    subprocess.run([ray, "-c", HOSTILE, tmp_path / "files", made], check=True)
+    read = f"""
+import runpy, sys
+program = runpy.run_path({str(PROGRAMS / "ray_preprocess.py")!r})
+for path in sys.argv[1:]:
+    try:
+        list(program["_rows"]({{"path": path, "format": ".parquet"}}))
+    except program["_Unreadable"] as error:
+        print(error)
+"""
+    paths = sorted((tmp_path / "files").iterdir())
+    done = subprocess.run([ray, "-c", read, *paths], check=True, capture_output=True, text=True)
+    assert len(done.stdout.splitlines()) == len(paths) == 5, done.stdout
+    assert done.stdout.count("the column 'text' has Python objects") == 4
+    (workspace / "in").mkdir(parents=True)
+    (tmp_path / "files" / "plain.parquet").rename(workspace / "in" / "plain.parquet")
+    with pytest.raises(BadToolInput, match=r"plain\.parquet: the column 'text' has Python objects"):
+        preprocess_dataset(workspace, "in")
+    assert not made.exists()
 
 
 SLOW = "def f(row):\n    import time\n    open(row['text'], 'w').close()\n    time.sleep(600)\n"

@@ -26,11 +26,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import pyarrow
 import pyarrow.parquet
-import ray
 import ray.data
-from ray import cloudpickle
 
 Row = dict[str, Any]
 Piece = dict[str, Any]
@@ -46,6 +43,9 @@ _TYPES = {"file": "int32", "line": "large_binary", "key": "binary", "dropped": "
 _SCHEMA = pyarrow.schema({name: pyarrow.type_for_alias(alias) for name, alias in _TYPES.items()})
 _INNER_SPACES = re.compile(r"(?<=\S)[ \t]{2,}(?=\S)")
 _EMPTY_LINES = re.compile(r"\n{3,}")
+_OBJECTS = re.compile(
+    r"extension<(?!arrow\.)"
+)  # in the name of a type: those of Ray are pickled, and run code when they are read
 
 
 class BadInput(Exception):
@@ -75,7 +75,7 @@ def _start(address: str, chunks: int) -> str:
     """Connect to a cluster, or start one here. Returns the folder of that."""
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     # This module is no installed one, so workers cannot import it.
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     if address:
         try:
             _connect(address)
@@ -85,7 +85,7 @@ def _start(address: str, chunks: int) -> str:
         return ""
     # The paths of Ray's sockets are long, and limited to about 100 characters.
     folder = tempfile.mkdtemp(prefix="r", dir=None if len(tempfile.gettempdir()) <= 30 else "/tmp")  # noqa: S108
-    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))  # Ray would write one to the home of the user
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)  # Ray's ports ask for it; without, Ray would write one to the home
     ray.init(
         address="local",
         num_cpus=max(1, min(_cpus(), chunks, _MAX_CPUS)),
@@ -243,10 +243,8 @@ def _one_row(row: Row, operations: dict[str, Any], transform: Callable[[Row], An
         line, compared = _line(row), json.dumps([row[column] for column in by] if by else row, sort_keys=True, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         return {"error": f"the row cannot be written as JSON: {error}"}
-    return {
-        "line": line,
-        "key": hashlib.blake2b(compared.encode(), digest_size=16).digest() if operations["deduplicate"] else None,
-    }
+    key = hashlib.blake2b(compared.encode(), digest_size=16).digest() if operations["deduplicate"] else None
+    return {"line": line, "key": key}
 
 
 def _unwanted(row: Row, operations: dict[str, Any]) -> str:
@@ -317,8 +315,8 @@ def _rows(piece: Piece) -> Iterator[tuple[int, Row]]:
             yield number, row
     except UnicodeDecodeError as error:
         raise _Unreadable(f": not UTF-8: {error.reason} at byte {error.start}") from None
-    except (csv.Error, EOFError, gzip.BadGzipFile, pyarrow.ArrowException) as error:
-        raise _Unreadable(f": cannot be read as {piece['format'][1:]}: {str(error).splitlines()[0]}") from None
+    except (csv.Error, EOFError, gzip.BadGzipFile, pyarrow.ArrowException, ValueError) as error:
+        raise _Unreadable(f": cannot be read as {piece['format'][1:]}: {str(error).partition(chr(10))[0]}") from None
     except OSError as error:
         raise _Unreadable(f": {error.strerror}; every worker must see the workspace at the same path") from None
 
@@ -372,6 +370,9 @@ def _csv(piece: Piece) -> Iterator[tuple[int, Any]]:
 def _parquet(piece: Piece) -> Iterator[tuple[int, Any]]:
     number = 0
     with pyarrow.parquet.ParquetFile(piece["path"]) as file:
+        for column in file.schema_arrow:
+            if _OBJECTS.search(str(column.type)):
+                raise _Unreadable(f": the column {column.name!r} has Python objects; write it with plain types")
         for batch in file.iter_batches(batch_size=1024):
             yield from enumerate(batch.to_pylist(), number + 1)
             number += batch.num_rows
