@@ -20,8 +20,8 @@ from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import BadToolInput
 from trainwright.tools.run_tool import run_tool
 
-REQUIREMENTS = ("lm-eval>=0.4.9,<0.5",)
-"""torch, transformers and peft are those of this environment."""
+REQUIREMENTS = ("lm-eval>=0.4.9,<0.5", "datasets>=4")
+"""torch, transformers and peft are those of this environment. Before version 4, datasets runs scripts of dataset repositories."""
 _VARIABLES = ("HF_*", "TRANSFORMERS_*", "TOKENIZERS_*", "CUDA_*", "TORCH*", "PYTORCH_*")
 _MAX_COMPLETION = 256
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ def evaluate_tasks(
         limit: Maximum number of examples of each task; 0: all.
         batch_size: Requests at once.
 
-    Raises InvalidInput for unknown tasks, and ToolError if the harness cannot be installed or fails.
+    Raises InvalidInput for unknown tasks and those that run code of the Hub, ToolError if the harness cannot be installed or fails.
     """
     python = tool_environment(REQUIREMENTS, name="lm-eval", system_packages=True)
     with tempfile.TemporaryDirectory(prefix="tw-tasks-") as folder:

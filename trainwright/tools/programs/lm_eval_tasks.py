@@ -1,13 +1,19 @@
 """Evaluates a base model and a checkpoint of it on tasks of lm-evaluation-harness. Runs in the environment of the tool.
 
-Weights are loaded from safetensors only, and tasks that execute the model's code are refused by the harness.
+Weights are loaded from safetensors only, and tasks are those of the package, by name. Of these, the harness refuses those that execute
+the model's code. Metrics that are code of the Hub, in no fixed version, are refused here.
 """
 
+import importlib
 import math
 from typing import Any
 
 
 class UnknownTask(ValueError):
+    is_bad_input = True
+
+
+class HubCode(Exception):
     is_bad_input = True
 
 
@@ -20,10 +26,34 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     from lm_eval.tasks import TaskManager
 
     manager = TaskManager(include_path=request["include_path"] or None)
-    if unknown := [name for name in request["tasks"] if not manager.match_tasks([name])]:
+    known = set(manager.all_tasks)
+    if unknown := [name for name in request["tasks"] if name not in known]:
         raise UnknownTask(f"no task of lm-evaluation-harness {lm_eval.__version__}: {', '.join(unknown)}")
-    found = {when: _evaluate(request, manager, when) for when in ("before", "after")}
+    refused = refuse_hub_code()
+    try:
+        found = {when: _evaluate(request, manager, when) for when in ("before", "after")}
+    except Exception:
+        if not refused:
+            raise
+        raise HubCode(refused[0]) from None
+    if refused:
+        raise HubCode(refused[0])
     return {**found, "version": lm_eval.__version__}
+
+
+def refuse_hub_code() -> list[str]:
+    """Let the library evaluate load nothing. Returns the list of what it has refused: the harness catches the errors."""
+    refused: list[str] = []
+
+    def load(path: Any, *_arguments: Any, **_options: Any) -> Any:
+        refused.append(
+            f"a task asks for the metric {str(path)[:100]!r}, code of the Hugging Face Hub, which is not run here; use other tasks"
+        )
+        raise HubCode(refused[-1])
+
+    evaluate: Any = importlib.import_module("evaluate")
+    evaluate.load = load
+    return refused
 
 
 def _evaluate(request: dict[str, Any], manager: Any, when: str) -> dict[str, dict[str, float]]:
@@ -42,6 +72,7 @@ def _evaluate(request: dict[str, Any], manager: Any, when: str) -> dict[str, dic
         dtype="float32" if device == "cpu" else "auto",
         batch_size=request["batch_size"],
         use_safetensors=True,
+        trust_remote_code=False,
     )
     outcome = lm_eval.simple_evaluate(
         model=model,
