@@ -131,6 +131,23 @@ def test_a_model_of_another_architecture_is_refused(export: Callable[..., str], 
         restored(export(**FULL, **{"config.json": config("Llama")}), fresh)
 
 
+@pytest.mark.parametrize(
+    ("files", "setting"),
+    [
+        ({"adapter_config.json": b'{"peft_type": "XLORA", "adapters": {"0": "evil/adapter"}}'}, "adapter_config.json: adapters"),
+        (
+            {**FULL, "config.json": b'{"model_type": "llama", "attn_implementation": "evil/kernel"}'},
+            "config.json: attn_implementation",
+        ),
+    ],
+)
+def test_settings_that_name_code_elsewhere_are_refused(
+    export: Callable[..., str], fresh: Path, files: dict[str, bytes | None], setting: str
+) -> None:
+    with pytest.raises(CheckpointError, match=f"cannot start from the weights of .*: {setting} is "):
+        restored(export(**files), fresh)
+
+
 def test_an_export_without_weights_to_load_is_refused(export: Callable[..., str], fresh: Path) -> None:
     uri = export(**FULL)
     with pytest.raises(CheckpointError, match=r"it has neither adapter_model\.safetensors with adapter_config\.json, nor"):

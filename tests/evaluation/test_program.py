@@ -277,3 +277,38 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         program.write_json(tmp_path / "result.json", {"loss": object()})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("where", ["base", "checkpoint"])
+def test_code_of_a_model_is_refused_without_a_question(
+    base: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    hostile, ran = tmp_path / "hostile", tmp_path / "ran"
+    shutil.copytree(base, hostile)
+    (hostile / "evil.py").write_text(f"open({str(ran)!r}, 'w')\nclass Evil: pass\n", "utf-8")
+    for name, settings in (
+        ("config.json", {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}}),
+        ("tokenizer_config.json", {"tokenizer_class": "Evil", "auto_map": {"AutoTokenizer": ["evil.Evil", None]}}),
+    ):
+        file = hostile / name
+        file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **settings}), "utf-8")
+    monkeypatch.setattr("builtins.input", lambda _prompt: "y")
+    models = (hostile, base) if where == "base" else (base, hostile)
+    with pytest.raises(ValueError, match="contains custom code"):
+        program.evaluate(*models, data)
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("config.json", {"attn_implementation": "evil/kernel"}), ("adapter_config.json", {"adapters": {"0": "evil/adapter"}})],
+)
+def test_settings_that_name_code_elsewhere_are_refused(
+    base: Path, adapter: Path, data: Path, tmp_path: Path, name: str, settings: dict[str, Any]
+) -> None:
+    hostile = tmp_path / "hostile"
+    shutil.copytree(base if name == "config.json" else adapter, hostile)
+    file = hostile / name
+    file.write_text(json.dumps({**json.loads(file.read_text("utf-8")), **settings}), "utf-8")
+    with pytest.raises(program.InvalidInput, match=f"{name}: {next(iter(settings))} is "):
+        program.evaluate(base, hostile, data)

@@ -53,6 +53,11 @@ def test_weights_tokenizer_and_configuration_are_taken_and_pickles_are_not(sourc
         ({"config.json": b"{"}, "config.json is not JSON"),
         ({"config.json": b"[]"}, "config.json is not a JSON object"),
         ({"config.json": b"\xff"}, "config.json is not JSON"),
+        (
+            {"config.json": b'{"attn_implementation": "evil/kernel"}'},
+            "config.json: attn_implementation is 'evil/kernel', code of",
+        ),
+        ({"adapter_config.json": b'{"shadow_model": "evil/model"}'}, "adapter_config.json: shadow_model is 'evil/model'"),
         ({"tokenizer.json": None}, "has no tokenizer"),
         ({"model.safetensors": None}, "has no safetensors weights; pickled weights (.bin, .pt) are not supported"),
         ({"model.safetensors": b"\2\0\0\0\0\0\0\0{"}, "is incomplete: model.safetensors: its header is truncated"),

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.formats import checkpoint_format
+from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error
 from trainwright.checkpoints.formats.model_weights import INDEX, weights_error
 from trainwright.checkpoints.hf_trainer import FORMAT, STATE
 from trainwright.checkpoints.manifest import Manifest, ManifestFile
@@ -89,7 +90,7 @@ def restore_weights(
     _remove_others(folder, target)
     log.info("restoring weights uri=%s bytes=%d to=%s", source.uri, sum(file.size for file in files), target)
     _restore(source, target, files)
-    if reason := weights_error(target):
+    if reason := weights_error(target) or foreign_settings_error(target):
         raise CheckpointError(f"cannot start from the weights of {source.uri}: {reason}")
     if kind == "model":
         _check_same_architecture(source, target, model)

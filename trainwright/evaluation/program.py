@@ -1,6 +1,6 @@
 """The program of an evaluation job: measures how much better a checkpoint predicts rows that it was not trained on.
 It evaluates the base model and the fine-tuned one on the same rows and tokens in one process, and writes one JSON file.
-It loads weights from safetensors only, so that a checkpoint cannot execute code.
+It loads weights from safetensors only and trusts no code of a model, so that a checkpoint cannot execute code.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error
 from trainwright.evaluation.batches import NO_LABEL, padded
 from trainwright.evaluation.encoding import Encoded, digest_of, encode_rows, require_tokens
 from trainwright.evaluation.figures import loss_of, named_by_rows, task_name
@@ -105,7 +106,8 @@ def evaluate(
     layout, held_out (False for training rows), before and after (loss in nats per token, perplexity, and TASK/METRIC of each task;
     of training rows they are training_loss, training_perplexity and training_rows/METRIC) and sample (prompt, expected or None,
     before, after).
-    Raises InvalidInput for a missing file, a row without a column, a folder without weights, a tokenizer without chat template.
+    Raises InvalidInput for a missing file, a row without a column, a folder without weights or with settings that name code elsewhere,
+    a tokenizer without chat template.
     """
     file = data_file(data)
     row_limit = max_rows or (None if is_held_out(file) else MAX_TRAINING_ROWS)
@@ -114,6 +116,7 @@ def evaluate(
     prompt = choose_prompt(data_rows, sample_row, sample_prompt)
     kind = checkpoint_kind(checkpoint)
     _require_model(base)
+    _refuse_foreign(base, checkpoint)
 
     started = time.monotonic()
     with pause_garbage_collection():
@@ -121,7 +124,7 @@ def evaluate(
         from transformers import AutoTokenizer
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-        tokenizer = AutoTokenizer.from_pretrained(base)
+        tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
         _use_chat_template(tokenizer, checkpoint)
         require_tokens(tokenizer, data_rows.layout)
         model = _load_model(base, device)
@@ -310,6 +313,13 @@ def _require_model(folder: Path) -> None:
         raise InvalidInput(f"{folder}: has no weights ({' or '.join(MODEL_WEIGHTS)})")
 
 
+def _refuse_foreign(*folders: Path) -> None:
+    """Raise InvalidInput for a model or an adapter whose settings name code or files elsewhere, before a library reads them."""
+    for folder in folders:
+        if (problem := foreign_settings_error(folder)) is not None:
+            raise InvalidInput(f"{folder}: {problem}")
+
+
 def _load_model(folder: Path, device: str) -> Any:
     """Load a causal language model from safetensors: in its own precision on a GPU, in float32 on a CPU."""
     import torch
@@ -318,7 +328,7 @@ def _load_model(folder: Path, device: str) -> Any:
 
     transformers_logging.disable_progress_bar()
     dtype = torch.float32 if device == "cpu" else "auto"
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True)
+    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
     return model.to(device)
 
 

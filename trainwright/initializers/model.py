@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 from pathlib import Path
 
+from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error, read_config
 from trainwright.checkpoints.formats.model_weights import weights_error
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
@@ -29,7 +29,8 @@ def initialize_model(
     """Write the model at `uri` to `target`, atomically, as a folder that transformers can load. Returns the receipt.
 
     An existing result is reused if source, revision and options are the same.
-    Raises InitializerError (no config, no tokenizer, no safetensors weights, corrupt weights), StorageError, NoSpace.
+    Raises InitializerError (no config, one that names code elsewhere, no tokenizer, no safetensors weights, corrupt weights),
+    StorageError, NoSpace.
     """
     return prepare_folder(_preparation(uri, ignore, start_progress), target)
 
@@ -91,11 +92,13 @@ def _remove_others(folder: Path, paths: list[Path]) -> None:
 def _checked_architecture(folder: Path, uri: str) -> str:
     """Return the model's architecture. Raises InitializerError for a folder that transformers cannot load."""
     try:
-        config = json.loads((folder / "config.json").read_bytes())
+        config = read_config(folder)
     except FileNotFoundError as error:
         raise InitializerError(f"{uri} has no config.json: transformers cannot load it") from error
-    except (ValueError, RecursionError) as error:
-        raise InitializerError(f"{uri}: config.json is not JSON: {error}") from error
+    except ValueError as error:
+        raise InitializerError(f"{uri}: {error}") from error
+    if (foreign := foreign_settings_error(folder)) is not None:
+        raise InitializerError(f"{uri}: {foreign}")
     if not any((folder / name).is_file() for name in _TOKENIZERS):
         raise InitializerError(f"{uri} has no tokenizer")
     problem = weights_error(folder)
@@ -104,7 +107,5 @@ def _checked_architecture(folder: Path, uri: str) -> str:
     match config:
         case {"architectures": [str(first), *_]}:
             return first
-        case dict():
-            return "unknown"
         case _:
-            raise InitializerError(f"{uri}: config.json is not a JSON object")
+            return "unknown"
