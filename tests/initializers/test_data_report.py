@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -329,6 +330,13 @@ def test_sample_of_a_tokenizer_that_expands_in_a_process_is_cut(tmp_path: Path) 
     report = reported(tmp_path, [text(100)], model_uri=f"file://{model}")
     assert report.tokens_missing == ""
     assert len(report.sample) < 2100
+
+
+def test_tokenizer_that_is_too_large_is_not_fetched(tmp_path: Path) -> None:
+    model = write_tokenizer(tmp_path / "model")
+    os.truncate(model / "tokenizer.json", 2 * 1024**3)  # sparse
+    report = reported(tmp_path, [text(3)], model_uri=f"file://{model}")
+    assert report.tokens_missing.startswith("the files of the tokenizer have 21474")
 
 
 def test_count_in_a_process_has_a_time_limit(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,18 @@ GGUF_ONLY: list[tuple[dict[str, bytes], str]] = [
     ({"a.gguf": b"", "README.md": b"---\nbase_model: org/original\n---\n"}, "names the original model: hf://org/original"),
     ({"a.gguf": b"", "README.md": b"---\nbase_model: [org/first, org/b]\n---\n"}, "original model: hf://org/first"),
     ({"a.gguf": b"", "README.md": b"---\n: {\n---\n"}, "reads safetensors; use the model that they were made from"),
+    *(
+        ({"a.gguf": b"", "README.md": b"---\n%s\n---\n" % card}, "reads safetensors; use the model that they were made from")
+        for card in (
+            b"base_model: run this; rm -rf ~",
+            b"base_model: org/" + b"a" * 100_000,
+            b"base_model: ../../etc/passwd",
+            b"base_model: !!python/object/apply:os.system [touch ran]",
+            b"a: &a [x, x]\n"
+            + b"".join(b"%c: &%c [*%c, *%c]\n" % (n, n, n - 1, n - 1) for n in range(98, 122))
+            + b"base_model: *y",
+        )
+    ),
     ({f"{number}.gguf": b"" for number in range(5)}, "(0.gguf, 1.gguf, 2.gguf and 2 more), but training reads safetensors"),
 ]
 NO_WEIGHTS: list[tuple[dict[str, bytes], str]] = [

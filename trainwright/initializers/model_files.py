@@ -17,6 +17,7 @@ from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.source import fetch, revision_for
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
+from trainwright.text.hub_names import is_bare_name
 
 _WEIGHTS, _GGUF = ".safetensors", ".gguf"
 _PICKLES = (".bin", ".pt", ".pth")
@@ -25,6 +26,7 @@ _LLAMA_TOKENIZER = "original/tokenizer.model"
 """The one that torchtune reads, of Llama 3: the stock runtimes name it."""
 _ADAPTER_CONFIG = "adapter_config.json"
 _MAX_SHOWN = 3
+_MAX_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ def _base_model(source: StorageUri, names: set[str], revision: str | None, targe
     fetch(source, card, revision_for(source, card, revision), target, lambda _total: no_progress)
     found = read_metadata(target / CARD, target).get("base_model")
     first = found[0] if isinstance(found, list) and found else found
-    return first if isinstance(first, str) and first.isprintable() else ""
+    is_name = isinstance(first, str) and len(first) <= _MAX_NAME and first.isprintable() and is_bare_name(first)
+    return str(first) if is_name else ""
 
 
 def _no_safetensors(names: set[str], where: str) -> InitializerError:

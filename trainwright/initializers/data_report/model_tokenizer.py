@@ -22,7 +22,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.prepare import parse_source
 from trainwright.initializers.source import fetch, resolve_revision
-from trainwright.storage.digests import no_progress
+from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.text.foreign_texts import without_credentials
 from trainwright.tools.process_group import run_in_group
@@ -39,6 +39,8 @@ _FILES = (
     "chat_template.jinja",
     "additional_chat_templates/*.jinja",
 )
+_MAX_BYTES = 512 * 1024 * 1024
+"""Of all these files. Tokenizers with the largest vocabularies have a tenth of it."""
 _PROGRAM = "trainwright.initializers.data_report.token_program"
 _INHERITED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 
@@ -80,13 +82,21 @@ def _fetch(model_uri: str, folder: Path) -> None:
     try:
         source, _ = parse_source(model_uri)
         file_filter = FileFilter("model", _FILES)
-        fetch(source, file_filter, resolve_revision(source, file_filter), folder, lambda _total: no_progress)
+        fetch(source, file_filter, resolve_revision(source, file_filter), folder, _limited)
     except BadUri:
         raise
     except (InitializerError, StorageError, OSError) as error:
         raise TokenizerMissing(without_credentials(error)) from None
     if not (folder / _TOKENIZER).is_file():
         raise TokenizerMissing(f"the model has no {_TOKENIZER}; tokens are counted with that file only")
+
+
+def _limited(total: int) -> ProgressCallback:
+    if total > _MAX_BYTES:
+        raise InitializerError(
+            f"the files of the tokenizer have {total} bytes, and {_MAX_BYTES} are read; tokens are not counted"
+        )
+    return no_progress
 
 
 def _run(request: MeasureRequest, folder: Path) -> Measured:
