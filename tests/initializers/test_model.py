@@ -16,6 +16,9 @@ from trainwright.storage.uri import StorageUri
 INDEX = "model.safetensors.index.json"
 
 
+POINTER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0f" * 32 + b"\nsize 13906928\n"
+
+
 @pytest.fixture
 def source(tmp_path: Path, model_files: dict[str, bytes]) -> Path:
     folder = tmp_path / "source"
@@ -50,6 +53,15 @@ def test_weights_tokenizer_and_configuration_are_taken_and_pickles_are_not(sourc
     ("change", "message"),
     [
         ({"config.json": None}, "has no config.json: transformers cannot load it"),
+        (
+            {"config.json": None, "adapter_config.json": b'{"base_model_name_or_path": "org/base"}'},
+            "is an adapter of org/base, and a base model is expected",
+        ),
+        ({"config.json": None, "adapter_config.json": b"{"}, "is an adapter, and a base model is expected"),
+        *(
+            ({name: POINTER}, f"{name} is a pointer of git LFS")
+            for name in ("model.safetensors", "tokenizer.json", "config.json")
+        ),
         ({"config.json": b"{"}, "config.json is not JSON"),
         ({"config.json": b"[]"}, "config.json is not a JSON object"),
         ({"config.json": b"\xff"}, "config.json is not JSON"),

@@ -143,3 +143,10 @@ def test_a_compressed_line_has_a_limit(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl.gz").write_bytes(gzip.compress(b"{}\n" + b" " * 2**21))
     with pytest.raises(InitializerError, match=r"rows.jsonl.gz:2: the line is longer than 1 MiB"):
         list(read_rows(tmp_path / "rows.jsonl.gz", max_line=2**20))
+
+
+@pytest.mark.parametrize("name", ["train.jsonl", "train.json", "train.csv", "train.parquet", "train.arrow", "train.jsonl.gz"])
+def test_pointer_in_the_place_of_a_file_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0f\nsize 139\n")
+    with pytest.raises(InitializerError, match=f"{name} is a pointer of git LFS, and not the file itself: run `git lfs pull`"):
+        list(read_rows(tmp_path / name))

@@ -6,15 +6,17 @@ import logging
 import os
 from pathlib import Path
 
-from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error, read_config
+from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, foreign_settings_error, read_config
 from trainwright.checkpoints.formats.model_weights import weights_error
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.fetched import Fetched
 from trainwright.initializers.file_filter import FileFilter, StartProgress
+from trainwright.initializers.lfs_pointer import refuse_pointer
 from trainwright.initializers.model_files import fetch_model
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
+from trainwright.text.one_line import one_line
 from trainwright.workspace.prepared import Prepared
 from trainwright.workspace.receipt import Receipt, ReceiptFile, digest_files
 
@@ -89,11 +91,26 @@ def _remove_others(folder: Path, paths: list[Path]) -> None:
             os.rmdir(parent)
 
 
+def _of_base(folder: Path) -> str:
+    """Return which model an adapter is of, as a message continues with it, as far as its configuration says it."""
+    try:
+        base = read_config(folder, ADAPTER_CONFIG).get("base_model_name_or_path")
+    except (OSError, ValueError):
+        base = None
+    return f" of {one_line(base)[:200]}" if isinstance(base, str) and base else ""
+
+
 def _checked_architecture(folder: Path, uri: str) -> str:
     """Return the model's architecture. Raises InitializerError for a folder that transformers cannot load."""
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        refuse_pointer(path, f"{uri}: {path.relative_to(folder)}")
     try:
         config = read_config(folder)
     except FileNotFoundError as error:
+        if (folder / ADAPTER_CONFIG).is_file():
+            raise InitializerError(
+                f"{uri} is an adapter{_of_base(folder)}, and a base model is expected: name that one, or an export of both merged"
+            ) from error
         raise InitializerError(f"{uri} has no config.json: transformers cannot load it") from error
     except ValueError as error:
         raise InitializerError(f"{uri}: {error}") from error

@@ -17,6 +17,7 @@ from typing import IO, Any, AnyStr, BinaryIO, cast
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.json_lines import parse_json
+from trainwright.initializers.lfs_pointer import refuse_pointer
 
 Row = dict[str, Any]
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
@@ -69,6 +70,7 @@ def read_rows(path: Path, reading: Reading = BY_SUFFIX, *, max_line: int = _MAX_
         raise InitializerError(
             f"{path.name}: cannot read {path.suffix or 'files without a suffix'}; expected {', '.join(SUFFIXES)}"
         )
+    refuse_pointer(path, path.name)
     try:
         yield from reader(path)
     except UnicodeDecodeError as error:
