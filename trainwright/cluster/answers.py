@@ -123,7 +123,7 @@ def _with_short_refusals(request: Callable[..., Any], *arguments: Any, **options
             body += piece
             if len(body) >= _REFUSAL_BYTES:
                 break
-    except ApiError:  # the status says enough
+    except AnswerEncoded:  # the status says enough; an answer that was lost on its way is a lost connection, which is retried
         pass
     finally:
         response.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 from trainwright.initializers.errors import InitializerError
 
 _BEGINNING = b"version https://git-lfs.github.com/spec/v1"
-"""Of every pointer: https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md."""
+"""Of every pointer, by the specification of git LFS."""
 
 
 def refuse_pointer(path: Path, name: str) -> None:
