@@ -233,7 +233,7 @@ def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_t
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
-def test_a_submission_costs_three_requests_once_the_cluster_is_known(cluster: EmbeddedCluster) -> None:
+def test_submission_in_a_given_mode_costs_four_requests_once_the_cluster_is_known(cluster: EmbeddedCluster) -> None:
     asked: list[str] = []
 
     class Hosted:
@@ -254,7 +254,7 @@ def test_a_submission_costs_three_requests_once_the_cluster_is_known(cluster: Em
     for number in range(3):
         asked.clear()
         submit_or_adopt(hosted, train_request(), Identity("o", f"run-{number}", "s"), "default")
-    assert asked == ["get", "list", "create"], "the runtime, the jobs of this step, and its job"
+    assert asked == ["get", "list", "get", "create"], "the runtime, the jobs of this step, a JobSet of its name, and its job"
 
 
 def saving() -> None:

@@ -41,7 +41,8 @@ from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
-from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.state.describe import description_of
+from trainwright.jobs.state.pods import check_own_pods, pods_of
 from trainwright.jobs.state.watched_pods import WatchedPods
 from trainwright.jobs.submit import capacity
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
@@ -347,3 +348,20 @@ def test_the_jobset_of_a_trainjob_is_not_taken(both: ControlPlane, tmp_path: Pat
     with pytest.raises(Invalid, match="was not created in jobset mode"):
         submit_or_adopt(in_mode(both, "jobset"), sleeping(tmp_path / "never"), step("theirs"), "default")
     cancel_owned_job(in_mode(both, "trainjob"), job, CancelPolicy.delete, timeout_seconds=30)
+
+
+def test_name_of_a_jobset_mode_job_is_refused_in_trainjob_mode(both: ControlPlane, tmp_path: Path) -> None:
+    request, identity = sleeping(tmp_path / "never"), step("other-mode")
+    job = submit_or_adopt(in_mode(both, "jobset"), request, identity, "default").trainjob
+    with pytest.raises(Invalid, match=f"the JobSet default/{name_of(job)} exists and was submitted in jobset mode"):
+        submit_or_adopt(in_mode(both, "trainjob"), request, identity, "default")
+    both.cluster.create(trainjob(name_of(job)))  # as kubectl does
+    taken = both.cluster.get(TRAINJOB, name_of(job), "default")
+    text = description_of(both.cluster, taken)
+    assert "none: the JobSet of its name belongs to another job" in text
+    assert f"{name_of(job)}-node-0-0" not in text.partition("Events:")[0]
+    with pytest.raises(NotFound, match="belongs to another job"):
+        check_own_pods(both.cluster, taken)
+    check_own_pods(in_mode(both, "jobset"), job)
+    both.cluster.delete(TRAINJOB, name_of(job), "default")
+    cancel_owned_job(in_mode(both, "jobset"), job, CancelPolicy.delete, timeout_seconds=30)

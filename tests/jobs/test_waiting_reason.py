@@ -13,6 +13,7 @@ from support.virtual_time import VirtualClock
 
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import EVENT, TRAINJOB
+from trainwright.api.objects import owner_reference
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.protocol import Listing
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason, pods_reason
@@ -220,6 +221,15 @@ def test_an_object_that_exists_already_passes_and_is_a_reason_only_if_it_stays(
     assert told in reason.text
 
 
+def test_failed_creation_counts_beside_the_jobset_of_another_job(cluster: Any, job: dict[str, Any]) -> None:
+    name = job["metadata"]["name"]
+    cluster.create(jobset(name, replicated_job()))
+    add_event(cluster, "TrainJob", name, "TrainJobResourcesCreationFailed", f"the JobSet {name} exists")
+    reason = found(cluster, job)
+    assert reason is not None
+    assert f"the JobSet {name} exists" in reason.text
+
+
 def test_the_probe_that_kills_a_container_again_and_again_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
     killed = {"terminated": {"exitCode": 143, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
     entry = container(waiting("CrashLoopBackOff"), last=killed) | {"image": "", "imageID": "", "ready": False, "restartCount": 1}
@@ -236,7 +246,8 @@ def test_events_of_claims_that_the_pods_mount(cluster: Any, job: dict[str, Any],
     counts = {"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}
     job = set_status(job, jobsStatus=[counts])
     volumes = [{"name": "w", "persistentVolumeClaim": {"claimName": "data"}}]
-    cluster.create(jobset(job["metadata"]["name"], replicated_job(pod_spec={"volumes": volumes})))
+    owned = {"ownerReferences": [owner_reference(job)]}
+    cluster.create(jobset(job["metadata"]["name"], replicated_job(pod_spec={"volumes": volumes}), metadata=owned))
     add_event(cluster, "PersistentVolumeClaim", "data", "ProvisioningFailed", "no such storage class")
     add_event(cluster, "PersistentVolumeClaim", "other", "ProvisioningFailed", "not ours", second=5)
     reason = found(cluster, job)

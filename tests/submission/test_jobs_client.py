@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime, trainjob
+from factories import catalogue_runtime, cluster_in_memory, jobset, replicated_job, trainjob
 from test_submission_mode import BOTH, Serving, lease
 
-from trainwright.api.errors import Forbidden
+from trainwright.api.errors import Forbidden, Invalid
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.names import SOURCE_KIND_LABEL
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.submission.jobs_client import JobsClient, PolicyMissing
 from trainwright.submission.jobset_mode import JobSetCluster
@@ -52,3 +54,32 @@ def test_nodes_that_would_train_alone_are_refused_with_advice(leases: Any, reaso
 )
 def test_jobs_whose_pods_trainwright_builds_are_accepted(client: JobsClient, nodes: int) -> None:
     check(client, nodes)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [({SOURCE_KIND_LABEL: "TrainJob"}, "was submitted in jobset mode.*, or use the mode jobset"), ({}, "was not created for")],
+    ids=["jobset mode", "by hand"],
+)
+def test_trainjob_with_the_name_of_another_jobset_is_refused(labels: dict[str, str], words: str) -> None:
+    taken = jobset("taken", replicated_job(), metadata={"labels": labels})
+    with cluster_in_memory(catalogue_runtime("torch-distributed"), taken) as cluster:
+        client = JobsClient(cluster)
+        with pytest.raises(Invalid, match=f"the JobSet default/taken exists and {words}"):
+            client.create(trainjob("taken"))
+        assert client.create(trainjob("free"))
+        assert [job["metadata"]["name"] for job in cluster.list(TRAINJOB, "default").items] == ["free"]
+
+
+def test_name_of_its_own_jobset_is_accepted_and_unreadable_jobsets_too() -> None:
+    owner = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "own", "uid": "u", "controller": True}
+    own = jobset("own", replicated_job(), metadata={"ownerReferences": [owner]})
+    with cluster_in_memory(catalogue_runtime("torch-distributed"), own) as cluster:
+        JobsClient(cluster).check_name(trainjob("own"))
+
+    class Unreadable(JobsClient):
+        def get(self, *_args: Any) -> Any:
+            raise Forbidden("no")
+
+    with cluster_in_memory(catalogue_runtime("torch-distributed"), jobset("taken", replicated_job())) as cluster:
+        JobsClient(Unreadable(cluster)).check_name(trainjob("taken"))

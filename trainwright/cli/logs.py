@@ -18,6 +18,7 @@ from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
 from trainwright.cli.output import log_text
 from trainwright.jobs.logs.follow_logs import LogSelector, follow_logs, read_logs
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.state.pods import check_own_pods
 from trainwright.jobs.wait.event_printer import is_shown
 
 _AGO = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
@@ -60,6 +61,7 @@ def logs(
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
+        check_own_pods(cluster, trainjob)
         lines: Iterator[LogLine] = (
             follow_logs(cluster, trainjob, selector) if follow else read_logs(cluster, trainjob, selector, previous=previous)
         )

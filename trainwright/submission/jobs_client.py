@@ -10,14 +10,15 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Self, Unpack
 
+from trainwright.api import names
 from trainwright.api.admission.admit import AdmissionContext, admit
-from trainwright.api.errors import Invalid, MethodNotAllowed, Problem
+from trainwright.api.errors import Forbidden, Invalid, MethodNotAllowed, NotFound, Problem
 from trainwright.api.generated_names import with_sample_name
-from trainwright.api.kinds import TRAINER, TRAINJOB, Kind
-from trainwright.api.objects import Obj, name_of
+from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB, Kind, kind_of
+from trainwright.api.objects import Obj, controller_of, is_deleting, labels_of, name_of, namespace_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.cluster.options import FieldValidation, ListOptions
+from trainwright.cluster.options import CreateOptions, FieldValidation, ListOptions
 from trainwright.cluster.protocol import Cluster, Listing
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import materialize
@@ -121,6 +122,35 @@ class JobsClient(DelegatingCluster):
         """Yield a list page by page if the cluster supports it; else as one page."""
         pages = getattr(self._cluster, "pages", None)
         yield from pages(kind, namespace, **options) if pages else [self._cluster.list(kind, namespace, **options)]
+
+    def create(self, obj: Obj, **options: Unpack[CreateOptions]) -> Obj:
+        """Create an object. Raises Invalid for a TrainJob whose name `check_name` rejects."""
+        if kind_of(obj) == TRAINJOB:
+            self.check_name(obj)
+        return self._cluster.create(obj, **options)
+
+    def check_name(self, trainjob: Obj) -> None:
+        """Reject the name of another job's JobSet: the controller never replaces that, so the TrainJob would not start.
+
+        Nothing is rejected without permission to read JobSets. Raises Invalid, ApiError.
+        """
+        name, namespace = name_of(trainjob), namespace_of(trainjob) or self.default_namespace
+        try:
+            jobset = self._cluster.get(JOBSET, name, namespace) if name else None
+        except (NotFound, Forbidden):
+            return
+        if jobset is None or is_deleting(jobset):
+            return
+        owner = controller_of(jobset) or {}
+        if (owner.get("kind"), owner.get("name")) == (TRAINJOB.kind, name):  # its TrainJob exists, or both are being deleted
+            return
+        is_ours = labels_of(jobset).get(names.SOURCE_KIND_LABEL) == TRAINJOB.kind
+        use = ", or use the mode jobset" if is_ours else ""
+        origin = "was submitted in jobset mode" if is_ours else "was not created for a TrainJob"
+        raise Invalid(
+            f"the JobSet {namespace}/{name} exists and {origin}, so that the TrainJob {name} would never start: "
+            f"give the TrainJob another name, delete the JobSet{use}"
+        )
 
     def build(self, trainjob: Obj, sent: Obj, runtime: Obj, *, keys: Keys | None = None) -> Built:
         """Materialize a TrainJob with its runtime, for `submit`. `sent` is the TrainJob in the API version that the cluster serves.

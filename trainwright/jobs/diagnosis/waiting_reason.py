@@ -35,7 +35,7 @@ from trainwright.jobs.state.kubernetes_events import (
     since_creation,
     steps_of,
 )
-from trainwright.jobs.state.pods import container_states, place_of
+from trainwright.jobs.state.pods import container_states, is_jobset_of, place_of
 from trainwright.jobs.state.started_pods import GangStart
 from trainwright.jobs.state.workloads import queue_reason, workload_of
 from trainwright.text.one_line import one_line
@@ -191,6 +191,8 @@ class ReasonFinder:
             try:
                 jobset = self._cluster.get(JOBSET, name_of(trainjob), self._namespace)
             except ApiError:
+                return steps_of(trainjob), False
+            if not is_jobset_of(jobset, trainjob):
                 return steps_of(trainjob), False
             entries = jobset["spec"].get("replicatedJobs") or []
             self._steps = {str(entry["name"]) for entry in entries}

@@ -8,7 +8,7 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.kubernetes_events import event_time, events_of, reason_and_message, steps_of
-from trainwright.jobs.state.pods import index_of, pods_of, step_of
+from trainwright.jobs.state.pods import NOT_ITS_JOBSET, index_of, is_jobset_of, pods_of, step_of
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.progress_line import progress_line
 from trainwright.text.terminal import printable
@@ -18,16 +18,17 @@ _MAX_EVENTS = 20
 
 def description_of(cluster: Cluster, trainjob: Obj) -> str:
     """Return a description for people; its format is not meant to be parsed."""
-    pods = pods_of(cluster, trainjob)
     try:
         jobset: Obj | None = cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
     except NotFound:
         jobset = None
+    is_taken = jobset is not None and not is_jobset_of(jobset, trainjob)
+    pods = [] if is_taken else pods_of(cluster, trainjob)
     lines = [
         f"Name:       {name_of(trainjob)}",
         f"Namespace:  {namespace_of(trainjob)}",
         f"Runtime:    {trainjob['spec']['runtimeRef']['kind']} {trainjob['spec']['runtimeRef']['name']}",
-        f"Phase:      {phase_of(trainjob, jobset).value}",
+        f"Phase:      {phase_of(trainjob, None if is_taken else jobset).value}",
         f"Progress:   {progress_line(progress_of(trainjob))}",
         f"Created:    {trainjob['metadata'].get('creationTimestamp', '')}",
         "Conditions:",
@@ -35,7 +36,7 @@ def description_of(cluster: Cluster, trainjob: Obj) -> str:
         "Steps:",
         *_steps(trainjob),
         "Pods:",
-        *(_pod(pod) for pod in pods),
+        *([f"  none: {NOT_ITS_JOBSET}"] if is_taken else map(_pod, pods)),
         "Events:",
         *_events(cluster, trainjob, {step_of(pod) for pod in pods} | steps_of(trainjob)),
     ]

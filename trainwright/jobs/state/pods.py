@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trainwright.api import names
+from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.integers import parse_count
-from trainwright.api.kinds import POD
-from trainwright.api.objects import Obj, labels_of, name_of, namespace_of
+from trainwright.api.kinds import JOBSET, POD
+from trainwright.api.objects import Obj, is_controlled_by, labels_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 
 
@@ -30,6 +31,24 @@ def pods_of(cluster: Cluster, trainjob: Obj, step: str = "") -> list[Obj]:
         selector += f",{names.REPLICATED_JOB_LABEL}={step}"
     pods = cluster.list(POD, namespace_of(trainjob), label_selector=selector).items
     return sorted(pods, key=lambda pod: (step_of(pod), index_of(pod), pod["metadata"].get("creationTimestamp", ""), name_of(pod)))
+
+
+def is_jobset_of(jobset: Obj, trainjob: Obj) -> bool:
+    """Whether a JobSet belongs to the TrainJob, or represents it in jobset mode, and does not only have its name. Pure."""
+    return uid_of(jobset) == uid_of(trainjob) or is_controlled_by(jobset, trainjob)
+
+
+def check_own_pods(cluster: Cluster, trainjob: Obj) -> None:
+    """Raise NotFound if a JobSet of another job has the TrainJob's name: all pods with its labels are that job's. Raises ApiError."""
+    try:
+        jobset = cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
+    except (NotFound, Forbidden):
+        return
+    if not is_jobset_of(jobset, trainjob):
+        raise NotFound(f"TrainJob {name_of(trainjob)} has no pods: {NOT_ITS_JOBSET}")
+
+
+NOT_ITS_JOBSET = "the JobSet of its name belongs to another job; delete one of them, or give the TrainJob another name"
 
 
 def step_of(obj: Obj) -> str:

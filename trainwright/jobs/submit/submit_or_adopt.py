@@ -307,6 +307,8 @@ class _Submission:
         for warning in plan.warnings:
             log.warning("event=submission_warning name=%s warning=%s", plan.name, warning)
         cluster.with_retries(lambda: client.check_plugins(plan.trainjob, self.resolved.runtime, self.namespace))
+        if client.other is None:  # else `submission_start` has looked for jobs in the other mode
+            cluster.with_retries(lambda: client.check_name(plan.trainjob))
         built = client.build(plan.trainjob, form.trainjob, self.resolved.runtime)
         if built.jobset is not None:
             check_capacity(cluster, built.jobset)

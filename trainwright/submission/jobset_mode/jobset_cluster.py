@@ -137,7 +137,7 @@ class JobSetCluster(JobsClient):
     def submit(self, built: Built, **options: Unpack[CreateOptions]) -> Obj:
         """Create the objects of `build`; returns the TrainJob. Raises Invalid if a foreign object has the same name."""
         assert built.jobset is not None, "built here"
-        self._check_no_trainjob(built.trainjob)
+        self.check_name(built.trainjob)
         if options.get("dry_run"):
             return trainjob_of(self._cluster.create(built.jobset, **options))
         try:
@@ -226,7 +226,7 @@ class JobSetCluster(JobsClient):
             message = f"its runtime requires keys, which need the package {error.name}: install trainwright[controller]"
             raise Invalid.of("TrainJob", name_of(trainjob), [Problem("spec.runtimeRef", message)], TRAINER) from error
 
-    def _check_no_trainjob(self, trainjob: Obj) -> None:
+    def check_name(self, trainjob: Obj) -> None:
         """Reject the name of an existing TrainJob: its controller would later create a JobSet of the same name."""
         if TRAINJOB.plural not in self._served:
             return
