@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from servers.hub_server import HubServer
 from support.optional_packages import require_packages
 from support.tiny_tokenizer import EOS, write_tokenizer
@@ -21,7 +22,6 @@ from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.data_report.report import DataUnfit, report_dataset
 from trainwright.initializers.data_report.token_program import measured
 from trainwright.initializers.report_options import ReportOptions
-from trainwright.storage.errors import BadUri
 
 require_packages("transformers", "jinja2")
 pytestmark = pytest.mark.medium
@@ -164,14 +164,14 @@ def test_tokenizer_alone_is_fetched(tmp_path: Path, hub: HubServer) -> None:
     assert {*hub.downloads()} == {*files, "config.json"}
 
 
-def test_model_that_is_no_address_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BadUri):
-        reported(tmp_path, [text(3)], model_uri="ftp://host/model")
+def test_model_that_is_no_address_is_an_error() -> None:
+    with pytest.raises(ValidationError, match="the scheme 'ftp' is not supported yet"):
+        ReportOptions(model_uri="ftp://host/model")
 
 
-def test_required_report_without_a_model_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InitializerError, match="report_mode=required, but no model is named"):
-        reported(tmp_path, [text(3)], report_mode="required")
+def test_required_report_without_a_model_is_an_error() -> None:
+    with pytest.raises(ValidationError, match="required needs a model"):
+        ReportOptions(report_mode="required")
 
 
 def test_missing_packages_are_said(tmp_path: Path, model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -174,26 +174,31 @@ def test_ignore_patterns_are_a_list_with_commas(run, tmp_path: Path, lines: byte
         ("model", {"STORAGE_URI": ""}, 2, "STORAGE_URI is not set"),
         ("dataset", {"STORAGE_URI": "file:///nothing/here"}, 2, "file:///nothing/here does not exist"),
         ("model", {"STORAGE_URI": "ftp://bucket/x"}, 2, "'ftp://bucket/x': the scheme 'ftp' is not supported yet"),
-        ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_MAX_ROWS": "-1"}, 2, "DATASET_MAX_ROWS: Input should be greater"),
+        (
+            "dataset",
+            {"STORAGE_URI": "SOURCE", "DATASET_MAX_ROWS": "-1"},
+            2,
+            "DATASET_MAX_ROWS: '-1': expected a number that is not negative",
+        ),
         (
             "dataset",
             {"STORAGE_URI": "SOURCE", "DATASET_MAX_ROWS": "many"},
             2,
-            "DATASET_MAX_ROWS: Input should be a valid integer",
+            "DATASET_MAX_ROWS: 'many': expected a whole number",
         ),
         (
             "dataset",
             {"STORAGE_URI": "SOURCE", "DATASET_TEST_FRACTION": "1"},
             2,
-            "DATASET_TEST_FRACTION: Input should be less than 1",
+            "DATASET_TEST_FRACTION: '1': expected less than 1",
         ),
         (
             "dataset",
             {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": "{'a': 1}"},
             2,
-            "DATASET_COLUMNS: Value error, line 1, column 2",
+            "DATASET_COLUMNS: line 1, column 2",
         ),
-        ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": "[]"}, 2, "DATASET_COLUMNS: Input should be a valid dictionary"),
+        ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": "[]"}, 2, "DATASET_COLUMNS: '[]': expected an object"),
         ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": '{"x": "y"}'}, 2, "columns maps to 'x', which no layout reads"),
         ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_COLUMNS": '{"text": "y"}'}, 2, "there is no column 'y', which columns"),
         ("dataset", {"STORAGE_URI": "SOURCE", "DATASET_SUBSET": "de"}, 2, "has no subset 'de'"),
@@ -210,6 +215,26 @@ def test_a_source_that_cannot_be_used_is_exit_code_2_and_one_line(  # type: igno
     assert message in err
     assert "\n" not in err
     assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("DATASET_REPORT_MODE", "strict", "DATASET_REPORT_MODE: 'strict': expected auto, required, warn or off"),
+        ("DATASET_REPORT_MODE", "required", "DATASET_REPORT_MODE: required needs a model"),
+        ("DATASET_MAX_LENGTH", "long", "DATASET_MAX_LENGTH: 'long': expected a whole number"),
+        ("DATASET_MODEL_URI", "ftp://h/m", "DATASET_MODEL_URI: 'ftp://h/m': the scheme 'ftp' is not supported yet"),
+    ],
+)
+@pytest.mark.parametrize("mode", ["alone", "shared", "digest"])
+def test_report_options_are_checked_before_the_dataset_is_prepared(  # type: ignore[no-untyped-def]
+    run, tmp_path: Path, mode: str, variable: str, value: str, message: str
+) -> None:
+    shared = {"TRAINWRIGHT_SHARED": str(tmp_path / "shared"), "TRAINWRIGHT_RUN_FOLDER": "runs/a"}
+    more = {"alone": {}, "shared": shared, "digest": {"TRAINWRIGHT_DATASET_DIGEST": "0" * 64}}[mode]
+    found = run("dataset", tmp_path / "target", STORAGE_URI="file:///nothing/here", **{variable: value}, **more)
+    assert found[:2] == (2, "")
+    assert message in found[2]
 
 
 def test_trouble_on_the_way_is_exit_code_1(run, tmp_path: Path, source: str, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]

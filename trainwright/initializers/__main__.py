@@ -14,11 +14,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from trainwright.api.names import DATASET_VARIABLES
 from trainwright.datacache.errors import CacheError
 from trainwright.datacache.settings import SCHEME as CACHE_SCHEME
 from trainwright.datacache.settings import read_settings
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.program import run_initializer
+from trainwright.jobs.request.validation_words import words_of
 from trainwright.storage.errors import BadUri, NotPermitted, StorageError
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.umask import apply_umask
@@ -26,6 +28,8 @@ from trainwright.workspace.umask import apply_umask
 _TARGETS = {"dataset": "/workspace/dataset", "model": "/workspace/model"}
 _CHATTY = ("httpx", "httpx2", "httpcore", "httpcore2", "huggingface_hub", "botocore")
 """Libraries that log a line for every request."""
+_MOST_SHOWN = 80
+"""Characters of a value that is refused."""
 
 
 def main() -> int:
@@ -49,7 +53,10 @@ def main() -> int:
         return 2
     except ValidationError as error:
         first = error.errors()[0]
-        print(f"DATASET_{str(first['loc'][0]).upper()}: {first['msg']}", file=sys.stderr)
+        variable = f"{DATASET_VARIABLES}{str(first['loc'][0]).upper()}"
+        is_quoted = first["type"] == "value_error"  # our own words name the value
+        given = "" if is_quoted else f"{os.environ.get(variable, '')[:_MOST_SHOWN]!r}: "
+        print(f"{variable}: {given}{words_of(first)}", file=sys.stderr)
         return 2
     except StorageError as error:
         print(error, file=sys.stderr)

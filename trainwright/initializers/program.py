@@ -41,8 +41,10 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str], *, as_
     """Prepare or verify according to the step's environment, with lines about the progress in the log. Returns the receipt.
 
     `as_is` copies a dataset as Trainer's initializer does, unless the environment has options for its rows, or names a prepared one.
-    Raises InitializerError, WorkspaceError, StorageError, and pydantic's ValidationError for invalid options.
+    The options of the report are checked first. Raises InitializerError, WorkspaceError, StorageError, and pydantic's ValidationError
+    for invalid options.
     """
+    of_report = _report_options(environ) if kind == "dataset" else ReportOptions()
     if digest := environ.get(DIGEST_VARIABLES[kind], ""):
         receipt = verify_prepared(kind, target, digest)
         if kind == "dataset":
@@ -53,23 +55,22 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str], *, as_
         raise InitializerError("STORAGE_URI is not set; set the source in the TrainJob's spec.initializer")
     shared, folder = environ.get(SHARED_VARIABLE, ""), environ.get(RUN_FOLDER_VARIABLE, "")
     if shared and folder:
-        return _prepare_for_run(kind, uri, Path(shared), folder, environ)
+        return _prepare_for_run(kind, uri, Path(shared), folder, environ, of_report)
     if kind == "model":
         return initialize_model(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
     trainer, options = environ.get(DATASET_TRAINER_VARIABLE, ""), _options(environ)
     if as_is and not trainer and (options is None or options == DatasetOptions(ignore=options.ignore)):
         return copy_dataset(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
     receipt = initialize_dataset(uri, target, options, trainer=trainer, start_progress=log_progress(kind))
-    return _reported(receipt, target, environ)
+    return _reported(receipt, target, of_report)
 
 
-def _reported(receipt: Receipt, folder: Path, environ: Mapping[str, str]) -> Receipt:
+def _reported(receipt: Receipt, folder: Path, options: ReportOptions) -> Receipt:
     """Report on the dataset in `folder`: its pages lie beside it, its figures are in the folder's receipt. Returns that."""
     from trainwright.initializers.data_report.pages import write_pages
     from trainwright.initializers.data_report.report import report_dataset, with_report
 
-    given = {field: text for field in ReportOptions.model_fields if (text := environ.get(_variable(field)))}
-    report = report_dataset(folder, receipt, ReportOptions.model_validate(given))
+    report = report_dataset(folder, receipt, options)
     write_pages(report, folder.parent)
     reported = with_report(receipt, report)
     if read_receipt(folder) != reported:
@@ -77,7 +78,9 @@ def _reported(receipt: Receipt, folder: Path, environ: Mapping[str, str]) -> Rec
     return reported
 
 
-def _prepare_for_run(kind: Kind, uri: str, workspace: Path, folder: str, environ: Mapping[str, str]) -> Receipt:
+def _prepare_for_run(
+    kind: Kind, uri: str, workspace: Path, folder: str, environ: Mapping[str, str], of_report: ReportOptions
+) -> Receipt:
     destination = step_path(workspace, folder) / kind
     if kind == "model":
         prepared = prepare_model(uri, workspace, ignore=_ignored(environ), start_progress=log_progress(kind))
@@ -85,7 +88,7 @@ def _prepare_for_run(kind: Kind, uri: str, workspace: Path, folder: str, environ
         trainer = environ.get(DATASET_TRAINER_VARIABLE, "")
         prepared = prepare_dataset(uri, workspace, _options(environ), trainer=trainer, start_progress=log_progress(kind))
     link_into_run(kind, prepared, destination)
-    return _reported(prepared.receipt, destination, environ) if kind == "dataset" else prepared.receipt
+    return _reported(prepared.receipt, destination, of_report) if kind == "dataset" else prepared.receipt
 
 
 def link_into_run(kind: Kind, prepared: Prepared, destination: Path) -> None:
@@ -115,6 +118,11 @@ def _options(environ: Mapping[str, str]) -> DatasetOptions | None:
         if text := environ.get(_variable(field)):
             options[field] = text
     return DatasetOptions.model_validate(options) if options else None
+
+
+def _report_options(environ: Mapping[str, str]) -> ReportOptions:
+    given = {field: text for field in ReportOptions.model_fields if (text := environ.get(_variable(field)))}
+    return ReportOptions.model_validate(given)
 
 
 def _variable(field: str) -> str:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+
+from trainwright.storage.errors import BadUri
+from trainwright.storage.uri import StorageUri
+from trainwright.text.hub_names import with_scheme
 
 ReportMode = Literal["auto", "required", "warn", "off"]
 
@@ -23,3 +27,20 @@ class ReportOptions(BaseModel):
     model_uri: str = ""
     max_length: Annotated[int, Field(ge=0)] = 0
     report_mode: ReportMode = "auto"
+
+    @field_validator("model_uri")
+    @classmethod
+    def _is_address(cls, uri: str) -> str:
+        try:
+            if uri:
+                StorageUri.parse(with_scheme(uri.strip()))
+        except BadUri as error:
+            raise ValueError(str(error)) from None
+        return uri
+
+    @field_validator("report_mode")
+    @classmethod
+    def _has_model(cls, mode: ReportMode, info: ValidationInfo) -> ReportMode:
+        if mode == "required" and not info.data.get("model_uri", "unknown"):
+            raise ValueError("required needs a model whose tokenizer counts the tokens: set model_uri")
+        return mode

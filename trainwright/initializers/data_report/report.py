@@ -73,8 +73,6 @@ def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, m
 def _measured(folder: Path, rows: dict[str, int], model_uri: str, max_length: int, mode: ReportMode) -> Measured:
     """Return what the model's tokenizer makes of the files, or why it is `missing`. Raises DataUnfit, InitializerError, BadUri."""
     if not model_uri or mode == "off":
-        if mode == "required":
-            raise InitializerError("report_mode=required, but no model is named: set model_uri")
         return Measured(missing="no model was named" if not model_uri else "report_mode=off")
     try:
         found = measure_with_model(folder, rows, model_uri, max_length)
