@@ -142,3 +142,14 @@ def test_the_help_lists_every_setting(run: Run) -> None:
     words = run("submit", "--help").stdout
     assert "--func-args" in words
     assert json.dumps("x") not in words
+
+
+def test_unknown_submission_mode_is_bad_input_before_any_connection(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = run("submit", "--runtime", "r", "--command", "a", "--submission-mode", "wrong", *CLIENT)
+    assert (chosen.exit_code, "Value error" in chosen.stderr) == (2, False)
+    assert "'wrong' is not one of " in chosen.stderr
+    monkeypatch.setenv("TRAINWRIGHT_SUBMISSION_MODE", "wrong")
+    for command in (("submit", "--runtime", "r", "--command", "a", *CLIENT), ("get", "--kubeconfig", "/nothing")):
+        found = run(*command)
+        assert found.exit_code == 2
+        assert "TRAINWRIGHT_SUBMISSION_MODE: 'wrong' is not one of auto, trainjob, jobset, embedded" in found.stderr

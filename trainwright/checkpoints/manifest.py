@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from trainwright.checkpoints.errors import CheckpointError
+from trainwright.jobs.request.validation_words import words_of
 
 MANIFEST = "manifest.json"
 LATEST = "latest.json"
@@ -108,6 +109,6 @@ class Manifest(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(map(str, first["loc"]))
-            raise CheckpointError(f"{where} is not a valid manifest: {field or 'text'}: {first['msg']}") from error
+            raise CheckpointError(f"{where} is not a valid manifest: {field or 'text'}: {words_of(first)}") from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise CheckpointError(f"{where} is not a valid manifest: it is not JSON with a version") from error

@@ -19,6 +19,7 @@ from trainwright.api.times import now
 from trainwright.checkpoints.catalog import pin_export, unpin_export
 from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.exported import open_export
+from trainwright.jobs.request.validation_words import words_of
 from trainwright.storage.open import open_store
 from trainwright.storage.shared_file import read_if_present
 from trainwright.storage.store import Store
@@ -165,7 +166,7 @@ class Alias:
             return content, AliasRecord.model_validate_json(content)
         except ValidationError as error:
             raise CheckpointError(
-                f"{store.uri.join(self.key)} is not the record of an alias: {error.errors()[0]['msg']}"
+                f"{store.uri.join(self.key)} is not the record of an alias: {words_of(error.errors()[0])}"
             ) from error
 
 

@@ -50,8 +50,12 @@ def cluster_errors_exit() -> Iterator[None]:
     except Invalid as error:
         with bad_input_exits():
             raise error
-    except (NoCluster, ApiError, TrainJobError, ValueError) as error:
+    except (NoCluster, ApiError, TrainJobError) as error:
         fail(str(error), int(exit_code_of(error)))
+    except ValueError as error:
+        from trainwright.jobs.request.validation_problems import message_of  # only here: it imports all settings
+
+        fail(message_of(error), int(exit_code_of(error)))
 
 
 class WarningPrinter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 
 _WHOLE = 1000
@@ -15,7 +16,19 @@ _WHOLE = 1000
 
 
 class CommandsByGroup(TyperGroup):
-    """Lists its commands in the sections that `rich_help_panel` names."""
+    """Lists its commands in the sections that `rich_help_panel` names, and says in our words what is wrong with an option."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BadParameter as error:
+            from pydantic import ValidationError  # only here: it takes longer to import than help to print
+
+            from trainwright.jobs.request.validation_words import words_of
+
+            if isinstance(error.__cause__, ValidationError):  # newer versions of Typer let pydantic check the values
+                error.message = words_of(error.__cause__.errors()[0])
+            raise
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]

@@ -54,6 +54,7 @@ from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.submit.create_object import LostAnswer, create_object
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.mode import requested_mode
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 from trainwright.text.one_line import one_line
 
@@ -128,6 +129,8 @@ def submit(
         fail_on_divergence,
         on_interrupt or OnInterrupt.suspend,
     )
+    with cluster_errors_exit():
+        requested_mode(submission_mode or "")  # a client dry run checks it, too
     if settings or run_id or not filename:
         with bad_input_exits():
             if not (settings or filename):

@@ -20,9 +20,13 @@ class Mode(enum.StrEnum):
     embedded = "embedded"
 
 
+class UnknownMode(NoCluster, ValueError):
+    """The requested mode does not exist: bad input, found before any connection."""
+
+
 def requested_mode(given: str = "") -> Mode:
-    """Return the requested mode: the argument, else TRAINWRIGHT_SUBMISSION_MODE, else auto. Raises NoCluster."""
+    """Return the requested mode: the argument, else TRAINWRIGHT_SUBMISSION_MODE, else auto. Raises UnknownMode."""
     text, where = (given, "submission mode") if given else (os.environ.get(VARIABLE) or Mode.auto, VARIABLE)
     if text not in list(Mode):
-        raise NoCluster(f"{where}: {text!r} is not one of {', '.join(Mode)}")
+        raise UnknownMode(f"{where}: {text[:40]!r} is not one of {', '.join(Mode)}")
     return Mode(text)

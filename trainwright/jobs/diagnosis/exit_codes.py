@@ -29,6 +29,7 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobNameTaken,
 )
 from trainwright.jobs.logs.result_lines import UnreportableResult
+from trainwright.submission.mode import UnknownMode
 
 
 class ExitCode(enum.IntEnum):
@@ -71,6 +72,7 @@ _CODES: tuple[tuple[type[BaseException], ExitCode], ...] = (
     (Invalid, ExitCode.bad_input),
     (Forbidden, ExitCode.forbidden),
     (Unauthorized, ExitCode.forbidden),
+    (UnknownMode, ExitCode.bad_input),
     (NoCluster, ExitCode.unreachable),
     (CannotConnect, ExitCode.unreachable),
     (ValueError, ExitCode.bad_input),

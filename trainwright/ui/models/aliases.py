@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from trainwright.checkpoints.manifest import BEST, LATEST
 from trainwright.checkpoints.promotion import CHALLENGER, CHAMPION, AliasRecord, Promotion
+from trainwright.jobs.request.validation_words import words_of
 from trainwright.storage.errors import StorageError
 from trainwright.storage.store import Store
 from trainwright.ui.call import Json
@@ -48,7 +49,7 @@ def read_alias(root: Store, name: str) -> ShownAlias:
     except StorageError as error:
         return _shown(name, None, shown_text(error))
     except ValidationError as error:
-        return _shown(name, None, f"{root.uri.join(name)}.json is not the record of an alias: {error.errors()[0]['msg']}")
+        return _shown(name, None, f"{root.uri.join(name)}.json is not the record of an alias: {words_of(error.errors()[0])}")
     return _shown(name, record, "")
 
 
