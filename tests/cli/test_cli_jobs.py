@@ -34,6 +34,15 @@ def refused(result: Any, code: int, words: str) -> None:
     assert result.stdout == ""
 
 
+PRINT_BYTES = "printf 'a\\377b\\033[2J\\r\\n'; head -c 200000 /dev/zero | tr '\\0' x; echo"
+
+
+def test_logs_into_a_file_have_the_bytes_of_the_log(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    run("submit", "-f", write(trainjob("raw", script=PRINT_BYTES)), "--wait")
+    for more in ((), ("-f",)):
+        assert run("logs", "raw", *more).stdout_bytes == b"a\xffb\x1b[2J\r\n" + b"x" * 200_000 + b"\n"
+
+
 def test_submit_wait_logs_get_describe_delete(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
     assert (
         run("submit", "-f", write(trainjob("whole", script="echo hello ü; echo bye"))).stdout

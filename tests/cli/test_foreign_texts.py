@@ -200,7 +200,7 @@ def test_logs_are_raw_in_a_pipe_and_clean_on_a_terminal(hostile: Hostile, monkey
     if hostile.denied:
         return
     assert POISON in CliRunner().invoke(app, ["logs", "job"]).stdout
-    monkeypatch.setattr("trainwright.cli.logs.log_text", with_colours_only)
+    monkeypatch.setattr("trainwright.cli.logs.is_terminal", lambda: True)
     shown = CliRunner().invoke(app, ["logs", "job"]).stdout
     assert "\x1b[31mred\x1b[0m" in shown
     assert not CONTROL.search(re.sub("\x1b\\[[0-9;]*m", "", shown))

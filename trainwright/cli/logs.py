@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import itertools
 import re
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -15,15 +16,18 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.times import is_moment, rfc3339
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
-from trainwright.cli.output import log_text
-from trainwright.jobs.logs.follow_logs import LogSelector, follow_logs, read_logs
+from trainwright.cli.output import is_terminal
+from trainwright.jobs.logs.follow_logs import Budget, LogSelector, follow_logs, read_logs
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.state.pods import check_own_pods
 from trainwright.jobs.wait.event_printer import is_shown
+from trainwright.text.terminal import with_colours_only
 
 _AGO = re.compile(r"([0-9]{1,9})([smhd])", re.ASCII)
 _MOST_HIDDEN = 200
 """Lines at the end of a log that are not shown: an encoded result and history."""
+_BUDGET = Budget(pending_lines=64)
+"""Few lines are read ahead, since each may be long."""
 _UNIT = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -52,18 +56,22 @@ def logs(
 ) -> None:
     """Print the log of rank 0 of a step, of another rank, or of all.
 
-    In a terminal, colours are shown and other control sequences dropped; otherwise the log is printed as it is.
+    In a terminal, colours are shown, other control sequences dropped, and lines longer than 64 KiB cut. A file or a pipe gets the
+    bytes of the log as they are, except lines longer than 4 MiB, which are cut, and encoded results.
     """
     if follow and previous:
         fail("--previous cannot be followed, since that container has ended", BAD_INPUT)
     read_lines = None if tail is None else tail + _MOST_HIDDEN
-    selector = LogSelector(step, None if all_ranks else rank, _since_time(since), tail if follow else read_lines)
+    is_exact = not is_terminal()
+    selector = LogSelector(step, None if all_ranks else rank, _since_time(since), tail if follow else read_lines, is_exact)
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         check_own_pods(cluster, trainjob)
         lines: Iterator[LogLine] = (
-            follow_logs(cluster, trainjob, selector) if follow else read_logs(cluster, trainjob, selector, previous=previous)
+            follow_logs(cluster, trainjob, selector, _BUDGET)
+            if follow
+            else read_logs(cluster, trainjob, selector, previous=previous)
         )
         lines = filter(is_shown, lines)
         if tail is not None and not follow:
@@ -71,7 +79,12 @@ def logs(
         for line in lines:
             stamp = f"{line.stamp} " if timestamps and line.stamp else ""
             source = f"[{line.source}] " if all_ranks and line.source else ""
-            print(log_text(f"{source}{stamp}{line.text}"), flush=True)
+            text = f"{source}{stamp}{line.text}"
+            if is_exact:
+                sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape") + b"\n")
+                sys.stdout.flush()
+            else:
+                print(with_colours_only(text), flush=True)
 
 
 def _last_of_each(lines: Iterator[LogLine], count: int) -> Iterator[LogLine]:

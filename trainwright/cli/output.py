@@ -59,9 +59,14 @@ def print_lines(text: object, *, error: bool = False) -> None:
     print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
+def is_terminal() -> bool:
+    """Whether a person reads standard output, so that control sequences of a log are dropped."""
+    return sys.stdout.isatty()
+
+
 def log_text(text: str) -> str:
     """Return a line of a log as it is printed: unchanged, as by kubectl, except that a terminal gets colours only."""
-    return with_colours_only(text) if sys.stdout.isatty() else text
+    return with_colours_only(text) if is_terminal() else text
 
 
 def print_objects(items: list[Any], form: Format | ViewFormat) -> None:

@@ -22,6 +22,8 @@ MAX_LINE_BYTES = 64 * 1024
 """Of longer lines the begin and the end are kept: a progress bar may be a single line of many megabytes."""
 NOT_KEPT = "... lines not shown: the node has not kept them"
 """In place of lines that were rotated away before they were read."""
+MAX_EXACT_BYTES = 4 * 1024 * 1024
+"""Of the lines of an exact log; a follower keeps some of them in memory."""
 
 
 @dataclass
@@ -42,6 +44,8 @@ class ContainerLog:
     """After which a silent connection is opened again, so that a log that is `closed` ends."""
     catch_up: int | None = None
     """Lines before the end that a later connection requests at most: for a time alone, a node reads the whole log."""
+    is_exact: bool = False
+    """Keep invalid UTF-8 as surrogates, and up to MAX_EXACT_BYTES of a line: for a file that gets the bytes of the log."""
 
     def __post_init__(self) -> None:
         self._cursor = LogCursor(self.since, tailed=self.tail is not None, after=self.after)
@@ -58,7 +62,7 @@ class ContainerLog:
     def partial(self) -> str:
         """The text of the last line, if it has not ended yet."""
         stamp, _, text = split_stamp(self._partial)  # without one, not even that has arrived
-        return "" if stamp is None or self._cursor.is_shown(stamp) else text.decode("utf-8", "replace")
+        return "" if stamp is None or self._cursor.is_shown(stamp) else self._decoded(text)
 
     def read(self, *, previous: bool = False) -> Iterator[tuple[str, str]]:
         """Yield `(timestamp, line)` of the current log. Raises ApiError."""
@@ -146,7 +150,7 @@ class ContainerLog:
         if follow and self.idle_seconds is not None:
             options["idle_seconds"] = self.idle_seconds
         self._cursor.start_connection()
-        self._partial, assembler = b"", LineAssembler(MAX_LINE_BYTES)
+        self._partial, assembler = b"", LineAssembler(MAX_EXACT_BYTES if self.is_exact else MAX_LINE_BYTES)
         for chunk in self.cluster.logs(name_of(self.pod), namespace_of(self.pod), **options):
             for line in assembler.feed(chunk):
                 stamp, shown, text = split_stamp(line)
@@ -157,16 +161,19 @@ class ContainerLog:
                     if is_beyond and stamp is not None:
                         yield "", NOT_KEPT
                     is_first = False
-                    yield shown.decode(), text.decode("utf-8", "replace")
+                    yield shown.decode(), self._decoded(text)
             self._partial = assembler.rest()
         self._partial = assembler.rest()
+
+    def _decoded(self, text: bytes) -> str:
+        return text.decode("utf-8", "surrogateescape" if self.is_exact else "replace")
 
     def _flush(self) -> Iterator[tuple[str, str]]:
         """Yield the incomplete last line of a log that has ended."""
         stamp, shown, text = split_stamp(self._partial)
         is_printed = bool(self._partial) and not (stamp is None and is_kubelet_message(self._partial))
         if is_printed and self._cursor.accept(stamp):
-            yield shown.decode(), text.decode("utf-8", "replace")
+            yield shown.decode(), self._decoded(text)
         self._partial = b""
 
 

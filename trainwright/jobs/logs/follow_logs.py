@@ -42,6 +42,8 @@ class LogSelector:
     rank: int | None = 0
     since: str = ""
     tail: int | None = None
+    is_exact: bool = False
+    """Lines as they are, see `ContainerLog`."""
 
     @classmethod
     def parse(cls, text: str) -> LogSelector | None:
@@ -320,12 +322,13 @@ def log_of(
     cluster: Cluster, pod: Obj, selector: LogSelector, after: str = "", closed: threading.Event | None = None
 ) -> ContainerLog:
     """Return the log of the container that runs the step, from behind the line of the time `after` on."""
-    return ContainerLog(cluster, pod, container_of_step(pod), selector.since, selector.tail, closed or threading.Event(), after)
+    closed, container = closed or threading.Event(), container_of_step(pod)
+    return ContainerLog(cluster, pod, container, selector.since, selector.tail, closed, after, is_exact=selector.is_exact)
 
 
 def size_of(line: LogLine) -> int:
     """Return the size of a line in bytes, including its line end."""
-    return len(line.text.encode()) + 1
+    return len(line.text.encode("utf-8", "surrogateescape")) + 1
 
 
 def has_started(pod: Obj) -> bool:
