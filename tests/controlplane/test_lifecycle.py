@@ -91,7 +91,7 @@ def test_the_limit_of_memory_is_the_control_planes_alone(home: Home) -> None:
         except BadRequest:  # it has not started
             return []
 
-    expected = subprocess.run(["sh", "-c", "ulimit -H -d"], capture_output=True, check=True).stdout.strip()
+    expected = subprocess.run(["sh", "-c", "ulimit -S -d"], capture_output=True, check=True).stdout.strip()
     assert eventually(lambda: len(found := lines()) == 2 and found) == [expected, expected]
 
 

@@ -19,10 +19,13 @@ _MOST = 4 * 1024**3
 
 
 def limit_memory() -> None:
-    """Let this process fail to get memory before the machine has none left; `reset_process` lifts the limit for programs of pods."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    most = _MOST if soft == resource.RLIM_INFINITY else min(soft, _MOST)
-    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    """Let this process fail to get memory before the machine has none left. Programs of pods get the limit that it was started with.
+
+    That is kept as the hard limit, to which `reset_process` sets theirs: a child inherits it with any environment.
+    """
+    given = resource.getrlimit(resource.RLIMIT_DATA)[0]
+    most = _MOST if given == resource.RLIM_INFINITY else min(given, _MOST)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, given))
 
 
 def tune_heap() -> None:

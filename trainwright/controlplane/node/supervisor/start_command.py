@@ -50,7 +50,7 @@ def reset_process() -> None:
     """Give every signal its default action, and let all arrive, as in the process that a container runtime starts.
 
     This process may have inherited others: a shell without job control starts what runs in its background with SIGQUIT ignored.
-    It has inherited the control plane's limit of memory, too.
+    It has inherited the control plane's limit of memory, too: what the operator has set is the hard one.
     """
     most = resource.getrlimit(resource.RLIMIT_DATA)[1]
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))
