@@ -50,7 +50,7 @@ class ContainerStart:
             MemoryError,
         ) as error:  # a NUL in a path is a ValueError
             record(events.about(state, "Failed", f"Error: {error}", warning=True))
-            reason = "CreateContainerError" if isinstance(error, ArgumentsTooLong) else "CreateContainerConfigError"
+            reason = "CreateContainerError" if isinstance(error, ArgumentsTooLong | _EndedTwice) else "CreateContainerConfigError"
             raise CannotStart(reason, str(error)) from error
         try:
             self._remove_old(pod, launch, context)
@@ -112,17 +112,24 @@ class ContainerStart:
         return expand_words(words, context.references, context.rewrite)
 
 
+class _EndedTwice(ConfigError):
+    """The control plane has ended twice while it prepared the container."""
+
+
 @contextmanager
 def _counted(tries: Path) -> Iterator[None]:
-    """Refuse what has ended this process twice, with all that runs in it. Raises CannotStart.
+    """Refuse what has ended this process twice, with all that runs in it. Raises _EndedTwice.
 
-    The file `tries` has a byte for each time that it was begun and not ended.
+    The file `tries` has a byte for each time that it was begun and not ended. It exists only meanwhile: any end in this process,
+    success or error, removes it, so that other deaths of the process count only for containers that were being prepared.
     """
     tries.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(tries, "ab") as file:
         if file.tell() >= _MAX_TRIES:
-            message = "the control plane has ended twice while it prepared this container: it is not tried again; delete the pod"
-            raise CannotStart("CreateContainerError", message)
+            raise _EndedTwice(
+                "the control plane has ended twice while it prepared this container, which is not tried again; if something else "
+                "ended it, delete the pod: the one in its place is tried"
+            )
         file.write(b".")
     try:
         yield
