@@ -186,6 +186,7 @@ def test_streams_of_one_user_take_none_of_others(client: PageClient, cluster: Em
     assert status == 429
     assert "24 streams of this user are open" in text
     assert allowed["type"] == "rows"
+    assert len(client.app._open_streams) == 0
 
 
 def test_closing_the_application_ends_its_streams(client: PageClient) -> None:

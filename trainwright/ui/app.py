@@ -181,6 +181,7 @@ class PageApp:
                 yield orjson.dumps({"type": "problem", "problem": {"reason": problem.reason, "message": problem.message}}) + b"\n"
             finally:
                 self._open_streams[owner] -= 1
+                self._open_streams += Counter()  # without entries of zero
 
     async def _call(self, request: Request, *, with_body: bool) -> Call:
         session = await self._session(request)
