@@ -94,6 +94,24 @@ def test_the_run_before_a_restart_is_shown_to_its_last_line(endpoints: LogEndpoi
         endpoints.show_lines(asked(cluster, restart=1))
 
 
+def test_last_line_without_line_feed_is_shown_once_the_container_has_ended(endpoints: LogEndpoints) -> None:
+    log = [*lines(0, 2), line(2)[:-1]]
+    assert shown(endpoints, LogCluster(log))["lines"] == ["line 0", "line 1", "line 2"]
+    assert shown(endpoints, LogCluster(log, cuts=(1,)))["lines"] == ["line 0", "line 1"]
+    [last] = followed(endpoints, LogCluster(log), after=line(2).split()[0].decode())[-1:]
+    assert (last["lines"], last["partial"]) == ([], "")
+
+
+def test_unknown_containers_and_runs_are_not_found(endpoints: LogEndpoints) -> None:
+    cluster = LogCluster(lines(0, 2), restarts=1)
+    for answer in (endpoints.show_lines, endpoints.download):
+        with pytest.raises(NotFound, match="the container main has no run 2; its last one is 1"):
+            answer(asked(cluster, restart=2))
+        with pytest.raises(NotFound, match="the pod p has no container 'nobody'; it has main"):
+            answer(call(JobsClient.of(cluster), {**LOG_PATH, "container": "nobody"}, uid="u"))  # type: ignore[arg-type]
+    assert cluster.asked == []
+
+
 def test_another_pod_of_the_same_name_is_not_read(endpoints: LogEndpoints) -> None:
     cluster = LogCluster(lines(0, 2))
     cluster.uid = "successor"

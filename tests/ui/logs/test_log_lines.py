@@ -19,7 +19,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tail_of(cluster: LogCluster, size: int) -> Tail:
-    return read_tail(cluster, "p", "default", size, {"container": "main", "previous": False})  # type: ignore[arg-type]
+    options = {"container": "main", "previous": False}
+    return read_tail(cluster, "p", "default", size, options, has_ended=False)  # type: ignore[arg-type]
 
 
 def followed(cluster: LogCluster, *, after: str = "", size: int = 1 << 30) -> list[Line]:

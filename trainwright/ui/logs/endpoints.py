@@ -55,12 +55,13 @@ class LogEndpoints:
 
         Raises ValueError, ApiError.
         """
-        _, options = _run_of(call)
+        pod, options = _run_of(call)
+        has_ended = options["previous"] or container_state(pod, call.path["container"]).has_run_ended
         size = max(1, min(_number(call, "bytes", TAIL_BYTES), MAX_TAIL_BYTES))
         message = "the container was restarted after this run" if options["previous"] else ""
         try:
             with self._reading:
-                tail = read_tail(call.session.cluster, call.path["pod"], call.namespace, size, options)
+                tail = read_tail(call.session.cluster, call.path["pod"], call.namespace, size, options, has_ended=has_ended)
         except BadRequest as error:  # the container has not started, or its log was removed
             tail, message = Tail(deque(), is_cut=False), error.message
         return StreamingResponse(_document(tail, message), media_type="application/json")
@@ -129,7 +130,13 @@ def _run_of(call: Call) -> tuple[Obj, LogOptions]:
     pod = call.session.cluster.get(POD, call.path["pod"], call.namespace)
     if uid_of(pod) != uid:
         raise NotFound(f"the pod {call.path['pod']} was deleted, and another one has its name")
-    missed = container_state(pod, container).restarts - restart
+    names = [str(each["name"]) for field in ("containers", "initContainers") for each in pod["spec"].get(field) or []]
+    if container not in names:
+        raise NotFound(f"the pod {call.path['pod']} has no container {container[:80]!r}; it has {', '.join(names)}")
+    restarts = container_state(pod, container).restarts
+    missed = restarts - restart
+    if missed < 0:
+        raise NotFound(f"the container {container} has no run {restart}; its last one is {restarts}")
     if missed > 1:
         raise NotFound("the node has not kept this log: the container restarted again")
     return pod, {"container": container, "previous": missed == 1}

@@ -70,6 +70,11 @@ class ContainerState(NamedTuple):
     is_over: bool
     exit_code: int | None
 
+    @property
+    def has_run_ended(self) -> bool:
+        """Whether the last run has ended, so that its log is complete; another one may follow."""
+        return self.is_over or self.name == "terminated" or self.reason == "CrashLoopBackOff"
+
 
 def container_state(pod: Obj, container: str) -> ContainerState:
     """Return the state of a container; one that the status does not mention yet is waiting."""

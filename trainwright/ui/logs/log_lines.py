@@ -37,8 +37,8 @@ class Tail(NamedTuple):
     is_cut: bool
 
 
-def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: LogOptions) -> Tail:
-    """Read the last `size` bytes of a log. A last line that has not ended counts in that of a previous run. Raises ApiError."""
+def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: LogOptions, *, has_ended: bool) -> Tail:
+    """Read the last `size` bytes of a log. A last line without line feed counts once the run has ended. Raises ApiError."""
 
     def read(part: LogOptions) -> tuple[Tail, int, int]:
         """Return the last lines of one connection, how many it had, and its bytes before long lines were cut."""
@@ -51,7 +51,7 @@ def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: Lo
                 while kept > size and len(lines) > 1:
                     kept -= len(lines.popleft()) + 1
         is_cut = len(lines) < count
-        if options.get("previous") and (rest := assembler.rest()):
+        if has_ended and (rest := assembler.rest()):
             lines.append(rest)
         return Tail(lines, is_cut), count, received
 
