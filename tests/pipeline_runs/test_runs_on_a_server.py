@@ -153,7 +153,7 @@ class PodsOfACluster:
         yield b"2026-11-25T10:00:00.000000001Z from the cluster\n"
 
 
-@pytest.mark.parametrize(("fault", "requests"), [(404, 1), (500, 2), ("html", 1)])
+@pytest.mark.parametrize(("fault", "requests"), [(404, 1), (500, 2), ("html", 1), ("gzip", 1)])
 @pytest.mark.parametrize("namespace", ["kubeflow", "mine", "elsewhere"])
 def test_without_the_servers_log_that_of_the_cluster_is_shown_else_the_command(
     kfp: KfpApiServer, start: Any, monkeypatch: pytest.MonkeyPatch, fault: int | str, requests: int, namespace: str

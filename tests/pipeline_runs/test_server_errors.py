@@ -43,6 +43,7 @@ def one_line(text: str) -> str:
         (Fault(500), 3, "the server failed (500): scripted"),
         (Fault(503), 3, "the server failed (503)"),
         (Fault("html"), 3, "does not answer as an API of Kubeflow Pipelines 2"),
+        (Fault("gzip"), 3, "does not answer as an API of Kubeflow Pipelines 2"),
         (Fault("redirect"), 4, "redirects to http://127.0.0.1"),
         (Fault("drop-before"), 3, "cannot reach Kubeflow Pipelines"),
         (Fault("slow", seconds=30), 3, "timed out"),

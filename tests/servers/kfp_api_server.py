@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import itertools
 import json
 import re
@@ -444,6 +445,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse(fault.kind, fault.message, headers=fault.headers)
         elif fault.kind == "html":
             self._answer(200, b"<!doctype html><html>Welcome</html>", "text/html")
+        elif fault.kind == "gzip":
+            self._answer(200, gzip.compress(b"{}"), headers={"Content-Encoding": "gzip"})
         elif fault.kind == "redirect":
             self._answer(302, b"", "text/html", {"Location": "/dex/auth?client=kfp", **fault.headers})
         elif fault.kind == "drop-before":

@@ -49,12 +49,7 @@ class ApiCalls:
 
     def __call__(self, path: str, method: str, *arguments: Any, response_type: str | None = None, **options: Any) -> Any:
         """Send a request, and return the client's model of the answer. Raises ServerError."""
-        try:
-            body = self.read(
-                lambda response: read_answer(response, self._address, _MAX_BYTES), path, method, *arguments, **options
-            )
-        except (AnswerTooLarge, AnswerEncoded):
-            raise self.not_kubeflow_pipelines() from None
+        body = self.read(lambda response: read_answer(response, self._address, _MAX_BYTES), path, method, *arguments, **options)
         own_id = _IDS.get(response_type or "")
         try:  # kfp's client reads any object, also one without an id
             message = json.loads(body or b"{}")
@@ -71,6 +66,8 @@ class ApiCalls:
             return read(self._call(path, method, *arguments, **options))
         except ApiException as error:
             raise self._refusal(error.status, error.body, urllib3.HTTPHeaderDict(error.headers or {})) from None
+        except (AnswerTooLarge, AnswerEncoded):
+            raise self.not_kubeflow_pipelines() from None
         except ServiceUnavailable as error:
             raise ServerError(f"Kubeflow Pipelines at {self._address}: {error.message}", 0) from None
         except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
