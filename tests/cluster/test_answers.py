@@ -112,6 +112,66 @@ def test_whole_answer_leaves_the_connection_for_the_next(stub: Any, cluster: Kub
         cluster.with_timeout(0.2).get(POD, "a", "team")
 
 
+@pytest.mark.parametrize("length", ["60000000000000", "9" * 30])
+@pytest.mark.parametrize("is_chunked", [False, True])
+@pytest.mark.parametrize("name", CALLS)
+def test_length_that_a_server_names_is_not_reserved(
+    stub: Any, cluster: KubernetesCluster, name: str, is_chunked: bool, length: str
+) -> None:
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(200)
+        handler.send_header(*(("Transfer-Encoding", "chunked") if is_chunked else ("Content-Length", length)))
+        handler.end_headers()
+        handler.wfile.write((length.encode() + b"\r\n" if is_chunked else b"") + b'{"type":')
+        handler.close_connection = True
+
+    stub.answers.put(write)
+    with pytest.raises(ServiceUnavailable, match="lost"):
+        CALLS[name](cluster)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_redirect_without_end_is_refused(stub: Any, cluster: KubernetesCluster, name: str) -> None:
+    sent: list[int] = []
+
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(302)
+        handler.send_header("Location", "/elsewhere")
+        handler.end_headers()
+        handler.close_connection = True
+        while sum(sent) < 100_000_000:
+            handler.wfile.write(bytes(65536))
+            sent.append(65536)
+
+    stub.answers.put(write)
+    with pytest.raises(ApiError) as raised:
+        CALLS[name](cluster)
+    assert (raised.value.code, raised.value.retryable, len(stub.asked)) == (302, False, 1)
+    assert sum(sent) < 50_000_000
+
+
+@pytest.mark.parametrize("page", [{"items": [1]}, {"items": "abc"}, {"items": {"a": 1}}, {"metadata": "x"}, {"metadata": [1]}])
+def test_page_that_is_no_list_of_objects_is_refused(stub: Any, cluster: KubernetesCluster, page: dict[str, Any]) -> None:
+    stub.answer(page)
+    with pytest.raises(ServiceUnavailable, match="other than a list of Kubernetes objects"):
+        cluster.list(POD, "team")
+
+
+def test_refusal_gives_each_of_its_warnings(stub: Any, cluster: KubernetesCluster) -> None:
+    def write(handler: BaseHTTPRequestHandler) -> None:
+        handler.send_response(422)
+        for text in ("first", "second"):
+            handler.send_header("Warning", f'299 - "{text}"')
+        handler.send_header("Content-Length", "0")
+        handler.end_headers()
+
+    stub.answers.put(write)
+    warnings: list[str] = []
+    with pytest.raises(ApiError):
+        cluster.create(_POD, on_warning=warnings.append)
+    assert warnings == ["first", "second"]
+
+
 @given(st.lists(st.binary(max_size=30)), st.integers(0, 5))
 def test_lines_are_those_of_the_whole_stream(pieces: list[bytes], newline: int) -> None:
     made = [piece.replace(bytes([newline]), b"\n") for piece in pieces]

@@ -50,15 +50,14 @@ class AnswerEncoded(ApiError):
 
 def read_answer(response: Any, host: str, most: int) -> bytes:
     """Return the body of a response of urllib3. Raises AnswerTooLarge beyond `most` bytes, ServiceUnavailable if it does not end."""
-    size, pieces = 0, []
+    body = bytearray()  # a list of pieces would take fifty bytes for each, of which a server chooses the number
     for piece in in_time(response, host):
-        size += len(piece)
-        if size > most:
+        body += piece
+        if len(body) > most:
             response.close()
             raise AnswerTooLarge(host, most)
-        pieces.append(piece)
     response.release_conn()
-    return b"".join(pieces)
+    return bytes(body)
 
 
 def in_time(response: Any, host: str) -> Iterator[bytes]:
@@ -73,17 +72,15 @@ def in_time(response: Any, host: str) -> Iterator[bytes]:
 
 def lines_of(pieces: Iterator[bytes], host: str, most: int) -> Iterator[bytes]:
     """Yield the lines of a stream that are not empty, without their ends. Raises AnswerTooLarge for one of more than `most` bytes."""
-    pending: list[bytes] = []
-    size = 0
+    pending = bytearray()
     for piece in pieces:
         *complete, rest = piece.split(b"\n")
         for line in complete:
-            if whole := b"".join([*pending, line]):
+            if whole := bytes(pending) + line:
                 yield whole
-            pending, size = [], 0
-        pending.append(rest)
-        size += len(rest)
-        if size > most:
+            pending.clear()
+        pending += rest
+        if len(pending) > most:
             raise AnswerTooLarge(host, most)
 
 
@@ -96,7 +93,7 @@ def pieces_of(response: Any, host: str = "") -> Iterator[bytes]:
         raise AnswerEncoded(encoding)
     try:
         if hasattr(response, "read1"):
-            while piece := response.read1():
+            while piece := response.read1(_PIECE):  # without a size, Python reserves the length that the server names
                 yield piece
             if missing := response.length_remaining:  # read1 does not report it
                 raise ServiceUnavailable(f"the connection was lost: {missing} bytes are missing")
@@ -127,5 +124,5 @@ def _with_short_refusals(request: Callable[..., Any], *arguments: Any, **options
         pass
     finally:
         response.close()
-    headers = {name: value for name, value in response.headers.items() if name.lower() not in _OF_THE_BODY}
+    headers = urllib3.HTTPHeaderDict(each for each in response.headers.items() if each[0].lower() not in _OF_THE_BODY)
     return urllib3.HTTPResponse(io.BytesIO(body[:_REFUSAL_BYTES]), headers, response.status, reason=response.reason)

@@ -107,6 +107,8 @@ class KubernetesCluster:
         while True:
             page = self._json("get", _collection_path(kind, namespace), query=[*query, *_query(**{"continue": token})])
             items, metadata = page.get("items") or [], page.get("metadata") or {}
+            if not isinstance(metadata, dict) or not isinstance(items, builtins.list) or not all(map(_is_object, items)):
+                raise ServiceUnavailable(f"{self.host} returned something other than a list of Kubernetes objects")
             for item in items:  # omitted in lists of built-in kinds
                 item.setdefault("apiVersion", kind.api_version)
                 item.setdefault("kind", kind.kind)
@@ -371,15 +373,22 @@ def _collection_path(kind: Kind, namespace: str | None) -> str:
     return kind.path(namespace)
 
 
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
 def _is_segment(text: str) -> bool:
     return bool(text) and text not in (".", "..") and not any(c in "/%?#" or c.isspace() or not c.isprintable() for c in text)
 
 
 def _no_retries() -> Any:
-    """Leave retries to us: urllib3 logs a warning for each, sleeps for a Retry-After, and resends a DELETE."""
+    """Leave retries to us: urllib3 logs a warning for each, sleeps for a Retry-After, and resends a DELETE.
+
+    A redirect is an answer, and refused: urllib3 would raise an error, after it has read its body to the end.
+    """
     from urllib3 import Retry
 
-    return Retry(total=0, respect_retry_after_header=False, raise_on_status=False)
+    return Retry(total=0, respect_retry_after_header=False, raise_on_status=False, raise_on_redirect=False)
 
 
 def _is_lost_connection(error: BaseException) -> bool:
@@ -442,11 +451,13 @@ class _UntilIdle:
     def close(self) -> None:
         self._response.close()
 
-    def read1(self) -> bytes:
+    def read1(self, size: int) -> bytes:
         from urllib3.exceptions import ReadTimeoutError
 
         try:
-            read: bytes = self._response.read1() if hasattr(self._response, "read1") else next(self._response.stream(65536), b"")
+            read: bytes = (
+                self._response.read1(size) if hasattr(self._response, "read1") else next(self._response.stream(size), b"")
+            )
         except ReadTimeoutError:
             self._is_idle = True
             return b""
