@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-_HASH = re.compile(r"--hash=(sha(?:256|384|512):[0-9a-f]+)")
+_HASH = re.compile(r"--hash=(sha(?:256|384|512):[0-9a-f]+)(?=\s|\\|$)")
 
 
 class LockError(ValueError):
@@ -63,12 +63,15 @@ def pinned(requirements: Iterable[str], pins: Sequence[Pin]) -> list[str]:
 
 
 def _pin(entry: str) -> Pin:
-    text = re.split(r"\s+(?=--hash|\\|#)", entry.strip(), maxsplit=1)[0]
+    entry = re.sub(r"(^|\s)#.*", "", entry)
+    if len(hashes := _HASH.findall(entry)) != entry.count("--hash"):  # else the lock might count as one without hashes
+        raise LockError(f"not hashes as in --hash=sha256:0123456789abcdef (SHA-256, 384 or 512): {' '.join(entry.split())[:200]}")
+    text = re.split(r"\s+(?=--hash|\\)", entry.strip(), maxsplit=1)[0]
     try:
         requirement = Requirement(text)
         (specifier,) = requirement.specifier
         if specifier.operator == "==":
-            return Pin(requirement, Version(specifier.version), tuple(_HASH.findall(entry)))
+            return Pin(requirement, Version(specifier.version), tuple(hashes))
     except ValueError:  # also that of a requirement and of a version
         pass
     raise LockError(f"not a package with its version: {text}")
