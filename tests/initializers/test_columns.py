@@ -321,3 +321,54 @@ def test_rows_with_nothing_to_learn_from_are_empty(row: Row, empty: bool) -> Non
 def test_the_documentation_lists_every_layout() -> None:
     page = (Path(__file__).parents[2] / "docs" / "datasets.md").read_text("utf-8")
     assert not [name for name in LAYOUTS if f"`{name}`" not in page]
+
+
+JSON_TALK = json.dumps([USER])
+LOST: list[tuple[Row, str]] = [
+    ({"conversations": [tells("human", "u"), {**tells("gpt", "a"), "weight": 0}]}, "message 2 has the weight 0"),
+    ({"messages": [USER, {"role": "assistant", "value": "a", "weight": 0}]}, "message 2 has the weight 0"),
+    ({"conversation": [{"input": "q", "output": "a", "output_with_loss": False}]}, "'output_with_loss' beside input and output"),
+    ({"conversation": [{"input": "q", "output": "a", "instruction": "i"}]}, "'instruction' beside input and output"),
+    ({"messages": [{**USER, "images": ["a.png"]}, GOOD]}, "message 1 has 'images'"),
+    ({"conversations": [{**tells("human", "u"), "image": "a.png"}, tells("gpt", "a")]}, "message 1 has 'image'"),
+    ({"prompt": "Translate", "input": "hello", "chosen": "a", "rejected": "b"}, "prompt and input may each be"),
+    ({"system": "s", "chosen": "Human: q\nA: a", "rejected": "Human: q\nA: b"}, "a system text, but no column with the prompt"),
+    ({"instruction": "i", "input": ["a", "b"], "output": "o"}, "column 'input' is list, expected text"),
+    ({"instruction": "i", "input": {}, "chosen": "a", "rejected": "b"}, "column 'input' is dict, expected text"),
+    ({"prompt": "p", "completion": "c", "label": []}, "column 'label' is '\\[\\]'"),
+]
+
+
+@pytest.mark.parametrize(("row", "words"), LOST)
+def test_row_is_refused_if_a_part_of_it_would_be_lost(row: Row, words: str) -> None:
+    with pytest.raises(InitializerError, match=words):
+        RowMapper().map_row(row, "here")
+
+
+KEPT: list[tuple[Row, Row]] = [
+    ({"conversation": [{"system": "s", "input": "u", "output": "a"}]}, {"messages": TALK}),
+    ({"messages": {"system": "s", "messages": TALK[1:]}}, {"messages": TALK}),
+    ({"messages": [says("System", "s"), says("Human", "u"), says(" GPT", "a")]}, {"messages": TALK}),
+    ({"messages": [says("critic", "u"), says("assistant", "a")]}, {"messages": [says("critic", "u"), says("assistant", "a")]}),
+    (
+        {"system": "s", "prompt": "u", "chosen": [USER, GOOD], "rejected": [USER, BAD]},
+        {"prompt": [says("system", "s"), USER], "chosen": [GOOD], "rejected": [BAD]},
+    ),
+    (
+        {"system": "s", "chosen": [USER, GOOD], "rejected": [USER, BAD]},
+        {"chosen": [says("system", "s"), USER, GOOD], "rejected": [says("system", "s"), USER, BAD]},
+    ),
+    ({"prompt": "p", "question": "p", "chosen": "a", "rejected": "b"}, {"prompt": "p", "chosen": "a", "rejected": "b"}),
+    ({"prompt": JSON_TALK, "completion": json.dumps([GOOD])}, {"prompt": [USER], "completion": [GOOD]}),
+    ({"prompt": JSON_TALK, "completion": "good"}, {"prompt": JSON_TALK, "completion": "good"}),
+    (
+        {"prompt": "p", "chosen": '[{"name": "f"}]', "rejected": "no"},
+        {"prompt": "p", "chosen": '[{"name": "f"}]', "rejected": "no"},
+    ),
+    ({"instruction": "i", "input": 0, "output": "o"}, {"prompt": CONTEXT_PROMPT.replace("x", "0"), "completion": "o"}),
+]
+
+
+@pytest.mark.parametrize(("row", "expected"), KEPT)
+def test_every_part_of_a_row_is_learned_as_what_it_is(row: Row, expected: Row) -> None:
+    assert RowMapper().map_row(row, "here") == expected

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
+from trainwright.initializers.conversations import NOT_TEXT
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import COLUMNS, LABEL, LAYOUTS, Layout, Row
 from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS, read_template_columns
@@ -21,7 +22,6 @@ _BAD_ANSWERS = (
     f"for supervised fine-tuning, keep the rows whose {LABEL} is true, and name their columns without it"
 )
 MESSAGES = "lists of messages"
-_NOT_TEXT = frozenset({"image", "images", "audio", "audios", "video", "videos"})
 _LEAVE_IT_OUT = 'name the columns to learn from, such as columns={"messages": "messages"}, to leave it out'
 _MAX_LISTED = 40
 """Columns that an error lists."""
@@ -58,7 +58,7 @@ class RowMapper:
         named = self._renamed(row, where) if self._columns else row
         layout = self._layout_of(named, where)
         unused = named.keys() - layout.required - layout.optional
-        if seen := sorted(column for column in unused & _NOT_TEXT if named[column]):
+        if seen := sorted(column for column in unused & NOT_TEXT if named[column]):
             raise InitializerError(f"{where}: column {seen[0]!r} has what a text model does not see; {_LEAVE_IT_OUT}")
         try:
             mapped = layout.map_row(named)

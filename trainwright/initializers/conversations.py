@@ -16,6 +16,8 @@ Row = dict[str, Any]
 _ROLE_KEYS, _CONTENT_KEYS = ("role", "from"), ("content", "value")
 _WEIGHT = "weight"
 """OpenAI's mark of the messages to learn: 1, or 0 for those that are context only."""
+NOT_TEXT = frozenset({"image", "images", "audio", "audios", "video", "videos"})
+"""Columns, and fields of messages, that a text model does not see."""
 _ROLES = {
     **dict.fromkeys(("human",), "user"),
     **dict.fromkeys(("gpt", "chatgpt", "bot", "bing", "bard", "model", "function_call", "tool_call"), "assistant"),
@@ -25,6 +27,7 @@ _ROLES = {
 _KNOWN_ROLES = ("system", "developer", "user", "assistant", "tool")
 _INNER_COLUMNS = ("messages", "conversations", "conversation", "items")
 _TURN = {"input", "output"}
+_SYSTEM = "system"
 _MAX_WRAPPERS = 3
 """Objects and lists around a list of messages."""
 
@@ -53,6 +56,12 @@ def from_json_text(value: Any) -> Any:
         return parse_json(value.encode())
     except (ValueError, RecursionError):
         return value
+
+
+def from_text_of_messages(value: Any) -> Any:
+    """Return the list of messages that a text is the JSON of; any other value as it is, since JSON may well be an answer."""
+    parsed = from_json_text(value)
+    return parsed if isinstance(parsed, list) and parsed and all(map(_is_message, parsed)) else value
 
 
 def with_system(messages: list[Row], system: Any, column: str) -> list[Row]:
@@ -85,7 +94,8 @@ def _unwrapped(value: Any) -> Any:
             inner = [value[name] for name in _INNER_COLUMNS if isinstance(value.get(name), list)]
             if len(inner) != 1:
                 return value
-            value = inner[0]
+            system = value.get(_SYSTEM)
+            value = [{"role": _SYSTEM, "content": system}, *inner[0]] if system else inner[0]
         elif isinstance(value, list) and len(value) == 1 and isinstance(value[0], list | dict) and not _is_element(value[0]):
             value = value[0]
         else:
@@ -98,11 +108,18 @@ def _is_element(value: Any) -> bool:
 
 
 def _from_turns(value: Any) -> Any:
-    """Return the messages of turns with `input` and `output`; any other value as it is."""
+    """Return the messages of turns with `input` and `output`, and perhaps `system`; any other value as it is."""
     if not isinstance(value, list) or not all(map(_is_turn, value)):
         return value
-    roles = {"input": "user", "output": "assistant"}
-    return [{"role": role, "content": turn[field]} for turn in value for field, role in roles.items()]
+    if others := sorted({name for turn in value for name in turn.keys() - _TURN if turn[name] is not None} - {_SYSTEM}):
+        raise InitializerError(f"a turn has {others[0]!r} beside input and output, which would be lost")
+    roles = {_SYSTEM: "system", "input": "user", "output": "assistant"}
+    return [
+        {"role": role, "content": turn[field]}
+        for turn in value
+        for field, role in roles.items()
+        if field != _SYSTEM or turn.get(_SYSTEM)
+    ]
 
 
 def _is_turn(value: Any) -> bool:
@@ -120,14 +137,26 @@ def _key(message: Row, names: tuple[str, str]) -> str | None:
 
 
 def _message(message: Row, column: str, number: int) -> Row:
+    if message.get(_WEIGHT) not in (None, 1):
+        raise InitializerError(
+            f"column {column!r}: message {number} has the weight {str(message[_WEIGHT])[:40]}; only 1 is learned as it says: "
+            "leave out the messages with weight 0 that others do not need, or the rows"
+        )
+    if seen := sorted(name for name in message.keys() & NOT_TEXT if message[name]):
+        raise InitializerError(f"column {column!r}: message {number} has {seen[0]!r}; only texts are learned")
     if "role" in message and ("content" in message or has_tool_calls(message)):
         return _standard_message(message, column, number)
-    role = _text(message, "role" if "role" in message else "from", column, number).strip().lower()
-    role = _ROLES.get(role, role)
+    role = _role(_text(message, "role" if "role" in message else "from", column, number).strip().lower())
     if role not in _KNOWN_ROLES:
         known = ", ".join((*_KNOWN_ROLES, *_ROLES))
         raise InitializerError(f"column {column!r}: message {number} is from {role[:40]!r}; expected one of {known}")
     return {"role": role, "content": _content(message, "content" if "content" in message else "value", column, number)}
+
+
+def _role(role: str) -> str:
+    """Return the role of a known name, whatever its case; another, which some template may know, as it is."""
+    name = role.strip().lower()
+    return name if name in _KNOWN_ROLES else _ROLES.get(name, role)
 
 
 def _standard_message(message: Row, column: str, number: int) -> Row:
@@ -138,13 +167,8 @@ def _standard_message(message: Row, column: str, number: int) -> Row:
     except InitializerError as error:
         raise InitializerError(f"column {column!r}: message {number}: {error}") from error
     content = "" if calls and message.get("content") is None else _content(message, "content", column, number)
-    if message.get(_WEIGHT) not in (None, 1):
-        raise InitializerError(
-            f"column {column!r}: message {number} has the weight {str(message[_WEIGHT])[:40]}; only 1 is learned as it says: "
-            "leave out the messages with weight 0 that others do not need, or the rows"
-        )
     others = {name: value for name, value in message.items() if value is not None and name not in (*CALL_FIELDS, _WEIGHT)}
-    return {**others, "role": _ROLES.get(role, role), "content": content, **({TOOL_CALLS: calls} if calls else {})}
+    return {**others, "role": _role(role), "content": content, **({TOOL_CALLS: calls} if calls else {})}
 
 
 def _content(message: Row, key: str, column: str, number: int) -> str:

@@ -37,7 +37,7 @@ TRAIN, TEST = "train.jsonl", "test.jsonl"
 _EMPTY, _SAME = "empty", "same"
 _METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "cache-*.arrow")
 """Files without rows of the dataset, written by the `datasets` library and the hub: its caches repeat rows."""
-_RULES = {"rules": 2}
+_RULES = {"rules": 3}
 """The version of the rules by which splits are chosen and rows are read; raise it with a change of what is prepared from the same
 source. It is recorded as an option, so that what other rules prepared is prepared again.
 """

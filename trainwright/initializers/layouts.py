@@ -11,7 +11,13 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from trainwright.initializers.conversations import common_beginning, from_json_text, is_blank, read_conversation, with_system
+from trainwright.initializers.conversations import (
+    common_beginning,
+    from_text_of_messages,
+    is_blank,
+    read_conversation,
+    with_system,
+)
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
 
@@ -75,13 +81,16 @@ def alpaca_prompt(instruction: str, context: str = "") -> str:
 
 def _instruction(context: str, answer: str) -> Layout:
     def map_row(row: Row) -> Row:
-        return {"prompt": alpaca_prompt(_text(row, "instruction"), str(row.get(context) or "")), "completion": _text(row, answer)}
+        return {"prompt": alpaca_prompt(_text(row, "instruction"), _text_or_none(row, context)), "completion": _text(row, answer)}
 
     return _layout(map_row, "instruction", answer, optional=[context], rows=PROMPT_COMPLETION)
 
 
 def _pair(question: str, answer: str) -> Layout:
     def map_row(row: Row) -> Row:
+        read = {column: from_text_of_messages(row[column]) for column in (question, answer)}
+        if all(isinstance(value, list) for value in read.values()):
+            row = {**row, **read}
         lists = [column for column in (question, answer) if isinstance(row[column], list)]
         if len(lists) == 2:
             return {"prompt": read_conversation(row[question], question), "completion": read_conversation(row[answer], answer)}
@@ -108,7 +117,7 @@ def _kto() -> Layout:
 def _is_good(label: Any) -> bool:
     """Read a label: true and false, 1 and 0, or the text of one of these."""
     value = label.strip().lower() if isinstance(label, str) else label
-    if value not in _LABELS:
+    if isinstance(value, list | dict) or value not in _LABELS:
         raise InitializerError(
             f"column {LABEL!r} is {str(label)[:40]!r}, but in rows for KTO it is true for a good answer and false for a bad one, or 1 "
             "and 0; if it says something else, layout=prompt-completion leaves it out"
@@ -129,18 +138,20 @@ def _sharegpt(column: str) -> Layout:
 
 def _preference(row: Row) -> Row:
     column = _prompt_column(row)
-    given: Row = {name: from_json_text(row[name]) for name in (column, "chosen", "rejected") if name}
+    given: Row = {name: from_text_of_messages(row[name]) for name in (column, "chosen", "rejected") if name}
     if not any(isinstance(given[name], list) for name in ("chosen", "rejected")):
         chosen, rejected = _text(row, "chosen"), _text(row, "rejected")
         if column:
             return {"prompt": _text_prompt(row, column), "chosen": chosen, "rejected": rejected}
+        if row.get("system"):
+            raise InitializerError(f"there is a system text, but no column with the prompt; {_NAME_THE_PROMPT}")
         if chosen and rejected and not _begin_alike(chosen, rejected):
             raise InitializerError(f"chosen and rejected have no common beginning that is the prompt; {_NAME_THE_PROMPT}")
         return {"chosen": chosen, "rejected": rejected}
     answers = {name: read_conversation(given[name], name) for name in ("chosen", "rejected")}
     if not column:
         _check_implicit_prompt(answers["chosen"], answers["rejected"])
-        return answers
+        return {name: with_system(messages, row.get("system"), "system") for name, messages in answers.items()}
     if isinstance(given[column], list):
         prompt = read_conversation(given[column], column)
         return {"prompt": with_system(prompt, row.get("system"), "system"), **answers}
@@ -150,7 +161,11 @@ def _preference(row: Row) -> Row:
 def _prompt_column(row: Row) -> str:
     """Return the column with the prompt of chosen and rejected answers, empty without one. Raises InitializerError for several."""
     found = [column for column in _PROMPTS if column in row]
-    if "prompt" in found or found == ["instruction", "input"]:
+    if found == ["instruction", "input"]:
+        return found[0]
+    if "prompt" in found:  # the others may say the same in another way, or be part of it
+        if any(row[column] for column in found[1:] if row[column] != row["prompt"]):
+            raise InitializerError(f"{' and '.join(found)} may each be, or belong to, the prompt; {_NAME_THE_PROMPT}")
         return found[0]
     if len(found) > 1:
         raise InitializerError(f"{' and '.join(found)} may each be the prompt of chosen and rejected; {_NAME_THE_PROMPT}")
@@ -159,7 +174,7 @@ def _prompt_column(row: Row) -> str:
 
 def _text_prompt(row: Row, column: str) -> str:
     """Return the prompt of answers that are text, after the text of `system`; an instruction with its headings, as in Alpaca."""
-    prompt = alpaca_prompt(_text(row, column), str(row.get("input") or "")) if column == "instruction" else _text(row, column)
+    prompt = alpaca_prompt(_text(row, column), _text_or_none(row, "input")) if column == "instruction" else _text(row, column)
     return f"{_text(row, 'system')}\n\n{prompt}" if row.get("system") else prompt
 
 
@@ -186,7 +201,7 @@ def _with_text_prompt(prompt: str, system: Any, chosen: list[Row], rejected: lis
     same = common_beginning(chosen, rejected)
     if chosen[0]["role"] != "assistant" and chosen != rejected:
         _check_implicit_prompt(chosen, rejected)
-        return {"prompt": chosen[:same], "chosen": chosen[same:], "rejected": rejected[same:]}
+        return {"prompt": with_system(chosen[:same], system, "system"), "chosen": chosen[same:], "rejected": rejected[same:]}
     asked = [{"role": "user", "content": prompt}]
     return {"prompt": with_system(asked, system, "system"), "chosen": chosen, "rejected": rejected}
 
@@ -200,6 +215,14 @@ def _text(row: Row, column: str) -> str:
     if not isinstance(value, str):
         raise InitializerError(f"column {column!r} is {'empty' if value is None else type(value).__name__}, expected text")
     return value
+
+
+def _text_or_none(row: Row, column: str) -> str:
+    """Return a text, empty for null or without the column. Numbers, as in data on mathematics, count as texts."""
+    value = row.get(column)
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    return "" if value is None else _text(row, column)
 
 
 def _layout(map_row: Mapper, *required: str, optional: Iterable[str] = (), rows: str) -> Layout:
