@@ -60,7 +60,8 @@ def test_entry_without_one_version_is_refused(entry: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["--hash=md5:aa", "--hash=sha256:AA", "--hash sha256:aa", "--hash=sha256:aag", "--hash=", "--hash=sha256:aa \\\n --hash=x"]
+    "words",
+    ["--hash=md5:aa", "--hash=sha256:AA", "--hash sha256:aa", "--hash=sha256:aag", "--hash=", "--hash=sha256:aa \\\n --hash=x"],
 )
 def test_hash_of_another_form_is_no_lock_without_hashes(words: str) -> None:
     with pytest.raises(LockError, match="not hashes as in "):
@@ -68,7 +69,9 @@ def test_hash_of_another_form_is_no_lock_without_hashes(words: str) -> None:
 
 
 def test_hash_in_a_comment_is_none() -> None:
-    assert [pin.hashes for pin in read_lock("a==1 # --hash=md5:aa\n    # --hash=sha256:aa\nb==1 --hash=sha256:bb # --hash=c\n")] == [
+    assert [
+        pin.hashes for pin in read_lock("a==1 # --hash=md5:aa\n    # --hash=sha256:aa\nb==1 --hash=sha256:bb # --hash=c\n")
+    ] == [
         (),
         ("sha256:bb",),
     ]
