@@ -37,6 +37,40 @@ def _says(code: int, body: bytes) -> Answer:
     return answer
 
 
+def _serves(page: bytes, worker: bytes = b"") -> Answer:
+    """Answers with a page, and with a service worker for all pages of this port."""
+
+    def answer(request: BaseHTTPRequestHandler, _body: bytes) -> None:
+        is_worker = request.path == "/worker.js"
+        content = worker if is_worker else page
+        request.send_response(200)
+        request.send_header("Content-Type", "text/javascript" if is_worker else "text/html")
+        request.send_header("Content-Length", str(len(content)))
+        request.end_headers()
+        request.wfile.write(content)
+
+    return answer
+
+
+_SEEN_OR_NOT = (
+    "const hidden = arguments[0]; Object.defineProperty(document, 'hidden', {get: () => hidden, configurable: true});"
+    "document.dispatchEvent(new Event('visibilitychange'))"
+)
+_READS_STORAGE = b"<body><script>fetch('/stored?' + sessionStorage.getItem('trainwright.session'))</script>"
+_REGISTERS = (
+    b"<body><script>navigator.serviceWorker.register('/worker.js').then(() => { document.title = 'registered' })</script>"
+)
+_WORKER = b"""
+const seen = [];
+self.addEventListener("install", () => self.skipWaiting());
+self.addEventListener("activate", (event) => event.waitUntil(clients.claim()));
+self.addEventListener("fetch", (event) => {
+  seen.push(event.request.headers.get("authorization"));
+  if (event.request.url.endsWith("/seen")) event.respondWith(Response.json(seen));
+});
+"""
+
+
 def _is_silent(request: BaseHTTPRequestHandler, _body: bytes) -> None:
     cast(Any, request.server).ended.wait(60)
 
@@ -142,3 +176,44 @@ def test_page_goes_on_when_its_server_is_back(window: Browser, cluster: PageClus
         window.wait_for("TrainJobs", "live", "demo")
         window.driver.refresh()
         window.wait_for("TrainJobs", "live", "demo")
+
+
+def test_tab_that_nobody_sees_keeps_no_session_where_a_reload_finds_it(
+    window: Browser, cluster: PageCluster, tmp_path: Path
+) -> None:
+    page = Page(sessions=tmp_path / "sessions.json")
+    with serving(cluster, page) as server:
+        server.enter(window)
+        token, port = window.script(_STORED), urlsplit(server.url).port
+        assert port
+        window.script(_SEEN_OR_NOT, True)
+        eventually(lambda: window.script(_STORED) is None, 20, "the session to leave the storage of the tab")
+        window.script(_SEEN_OR_NOT, False)
+        eventually(lambda: window.script(_STORED) == token, 20, "the session to be back")
+        window.script(_SEEN_OR_NOT, True)
+    with impostor(port, _serves(_READS_STORAGE)) as received:
+        window.driver.refresh()
+        eventually(lambda: any("/stored?" in each for each in received), 20, "the page of the impostor")
+    assert not any(token in each for each in received)
+
+
+def test_service_worker_that_an_impostor_left_sees_no_session(window: Browser, cluster: PageCluster, tmp_path: Path) -> None:
+    page = Page(sessions=tmp_path / "sessions.json")
+    with serving(cluster, page) as server:
+        server.enter(window)
+        port, open_page = urlsplit(server.url).port, window.driver.current_window_handle
+        assert port
+    with impostor(port, _serves(_REGISTERS, _WORKER)):
+        window.driver.switch_to.new_window("tab")
+        window.open(f"http://127.0.0.1:{port}/")
+        eventually(lambda: window.driver.title == "registered", 20, "the worker")
+        lure = window.driver.current_window_handle
+        eventually(
+            lambda: window.script("return Boolean(navigator.serviceWorker.controller)"), 20, "the worker to have the pages"
+        )
+        window.driver.switch_to.window(open_page)
+    with serving(cluster, page, port=port):
+        window.wait_for("The session has ended.")
+        window.driver.switch_to.window(lure)
+        seen = window.asynchronous("const done = arguments[0]; fetch('/seen').then((answer) => answer.json()).then(done)")
+    assert not any(seen)

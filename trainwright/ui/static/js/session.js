@@ -20,6 +20,20 @@ if (tabs) {
   };
 }
 
+// A browser may discard a tab that nobody sees, and load it again from whatever listens on the port by then. On the way out of a page
+// that is seen, which ends its streams too, `pagehide` comes first: a reload of it finds the session.
+let isLeaving = false;
+addEventListener("pagehide", () => {
+  isLeaving = true;
+});
+addEventListener("pageshow", () => {
+  isLeaving = false;
+});
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden && !isLeaving) doubtServer();
+  else if (token && !document.hidden) provenToken().catch(() => {});
+});
+
 /** @returns {string} the token for requests, empty without a session. */
 export function sessionToken() {
   return token;
@@ -32,30 +46,42 @@ export function bindServer(value) {
 
 /** @returns {Promise<string>} the token for a request, empty without a session. @throws {Error} if the server gives no proof now */
 export async function provenToken() {
-  if (!token || Date.now() < provenUntil) return token;
-  asking ??= askServer().finally(() => {
-    asking = null;
-  });
-  await asking;
+  if (token && Date.now() >= provenUntil) {
+    asking ??= askServer().finally(() => {
+      asking = null;
+    });
+    await asking;
+  }
+  if (token && navigator.serviceWorker?.controller) {
+    await removeWorkers();
+    forget();
+  }
   return token;
+}
+
+/** Removes service workers: this page has none, and one of another program that had the port would read all requests. */
+async function removeWorkers() {
+  const found = await navigator.serviceWorker.getRegistrations();
+  await Promise.all(found.map((each) => each.unregister()));
 }
 
 /** Asks for a new proof before the token is used again: a connection was lost. */
 export function doubtServer() {
   provenUntil = 0;
-  sessionStorage.removeItem(KEY);
+  if (!isLeaving) sessionStorage.removeItem(KEY);
 }
 
 async function askServer() {
   const asked = token;
+  const began = Date.now();
   const late = setTimeout(doubtServer, PROOF_MS);
   try {
     const known = await hasSession(asked, port);
     if (token !== asked) return;
     if (!known) forget();
     else {
-      provenUntil = Date.now() + PROOF_MS;
-      sessionStorage.setItem(KEY, token);
+      provenUntil = began + PROOF_MS; // a slow answer may say how it was long ago
+      if (!document.hidden) sessionStorage.setItem(KEY, token);
     }
   } catch (error) {
     doubtServer();
