@@ -103,6 +103,15 @@ def test_answer_that_drips_is_given_up(
     assert len(sent) < 1_000_000
 
 
+def test_list_without_a_last_page_is_given_up(stub: Any, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainwright.cluster.kubernetes_cluster._MAX_PAGES", 3)
+    for _ in range(4):
+        stub.answer({"metadata": {"continue": "more"}, "items": []})
+    with pytest.raises(ServiceUnavailable, match="has more than 3 pages of pods"):
+        cluster.list(POD, "team")
+    assert len(stub.asked) == 3
+
+
 def test_whole_answer_leaves_the_connection_for_the_next(stub: Any, cluster: KubernetesCluster) -> None:
     for _ in range(3):
         stub.answer(_POD)

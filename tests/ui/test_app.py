@@ -189,6 +189,18 @@ def test_streams_of_one_user_take_none_of_others(client: PageClient, cluster: Em
     assert len(client.app._open_streams) == 0
 
 
+def test_streams_that_are_opened_at_once_are_limited_too(client: PageClient) -> None:
+    async def look() -> list[list[dict[str, Any]]]:
+        reading = [asyncio.create_task(first_messages(client.app, STREAM, client.token, lambda _: False)) for _ in range(60)]
+        while sum(each.done() for each in reading) < 36:
+            await asyncio.sleep(0.01)
+        client.app.close()
+        return await asyncio.gather(*reading)
+
+    found = asyncio.run(look())
+    assert sum(bool(messages) and messages[0].get("type") == "rows" for messages in found) == 24
+
+
 def test_closing_the_application_ends_its_streams(client: PageClient) -> None:
     async def look() -> list[dict[str, Any]]:
         reading = asyncio.create_task(first_messages(client.app, "trainjobs/stream", client.token, lambda _: False))

@@ -33,6 +33,8 @@ READ_SECONDS = 60
 SILENCE_SECONDS = 15
 """Seconds after the end of its timeout at which a silent watch is aborted."""
 PAGE = 500
+_MAX_PAGES = 2000
+"""A million objects, which no client of ours has the memory for."""
 FIELD_MANAGER = "trainwright"
 """The manager of written fields in `metadata.managedFields`; without one the server would record the name of the Python client."""
 _MAX_RENEWALS = 3
@@ -104,7 +106,7 @@ class KubernetesCluster:
         """As `list`, page by page; all pages have the resource version of the first."""
         query = [*_selectors(options), *_query(limit=PAGE)]
         token, version = "", ""
-        while True:
+        for _ in range(_MAX_PAGES):
             page = self._json("get", _collection_path(kind, namespace), query=[*query, *_query(**{"continue": token})])
             items, metadata = page.get("items") or [], page.get("metadata") or {}
             if not isinstance(metadata, dict) or not isinstance(items, builtins.list) or not all(map(_is_object, items)):
@@ -117,6 +119,7 @@ class KubernetesCluster:
             token = metadata.get("continue") or ""
             if not token:
                 return
+        raise ServiceUnavailable(f"{self.host} has more than {_MAX_PAGES} pages of {kind.plural}")
 
     def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
         seconds = options.get("timeout_seconds", 300)

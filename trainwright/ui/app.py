@@ -159,8 +159,7 @@ class PageApp:
     def _stream(self, stream: Stream) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             call = await self._call(request, with_body=False)
-            if self._open_streams[call.session.owner] >= _MAX_STREAMS:
-                raise TooManyRequests(f"{_MAX_STREAMS} streams of this user are open, the limit; close some tabs of the page")
+            self._check_streams(call.session.owner, 1)
             return StreamingResponse(self._lines(stream, call, _token(request)), media_type="application/x-ndjson")
 
         return answer
@@ -171,6 +170,7 @@ class PageApp:
         with self.streams.opened() as closed:
             self._open_streams[owner] += 1
             try:
+                self._check_streams(owner, 0)  # again: many requests may have come at once
                 async with aclosing(stream.open(call)) as messages:
                     async for message in messages:
                         if closed.is_set() or self._sessions.find(token) is None:
@@ -182,6 +182,11 @@ class PageApp:
             finally:
                 self._open_streams[owner] -= 1
                 self._open_streams += Counter()  # without entries of zero
+
+    def _check_streams(self, owner: str, more: int) -> None:
+        """Raise TooManyRequests if a user would have too many streams with so many more."""
+        if self._open_streams[owner] + more > _MAX_STREAMS:
+            raise TooManyRequests(f"{_MAX_STREAMS} streams of this user are open, the limit; close some tabs of the page")
 
     async def _call(self, request: Request, *, with_body: bool) -> Call:
         session = await self._session(request)
