@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.materialize.assembly import build
 from trainwright.runtimes import bundled_runtime
 

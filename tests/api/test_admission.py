@@ -7,7 +7,7 @@ import pytest
 from factories import trainjob
 from support.shared_folder import shared_folder
 
-from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.errors import BadRequest, Invalid, Undecodable
 from trainwright.api.objects import copy_of

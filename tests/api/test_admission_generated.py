@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from shape_values import objects
 
-from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.admission.specs import ADMISSION_SPECS
 from trainwright.api.errors import ApiError, Invalid
 from trainwright.api.objects import copy_of

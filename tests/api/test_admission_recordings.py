@@ -8,7 +8,7 @@ import pytest
 from recorders.admission_recordings import cases, difference, documents, flat, needs_policy, read, scenario_difference
 from recording_archives import recordings_of
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid
 from trainwright.cli.materialize import materialize_documents
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from factories import pod
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.on_first_use import OnFirstUse
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.objects import copy_of
 from trainwright.datacache import objects
 from trainwright.datacache.errors import CacheError

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.jobset_mode_cluster import Inner, inner  # noqa: F401  a fixture
 
-from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, named, owners_of, uid_of

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.scheduling import Topology

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, credential_kind, literal_problems, manifest_problems
 from trainwright.jobs.submit.resolve import resolve

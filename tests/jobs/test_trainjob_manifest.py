@@ -8,7 +8,7 @@ import pytest
 from factories import catalogue_runtime, train_request, trainjob
 from pydantic import ValidationError
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.submit.resolve import resolve

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from factories import job, train_request, trainjob
 
-from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import Invalid
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import copy_of

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.on_first_use import OnFirstUse
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid
 from trainwright.api.objects import copy_of
 from trainwright.materialize import ProgressReports, Settings, materialize, objects_to_apply

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import BadRequest, Invalid
 from trainwright.cli.app import app
 from trainwright.materialize import materialize

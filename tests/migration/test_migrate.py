@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import BadRequest, Invalid
 from trainwright.materialize import materialize
 from trainwright.migration import KINDS, MigrationResult, migrate, migrate_all

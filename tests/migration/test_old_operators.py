@@ -15,7 +15,7 @@ import yaml
 from migration.old_operators import FAMILIES, IP, KINDS, Pod, hostfile_of, pods_of, replicas_of
 from support.shared_folder import shared_folder
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.materialize import materialize
 from trainwright.migration import MigrationResult, migrate_all
 from trainwright.runtimes import bundled_runtime

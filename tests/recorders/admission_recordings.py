@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from trainwright.api import AdmissionContext, admit, kinds
+from trainwright.api import kinds
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import Invalid
 from trainwright.api.patching.json_patch import apply_json_patch

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.runtimes import RuntimeNotFound, bundled_runtimes, resolve_runtime
 
 MINE = {"kind": "ClusterTrainingRuntime", "metadata": {"name": "torch-distributed"}, "spec": {"mine": True}}

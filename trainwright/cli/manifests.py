@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import BadRequest, Invalid
 from trainwright.api.kinds import TRAINJOB

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cli.errors import bad_input_exits

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from trainwright.api import admit
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import BadRequest, Invalid
 from trainwright.api.generated_names import with_sample_name
 from trainwright.api.objects import Obj

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainwright.api import AdmissionContext, admit
+from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of

@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from trainwright.api import AdmissionContext, admit
-from trainwright.api.admission.admit import Lookup
+from trainwright.api.admission.admit import AdmissionContext, Lookup, admit
 from trainwright.api.documents import load_documents
 from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem
 from trainwright.api.generated_names import with_sample_name

@@ -9,7 +9,8 @@ import copy
 from collections.abc import Iterator
 from typing import Any
 
-from trainwright.api import admit, names
+from trainwright.api import names
+from trainwright.api.admission.admit import admit
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj
 from trainwright.api.schema.check import findings
