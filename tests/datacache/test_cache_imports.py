@@ -1,4 +1,4 @@
-"""The programs of a cache run in an environment of their own, and its reader in those of trainings: neither has our dependencies."""
+"""The programs of a cache run in a separate environment, and its reader in those of trainings: neither has our dependencies."""
 
 from __future__ import annotations
 

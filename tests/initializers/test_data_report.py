@@ -253,6 +253,17 @@ def test_verdict_says_which_answers_end(
         assert '["--eos_token", "<|im_end|>"]' in report.findings[0].text
 
 
+@pytest.mark.parametrize(("token", "expected"), [("<|im_end|>", []), ("<|no_token|>", None)])
+def test_end_token_of_the_training_is_that_of_the_report(tmp_path: Path, token: str, expected: list[str] | None) -> None:
+    model = f"file://{write_tokenizer(tmp_path / 'model', template=CHATML, **CHATML_TOKENS)}"
+    options = {"model_uri": model, "max_length": 90, "end_token": token}
+    if expected is None:
+        with pytest.raises(DataUnfit, match="the end token of the training, is missing in the vocabulary of"):
+            reported(tmp_path, [{"messages": [USER, ANSWER]}], **options)
+    else:
+        assert [found.name for found in reported(tmp_path, [{"messages": [USER, ANSWER]}], **options).findings] == expected
+
+
 def test_held_out_rows_with_the_same_words_are_trained_on(tmp_path: Path) -> None:
     train = [{"prompt": "Où est  le bateau?", "completion": "Ici."}, {"prompt": "b", "completion": "c\nd"}]
     held_out = [

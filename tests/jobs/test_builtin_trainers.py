@@ -116,6 +116,10 @@ def test_job_names_its_trainer_to_those_who_read_its_rows_and_checkpoints() -> N
         ({"settings": {"max_length": 9}}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "9"}),
         ({"settings": {"extra": ["--packing"]}}, {"MODEL_URI": "hf://o/m"}),
         ({"settings": {"extra": ["--chat_template_path", "t"]}}, {"MODEL_URI": "hf://o/m", "REPORT_MODE": "off"}),
+        *(
+            ({"settings": {"extra": words}}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "1024", "END_TOKEN": "<|im_end|>"})
+            for words in (["--eos_token", "<|im_end|>"], ["--eos-token=<|im_end|>"])
+        ),
         ({"builtin": "dpo", "runtime": "trl-sft"}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "1024"}),
         ({"model_uri": "pvc://claim/m"}, {}),
         ({"model_uri": ""}, {}),
@@ -129,7 +133,7 @@ def test_initializer_of_the_dataset_learns_the_model_and_how_rows_are_cut(
     request = TrainRequest(**{"runtime": "trl-sft", "dataset_uri": "hf://o/rows", "model_uri": "hf://o/m", **setting})
     spec = trainjob_manifest(resolve(request, definition(request.runtime)), STEP, "default")["spec"]
     found = {each["name"]: each.get("value") for each in spec["initializer"]["dataset"].get("env", [])}
-    names = ("MODEL_URI", "MAX_LENGTH", "REPORT_MODE")
+    names = ("MODEL_URI", "MAX_LENGTH", "END_TOKEN", "REPORT_MODE")
     assert {name: found[f"DATASET_{name}"] for name in names if f"DATASET_{name}" in found} == expected
 
 

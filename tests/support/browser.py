@@ -33,6 +33,9 @@ QUIET = (
 )
 FOCUSABLE = "a[href], button, input, select, textarea, summary, [tabindex]"
 
+FORGET = "Storage.prototype.setItem = () => {}; sessionStorage.clear()"
+"""Takes the session from a page, which puts it there again after each proof of its server."""
+
 
 class Browser:
     """One window. Waits are for conditions; each failure says what the page shows."""

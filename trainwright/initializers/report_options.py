@@ -18,6 +18,7 @@ class ReportOptions(BaseModel):
 
     model_uri: the model that will be trained, whose tokenizer counts the tokens; empty: they are not counted.
     max_length: tokens of a row in the training, which cuts longer ones; 0: not known.
+    end_token: the token that ends every row in the training, as TRL's `--eos_token`; empty: that of the tokenizer.
     report_mode: `required` fails if the tokenizer cannot be fetched, `warn` not even for rows on which TRL would fail, `off` looks at
         no model.
     """
@@ -26,6 +27,7 @@ class ReportOptions(BaseModel):
 
     model_uri: str = ""
     max_length: Annotated[int, Field(ge=0)] = 0
+    end_token: str = ""
     report_mode: ReportMode = "auto"
 
     @field_validator("model_uri")

@@ -62,6 +62,14 @@ _ROWS = {
             description="Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.",
         ),
         Setting(
+            name="end_token",
+            kind="text",
+            default="",
+            group="step",
+            description="Token that ends every row in the training, as its --eos_token, for the report. Empty: that"
+            " of the tokenizer.",
+        ),
+        Setting(
             name="report_mode",
             kind="text",
             default="auto",

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 from axe import findings
-from support.browser import Browser, browser
+from support.browser import FORGET, Browser, browser
 from support.page_cluster import PageCluster
 from support.page_scene import DONE, FAILED, FIRST, SECOND, STARTED, Scene, afternoon
 from support.page_server import PageServer, serving
@@ -408,12 +408,12 @@ def test_login_by_token_and_the_end_of_a_session_have_no_findings(tab: Browser, 
 
 def test_a_page_without_a_session_has_no_findings(tab: Browser, scene: Scene, server: PageServer) -> None:
     tab.open(server.url)
-    tab.script("sessionStorage.clear()")
+    tab.script(FORGET)
     tab.open("about:blank")
     tab.open(f"{server.url}#code=used")
     tab.wait_for("This page is opened by a link that works once")
     assert findings(tab) == []
     server.enter(tab)
-    tab.script("sessionStorage.clear(); location.reload()")
+    tab.script(f"{FORGET}; location.reload()")
     tab.wait_for("This page is opened by a link that works once")
     assert findings(tab) == []

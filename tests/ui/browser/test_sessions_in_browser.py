@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from factories import trainjob
-from support.browser import Browser, browser
+from support.browser import FORGET, Browser, browser
 from support.cluster_under_test import embedded
 from support.page_cluster import PageCluster, page_cluster
 from support.page_server import PageServer, serving
@@ -150,7 +150,7 @@ def test_a_second_use_of_a_link_says_how_to_get_another(window: Browser, server:
     link = server.link()
     window.open(link)
     window.wait_for("TrainJobs", "live")
-    window.script("sessionStorage.clear()")
+    window.script(FORGET)
     window.open("about:blank")
     window.open(link)
     window.wait_for(ONCE, "run `trainwright ui` for a new one", "Unauthorized")

@@ -60,6 +60,8 @@ class MeasureRequest:
     rows: dict[str, int]
     """By the names of files; the first file has one at least."""
     max_length: int
+    end_token: str = ""
+    """Ends every row in the training, empty for that of the tokenizer."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def _never_stops(model: str, end: str, last_special: str) -> str:
     text = f"no row teaches the model to stop: none has {end}, which ends what {model} generates"
     if last_special:
         return (
-            f"{text}; rows end with {last_special}: train with this token as the end, by the settings "
-            f'{{"extra": ["--eos_token", "{last_special}"]}}, or use a model whose template ends turns with its end token'
+            f"{text}; rows end with {last_special}: train with this token as the end, training="
+            f'{{"settings": {{"extra": ["--eos_token", "{last_special}"]}}}}, or use a model whose template ends its turns so'
         )
     return f"{text}; use a model whose template ends turns with its end token"

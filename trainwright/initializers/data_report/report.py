@@ -32,7 +32,7 @@ def report_dataset(folder: Path, receipt: Receipt, options: ReportOptions) -> Da
     Raises DataUnfit, InitializerError, BadUri, StorageError.
     """
     with disk_errors(folder):
-        return _reported(folder, receipt, options.model_uri, options.max_length, options.report_mode)
+        return _reported(folder, receipt, options)
 
 
 def with_report(receipt: Receipt, report: DataReport) -> Receipt:
@@ -40,9 +40,10 @@ def with_report(receipt: Receipt, report: DataReport) -> Receipt:
     return receipt.model_copy(update={"details": {**receipt.details, "report": report.as_details()}})
 
 
-def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, mode: ReportMode) -> DataReport:
+def _reported(folder: Path, receipt: Receipt, options: ReportOptions) -> DataReport:
+    model_uri, max_length, mode = options.model_uri, options.max_length, options.report_mode
     rows = {TRAIN: int(receipt.details["train_rows"]), TEST: int(receipt.details["test_rows"])}
-    found = _measured(folder, rows, model_uri, max_length, mode)
+    found = _measured(folder, rows, options)
     *duplicates, overlap = compare_rows(folder / TRAIN, folder / TEST)
     splits = {
         name.removesuffix(".jsonl"): SplitFigures(count, same, found.tokens.get(name))
@@ -70,12 +71,13 @@ def _reported(folder: Path, receipt: Receipt, model_uri: str, max_length: int, m
     return report
 
 
-def _measured(folder: Path, rows: dict[str, int], model_uri: str, max_length: int, mode: ReportMode) -> Measured:
+def _measured(folder: Path, rows: dict[str, int], options: ReportOptions) -> Measured:
     """Return what the model's tokenizer makes of the files, or why it is `missing`. Raises DataUnfit, InitializerError, BadUri."""
+    model_uri, mode = options.model_uri, options.report_mode
     if not model_uri or mode == "off":
         return Measured(missing="no model was named" if not model_uri else "report_mode=off")
     try:
-        found = measure_with_model(folder, rows, model_uri, max_length)
+        found = measure_with_model(folder, rows, model_uri, options.max_length, options.end_token)
     except TokenizerMissing as error:
         if mode == "required":
             raise InitializerError(

@@ -39,6 +39,12 @@ def measured(request: MeasureRequest) -> Measured:
         tokenizer = AutoTokenizer.from_pretrained(request.tokenizer, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of any library that reads these files
         return Measured(missing=f"the tokenizer cannot be read: {str(error)[:200]}")
+    if request.end_token:
+        if request.end_token not in tokenizer.get_vocab():
+            return Measured(
+                unfit=f"{request.end_token!r}, the end token of the training, is missing in the vocabulary of {request.model}"
+            )
+        tokenizer.eos_token = request.end_token
     first = next(iter(request.rows))
     row = first_row(request.data / first)
     if problem := _why_unusable(tokenizer, row, request.model):

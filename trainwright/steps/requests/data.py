@@ -35,6 +35,9 @@ class InitializeDataset(StepRequest):
         "Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are counted.", ""
     )
     max_length: Count = parameter("Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.", 0)
+    end_token: str = parameter(
+        "Token that ends every row in the training, as its --eos_token, for the report. Empty: that of the tokenizer.", ""
+    )
     report_mode: ReportMode = parameter(
         "auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never; off looks at no "
         "model.",
