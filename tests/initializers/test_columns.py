@@ -274,7 +274,10 @@ def test_a_mapping_that_does_not_fit_is_one_clear_error(columns: dict[str, str],
         ({"messages": [USER, {**GOOD, "weight": 0}]}, "message 2 has the weight 0"),
         ({"messages": [USER, {**GOOD, "weight": 0.5}]}, "message 2 has the weight 0.5"),
         *(
-            ({"messages": TALK, column: "x.png"}, f"column {column!r} has what a text model does not see; name the columns")
+            (
+                {"messages": TALK, column: "x.png"},
+                f'{column!r} has what a text model does not see; to leave it out, name the columns to learn from: columns={{"',
+            )
             for column in ("image", "images", "audio", "video")
         ),
         ({"question": "q", "query": "p", "chosen": "x", "rejected": "y"}, "question and query may each be the prompt"),

@@ -133,7 +133,9 @@ def up(
     print(f"{'started' if fresh else 'already running'}: {running.url}", file=sys.stderr)
     if fresh and page_port and running.page and page_port != chosen.last_page_port():
         print_lines(
-            f"page: another program listens on its port {page_port}; pages that were open have to be opened again", error=True
+            f"page: another program listens on its port {page_port}; remove what the browser has stored for that address (see "
+            "docs/page.md), and open pages that were open there again",
+            error=True,
         )
     if line := page_line(chosen, is_terminal=sys.stderr.isatty()):
         print_lines(line, error=True)

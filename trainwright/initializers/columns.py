@@ -5,6 +5,7 @@ The first row determines the layout. A layout is never guessed: where several fi
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -22,7 +23,6 @@ _BAD_ANSWERS = (
     f"for supervised fine-tuning, keep the rows whose {LABEL} is true, and name their columns without it"
 )
 MESSAGES = "lists of messages"
-_LEAVE_IT_OUT = 'name the columns to learn from, such as columns={"messages": "messages"}, to leave it out'
 _MAX_LISTED = 40
 """Columns that an error lists."""
 
@@ -59,7 +59,11 @@ class RowMapper:
         layout = self._layout_of(named, where)
         unused = named.keys() - layout.required - layout.optional
         if seen := sorted(column for column in unused & NOT_TEXT if named[column]):
-            raise InitializerError(f"{where}: column {seen[0]!r} has what a text model does not see; {_LEAVE_IT_OUT}")
+            named_ones = json.dumps({column: column for column in sorted(layout.required)})
+            raise InitializerError(
+                f"{where}: column {seen[0]!r} has what a text model does not see; to leave it out, name the columns to learn from: "
+                f"columns={named_ones}"
+            )
         try:
             mapped = layout.map_row(named)
             beside = read_template_columns(named) if _content_type(mapped) == MESSAGES else {}
