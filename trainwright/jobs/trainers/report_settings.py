@@ -36,7 +36,7 @@ def report_settings(settings: Mapping[str, Any], trainer: str) -> dict[str, Any]
 def _end_token(words: Sequence[str]) -> str:
     """Return the value of the last `--eos_token` among arguments, empty without one."""
     found = ""
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip(words, [*words[1:], ""], strict=False):
         name, equals, value = word.partition("=")
         if name in ("--eos_token", "--eos-token"):
             found = value if equals else following
