@@ -107,15 +107,25 @@ def test_list_without_a_last_page_is_given_up(stub: Any, cluster: KubernetesClus
     monkeypatch.setattr("trainwright.cluster.kubernetes_cluster._MAX_PAGES", 3)
     for _ in range(4):
         stub.answer({"metadata": {"continue": "more"}, "items": []})
-    with pytest.raises(ServiceUnavailable, match="has more than 3 pages of pods"):
+    with pytest.raises(ServiceUnavailable, match="has more than 3 pages of pods") as raised:
         cluster.list(POD, "team")
+    assert not raised.value.retryable
     assert len(stub.asked) == 3
 
 
-def test_whole_answer_leaves_the_connection_for_the_next(stub: Any, cluster: KubernetesCluster) -> None:
+def test_connection_is_used_again_after_whole_answers_alone(stub: Any, cluster: KubernetesCluster) -> None:
     for _ in range(3):
         stub.answer(_POD)
         assert cluster.get(POD, "a", "team") == _POD
+    manager = cluster._client.client.rest_client.pool_manager
+    pool = manager.connection_from_url(stub.url)
+    assert (pool.num_requests, pool.num_connections) == (3, 1)
+    endless(stub)
+    with pytest.raises(AnswerTooLarge):
+        cluster.get(POD, "a", "team")
+    stub.answer(_POD)
+    assert cluster.get(POD, "a", "team") == _POD
+    assert pool.num_connections == 2
     stub.answer(json.dumps(_POD).encode()[:20], **{"Content-Length": "9999"})
     with pytest.raises(ApiError):
         cluster.with_timeout(0.2).get(POD, "a", "team")

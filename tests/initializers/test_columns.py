@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -279,6 +280,18 @@ def test_a_mapping_that_does_not_fit_is_one_clear_error(columns: dict[str, str],
                 f'{column!r} has what a text model does not see; to leave it out, name the columns to learn from: columns={{"',
             )
             for column in ("image", "images", "audio", "video")
+        ),
+        (
+            {"question": "q", "chosen": "x", "rejected": "y", "image": "x.png"},
+            'columns={"chosen": "chosen", "question": "question", "rejected": "rejected"}',
+        ),
+        (
+            {"instruction": "i", "input": "x", "chosen": [GOOD], "rejected": [BAD]},
+            "instruction and input are both part of the prompt",
+        ),
+        *(
+            ({"instruction": "i", "input": value, "output": "o"}, f"column 'input' is {type(value).__name__}, expected text")
+            for value in (math.nan, math.inf, 10**400)
         ),
         ({"question": "q", "query": "p", "chosen": "x", "rejected": "y"}, "question and query may each be the prompt"),
         ({"chosen": "The ship is at 4.", "rejected": "There is no ship."}, "no common beginning that is the prompt"),

@@ -38,6 +38,12 @@ class AnswerTooLarge(ApiError):
         )
 
 
+class TooManyPages(ServiceUnavailable):
+    """A list does not end. Asking again for all of its pages does not help."""
+
+    retryable = False
+
+
 class AnswerEncoded(ApiError):
     """A server compressed its answer, although it was asked not to: a few bytes may be gigabytes."""
 

@@ -18,7 +18,7 @@ import orjson
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.answers import OBJECT_BYTES, PAGE_BYTES, lines_of, pieces_of, read_answer, shorten_refusals
+from trainwright.cluster.answers import OBJECT_BYTES, PAGE_BYTES, TooManyPages, lines_of, pieces_of, read_answer, shorten_refusals
 from trainwright.cluster.connection_failure import CannotConnect, connection_failure
 from trainwright.cluster.kubeconfig import InvalidKubeconfig
 from trainwright.cluster.missing_namespace import with_namespace_hint
@@ -119,7 +119,7 @@ class KubernetesCluster:
             token = metadata.get("continue") or ""
             if not token:
                 return
-        raise ServiceUnavailable(f"{self.host} has more than {_MAX_PAGES} pages of {kind.plural}")
+        raise TooManyPages(f"{self.host} has more than {_MAX_PAGES} pages of {kind.plural}")
 
     def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
         seconds = options.get("timeout_seconds", 300)

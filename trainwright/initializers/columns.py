@@ -59,7 +59,7 @@ class RowMapper:
         layout = self._layout_of(named, where)
         unused = named.keys() - layout.required - layout.optional
         if seen := sorted(column for column in unused & NOT_TEXT if named[column]):
-            named_ones = json.dumps({column: column for column in sorted(layout.required)})
+            named_ones = json.dumps({column: column for column in sorted(layout.used(frozenset(named)))})
             raise InitializerError(
                 f"{where}: column {seen[0]!r} has what a text model does not see; to leave it out, name the columns to learn from: "
                 f"columns={named_ones}"

@@ -20,6 +20,7 @@ from trainwright.initializers.conversations import (
 )
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
+from trainwright.text.finite_number import is_number
 
 Row = dict[str, Any]
 Mapper = Callable[[Row], Row]
@@ -149,6 +150,10 @@ def _preference(row: Row) -> Row:
             raise InitializerError(f"chosen and rejected have no common beginning that is the prompt; {_NAME_THE_PROMPT}")
         return {"chosen": chosen, "rejected": rejected}
     answers = {name: read_conversation(given[name], name) for name in ("chosen", "rejected")}
+    if column == "instruction" and row.get("input"):
+        raise InitializerError(
+            f"instruction and input are both part of the prompt, and the answers are messages; {_NAME_THE_PROMPT}"
+        )
     if not column:
         _check_implicit_prompt(answers["chosen"], answers["rejected"])
         return {name: with_system(messages, row.get("system"), "system") for name, messages in answers.items()}
@@ -220,7 +225,7 @@ def _text(row: Row, column: str) -> str:
 def _text_or_none(row: Row, column: str) -> str:
     """Return a text, empty for null or without the column. Numbers, as in data on mathematics, count as texts."""
     value = row.get(column)
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if is_number(value):  # NaN is the missing value of a table, and no text
         return str(value)
     return "" if value is None else _text(row, column)
 
