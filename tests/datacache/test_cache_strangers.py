@@ -217,7 +217,7 @@ def test_program_starts_with_the_key_or_the_switch_and_logs_neither(given_variab
     assert "PRIVATE KEY" not in ended.stderr
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, which only Linux has: run it there")
 def test_connections_without_a_key_take_few_files_of_a_worker_and_do_not_end_it(tmp_path: Path) -> None:
     port, health = free_ports(2)
     table = str(parquet_folder(tmp_path, ROWS))

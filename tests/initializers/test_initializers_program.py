@@ -27,7 +27,18 @@ def source(tmp_path: Path, lines: bytes) -> str:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
     """`run(kind, target, **environment)`: exit code, output, the lines of standard error that are no log."""
-    options = ("LAYOUT", "MAX_ROWS", "TEST_FRACTION", "COLUMNS", "SUBSET", "SPLIT", "MODEL_URI", "MAX_LENGTH", "REPORT_MODE")
+    options = (
+        "LAYOUT",
+        "MAX_ROWS",
+        "TEST_FRACTION",
+        "COLUMNS",
+        "SUBSET",
+        "SPLIT",
+        "MODEL_URI",
+        "MAX_LENGTH",
+        "END_TOKEN",
+        "REPORT_MODE",
+    )
     own = ("STORAGE_URI", "IGNORE_PATTERNS", "ACCESS_TOKEN", *(f"DATASET_{name}" for name in options))
     shared = (names.DATASET_DIGEST_VARIABLE, names.MODEL_DIGEST_VARIABLE, names.SHARED_VARIABLE, names.RUN_FOLDER_VARIABLE)
     for name in (*own, *shared, names.UMASK_VARIABLE, names.DATASET_TRAINER_VARIABLE):

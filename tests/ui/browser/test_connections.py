@@ -5,21 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from factories import trainjob
 from support.browser import Browser, browser
-from support.page_cluster import PageCluster, page_cluster
+from support.page_cluster import PageCluster
 from support.page_server import PageServer, serving
 from support.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 MOST_PAGES = 7
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PageCluster]:
-    with page_cluster() as made:
-        made.add_job(trainjob("demo"))
-        yield made
 
 
 @pytest.fixture

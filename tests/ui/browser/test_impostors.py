@@ -13,9 +13,8 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 import pytest
-from factories import trainjob
 from support.browser import Browser, browser
-from support.page_cluster import PageCluster, page_cluster
+from support.page_cluster import PageCluster
 from support.page_server import serving
 from support.waiting import eventually
 
@@ -121,17 +120,20 @@ def impostor(port: int, answer: Answer) -> Iterator[list[str]]:
             server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PageCluster]:
-    with page_cluster() as made:
-        made.add_job(trainjob("demo"))
-        yield made
-
-
 @pytest.fixture
 def window() -> Iterator[Browser]:
     with browser() as opened:
         yield opened
+
+
+def opened_page(window: Browser, cluster: PageCluster, page: Page) -> tuple[str, int]:
+    """Open the page in a browser, and stop its server. Returns the session that the tab has, and the port that is free now."""
+    with serving(cluster, page) as server:
+        server.enter(window)
+        token, port = window.script(_STORED), urlsplit(server.url).port
+    assert port
+    assert token
+    return str(token), port
 
 
 @pytest.mark.parametrize(
@@ -141,11 +143,7 @@ def window() -> Iterator[Browser]:
 )
 def test_impostor_on_the_port_gets_no_session(window: Browser, cluster: PageCluster, tmp_path: Path, answer: Answer) -> None:
     page = Page(sessions=tmp_path / "sessions.json")
-    with serving(cluster, page) as server:
-        server.enter(window)
-        token, port = window.script(_STORED), urlsplit(server.url).port
-        assert port
-        assert token
+    token, port = opened_page(window, cluster, page)
     with impostor(port, answer) as received:
         eventually(lambda: any("/ui/api/proof" in each for each in received), 20, "the page to ask for a proof")
         eventually(lambda: window.script(_STORED) is None, 20, "the session to leave the storage of the tab")
@@ -155,10 +153,7 @@ def test_impostor_on_the_port_gets_no_session(window: Browser, cluster: PageClus
 
 def test_proof_of_a_server_on_another_port_does_not_count(window: Browser, cluster: PageCluster, tmp_path: Path) -> None:
     page = Page(sessions=tmp_path / "sessions.json")
-    with serving(cluster, page) as server:
-        server.enter(window)
-        token, port = window.script(_STORED), urlsplit(server.url).port
-        assert port
+    token, port = opened_page(window, cluster, page)
     with serving(cluster, page) as elsewhere, impostor(port, _passes_on(urlsplit(elsewhere.url).port or 0)) as received:
         window.wait_for("The session has ended.")
         assert not any(token in each for each in received)
@@ -166,10 +161,7 @@ def test_proof_of_a_server_on_another_port_does_not_count(window: Browser, clust
 
 def test_page_goes_on_when_its_server_is_back(window: Browser, cluster: PageCluster, tmp_path: Path) -> None:
     page = Page(sessions=tmp_path / "sessions.json")
-    with serving(cluster, page) as server:
-        server.enter(window)
-        token, port = window.script(_STORED), urlsplit(server.url).port
-        assert port
+    token, port = opened_page(window, cluster, page)
     eventually(lambda: window.script(_STORED) is None, 20, "the session to leave the storage of the tab")
     with serving(cluster, page, port=port):
         eventually(lambda: window.script(_STORED) == token, 30, "the server to prove itself")

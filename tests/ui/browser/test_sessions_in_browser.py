@@ -14,7 +14,7 @@ import pytest
 from factories import trainjob
 from support.browser import FORGET, Browser, browser
 from support.cluster_under_test import embedded
-from support.page_cluster import PageCluster, page_cluster
+from support.page_cluster import PageCluster
 from support.page_server import PageServer, serving
 from support.waiting import eventually
 
@@ -30,13 +30,6 @@ ENDED = "The session has ended."
 ONCE = "This page is opened by a link that works once"
 _RBAC = "rbac.authorization.k8s.io"
 _TOKEN = "return sessionStorage.getItem('trainwright.session')"
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[PageCluster]:
-    with page_cluster() as made:
-        made.add_job(trainjob("demo"))
-        yield made
 
 
 @pytest.fixture(scope="module")
