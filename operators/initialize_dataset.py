@@ -26,7 +26,8 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
         counted.
     :param max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
-    :param end_token: Token that ends every row in the training, as its --eos_token, for the report. Empty: that of the tokenizer.
+    :param end_token: Token that ends every row in the training, as its end_token, for the report. Empty: that of the tokenizer.
+    :param loss_on: What the training learns of messages, as its loss_on, for the report: answers, or all.
     :param report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never;
         off looks at no model.
     :param trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
@@ -63,6 +64,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         model_uri: str = "",
         max_length: int | str = 0,
         end_token: str = "",
+        loss_on: str = "",
         report_mode: str = "auto",
         trainer: str = "",
         # End of what `make edges` writes.
@@ -81,6 +83,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.model_uri = model_uri
         self.max_length = max_length
         self.end_token = end_token
+        self.loss_on = loss_on
         self.report_mode = report_mode
         self.trainer = trainer
         # End of what `make edges` writes.

@@ -33,6 +33,7 @@ class PromoteModelOperator(BaseOperator):
     :param metric: Figure to compare.
     :param greater_is_better: Whether a greater metric is better.
     :param margin: By how much it must be better.
+    :param allow_trained_rows: Whether a figure of held-out rows counts if 5 % of these rows, or more, are trained on, too.
     :param alias: champion, challenger, or another name.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
@@ -56,6 +57,7 @@ class PromoteModelOperator(BaseOperator):
         metric: str = "loss",
         greater_is_better: bool | str = False,
         margin: float | str = 0.0,
+        allow_trained_rows: bool | str = False,
         alias: str = "champion",
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
@@ -74,6 +76,7 @@ class PromoteModelOperator(BaseOperator):
         self.metric = metric
         self.greater_is_better = greater_is_better
         self.margin = margin
+        self.allow_trained_rows = allow_trained_rows
         self.alias = alias
         # End of what `make edges` writes.
         self.more = more

@@ -7,7 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from trainwright.evaluation.figures import loss_of, relative_change
+from trainwright.evaluation.figures import loss_label, loss_of, relative_change, stop_line
+from trainwright.workspace.data_findings import FINDINGS, finding_lines
 
 
 def show_summary(result: dict[str, Any], console: Console) -> None:
@@ -18,9 +19,10 @@ def show_summary(result: dict[str, Any], console: Console) -> None:
     table.add_column("before")
     table.add_column("after")
     change = relative_change(before["loss"], after["loss"])
-    name = "held-out loss" if result["held_out"] else "training loss"
-    table.add_row(name, f"{before['loss']:.3f}", f"{after['loss']:.3f}{f'  ({change})' if change else ''}")
+    table.add_row(loss_label(result), f"{before['loss']:.3f}", f"{after['loss']:.3f}{f'  ({change})' if change else ''}")
     table.add_row("sample completion", _first_line(before["sample"]), _first_line(after["sample"]))
+    if all(ends := [stop_line(result["samples"], when) for when in ("before", "after")]):
+        table.add_row("samples", *ends)
     console.print(table)
     prompt = " ".join(line for line in result["prompt"].splitlines() if line and not line.startswith("###"))
     _line(console, "the sample's instruction", prompt)
@@ -29,6 +31,8 @@ def show_summary(result: dict[str, Any], console: Console) -> None:
     _line(console, "checkpoint", result["checkpoint"])
     _line(console, "manifest", result["digest"])
     _line(console, "loss curve", result["loss_curve"])
+    for finding in result["findings"]:
+        _line(console, "dataset", finding)
 
 
 def collect_result(
@@ -44,6 +48,9 @@ def collect_result(
         "prompt": sample["prompt"],
         "expected": str(sample.get("expected") or "").strip(),
         "rows": evaluation["rows"],
+        "trained_rows": evaluation.get("trained_rows", 0),
+        "samples": evaluation.get("samples", {}),
+        "findings": finding_lines(evaluation.get(FINDINGS)),
         "durations": {step: round(seconds, 2) for step, seconds in durations.items()},
         "checkpoint": checkpoint,
         "digest": digest,

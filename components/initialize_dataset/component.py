@@ -23,6 +23,7 @@ def initialize_dataset(
     model_uri: str = "",
     max_length: int = 0,
     end_token: str = "",
+    loss_on: str = "",
     report_mode: str = "auto",
     trainer: str = "",
     # End of what `make edges` writes.
@@ -49,7 +50,8 @@ def initialize_dataset(
         model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
             counted.
         max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
-        end_token: Token that ends every row in the training, as its --eos_token, for the report. Empty: that of the tokenizer.
+        end_token: Token that ends every row in the training, as its end_token, for the report. Empty: that of the tokenizer.
+        loss_on: What the training learns of messages, as its loss_on, for the report: answers, or all.
         report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never; off
             looks at no model.
         trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
@@ -86,6 +88,7 @@ def initialize_dataset(
         "model_uri": model_uri,
         "max_length": max_length,
         "end_token": end_token,
+        "loss_on": loss_on,
         "report_mode": report_mode,
         "trainer": trainer,
         # End of what `make edges` writes.

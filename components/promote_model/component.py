@@ -21,6 +21,7 @@ def promote_model(
     metric: str = "loss",
     greater_is_better: bool = False,
     margin: float = 0.0,
+    allow_trained_rows: bool = False,
     alias: str = "champion",
     # End of what `make edges` writes.
     more: dict = {},
@@ -42,6 +43,7 @@ def promote_model(
         metric: Figure to compare.
         greater_is_better: Whether a greater metric is better.
         margin: By how much it must be better.
+        allow_trained_rows: Whether a figure of held-out rows counts if 5 % of these rows, or more, are trained on, too.
         alias: champion, challenger, or another name.
         more: Further parameters by name, as start_run returns them for this step.
         summary: What was decided and why, as Markdown.
@@ -71,6 +73,7 @@ def promote_model(
         "metric": metric,
         "greater_is_better": greater_is_better,
         "margin": margin,
+        "allow_trained_rows": allow_trained_rows,
         "alias": alias,
         # End of what `make edges` writes.
     }

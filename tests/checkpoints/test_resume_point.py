@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from prepared_folders import prepare, prepare_at
+from support.optional_packages import require_packages
+from support.tiny_tokenizer import write_tokenizer
 
 from trainwright.checkpoints.origin import recorded_initial_job, recorded_origin
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
@@ -163,6 +165,50 @@ def test_the_program_writes_the_configuration_that_trl_reads(
     assert run(monkeypatch, workspace, config) == 0
     assert json.loads(config.read_bytes()) == {"resume_from_checkpoint": str(newest)}
     assert capsys.readouterr().out == "resuming from checkpoint-5 of its own run\n"
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    ("row", "asked", "expected"),
+    [
+        ({"messages": []}, "auto", "<|im_end|>"),
+        ({"prompt": [], "completion": []}, "auto", "<|im_end|>"),
+        ({"prompt": "a", "completion": "b"}, "auto", None),
+        ({"messages": []}, "", None),
+    ],
+)
+def test_the_program_finds_the_end_token_of_the_template(
+    row: dict[str, object],
+    asked: str,
+    expected: str | None,
+    workspace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    require_packages("transformers", "jinja2")
+    (workspace / "dataset" / "train.jsonl").write_text(json.dumps(row) + "\n", "utf-8")
+    write_tokenizer(workspace / "model", additional_special_tokens=["<|im_end|>"])
+    monkeypatch.setenv("TRAINWRIGHT_END_TOKEN", asked)
+    monkeypatch.setenv("TRAINWRIGHT_LOSS_ON", "answers")
+    config = tmp_path / "trl.yaml"
+    assert run(monkeypatch, workspace, config) == 0
+    assert json.loads(config.read_bytes()).get("eos_token") == expected
+    assert (recorded_origin(workspace / "output") or {})["loss_on"] == "answers"
+    monkeypatch.delenv("TRAINWRIGHT_LOSS_ON")
+    assert run(monkeypatch, workspace, config) == 0
+    assert "loss_on" not in (recorded_origin(workspace / "output") or {})
+
+
+@pytest.mark.medium
+def test_the_program_fails_if_the_template_ends_answers_with_text(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_packages("transformers", "jinja2")
+    (workspace / "dataset" / "train.jsonl").write_text('{"messages": []}\n', "utf-8")
+    write_tokenizer(workspace / "model", template="{% for m in messages %}{{ m.content }}\n{% endfor %}")
+    monkeypatch.setenv("TRAINWRIGHT_END_TOKEN", "auto")
+    assert run(monkeypatch, workspace, tmp_path / "trl.yaml") == 1
+    assert "end_token=auto: the chat template ends answers with no special token" in capsys.readouterr().err
 
 
 def test_the_program_knows_the_leader_by_its_completion_index(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.optional_packages import require_packages
 
-from trainwright.evaluation.encoding import encode_rows
+from trainwright.evaluation.encoding import digest_of, encode_rows
 from trainwright.evaluation.rows import read_rows
 from trainwright.initializers import DatasetOptions, initialize_dataset
 
@@ -88,3 +88,41 @@ def test_a_completion_that_is_closed_already_is_not_closed_twice(tiny_model: Pat
     first, second = encode_rows(tokenizer, [plain, closed])
     assert first == second
     assert first.tokens.count(tokenizer.eos_token_id) == 1
+
+
+MARKED = (
+    "{{ bos_token }}{% for message in messages %}<{{ message.role }}>{% if message.role == 'assistant' %}"
+    "{% generation %}{{ message.content }}</s>{% endgeneration %}{% else %}{{ message.content }}{% endif %}\n{% endfor %}"
+)
+
+
+def test_the_answers_of_messages_are_those_of_trl(tiny_model: Path, tmp_path: Path) -> None:
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import SFTConfig, SFTTrainer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template = MARKED
+    rows = [{"messages": [SYSTEM, QUESTION, ANSWER] * count} for count in (1, 2, 9)]
+    config = SFTConfig(
+        output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to="none", max_length=LONGEST, assistant_only_loss=True
+    )
+    model = AutoModelForCausalLM.from_pretrained(tiny_model)
+    trainer = SFTTrainer(model, args=config, train_dataset=Dataset.from_list(rows), processing_class=tokenizer)
+    theirs = [(row["input_ids"], row["labels"]) for row in trainer.train_dataset]
+
+    encoded = encode_rows(tokenizer, rows, layout="messages", limit=LONGEST, answers=MARKED)
+    ours = [([*row.tokens], [token if at in row.predicted else -100 for at, token in enumerate(row.tokens)]) for row in encoded]
+    assert ours == theirs
+    everything = encode_rows(tokenizer, rows, layout="messages", limit=LONGEST)
+    assert digest_of(encoded) != digest_of(everything)
+    assert sum(len(row.predicted) for row in encoded) < sum(len(row.predicted) for row in everything)
+
+
+def test_a_conversation_without_an_answer_within_the_limit_is_left_out(tiny_model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.chat_template = MARKED
+    rows = [{"messages": [QUESTION] * 20 + [ANSWER]}, {"messages": [ANSWER]}]
+    assert len(encode_rows(tokenizer, rows, layout="messages", limit=LONGEST, answers=MARKED)) == 1

@@ -35,6 +35,22 @@ def test_the_whole_summary() -> None:
     )
 
 
+def test_summary_marks_what_a_figure_is_worth() -> None:
+    ends = {"count": 8, "before": {"ended": 0, "tokens": 384}, "after": {"ended": 7, "tokens": 96}}
+    findings = [
+        {"severity": "warning", "name": "never_stops", "text": "no row | ends"},
+        {"severity": "note", "name": "overlap", "text": "unread"},
+        {"severity": "bad", "name": "x", "text": "unread"},
+        "unread",
+    ]
+    shown = markdown_summary(RESULT | {"trained_rows": 2, "samples": ends, "data_findings": findings})
+    assert "| held-out loss (2 of 25 rows are also trained on) | 4 | 1 | -75.0 % |" in shown
+    assert "| samples | 0 of 8 ended (48 tokens each) | 7 of 8 ended (12 tokens each) | |" in shown
+    assert "**Dataset**\n\n- warning\\: no row \\| ends\n\n" in shown
+    assert "unread" not in shown
+    assert "also trained on" not in markdown_summary(RESULT | {"trained_rows": 1})
+
+
 def test_each_metric_of_a_task_has_a_line() -> None:
     before, after = {**RESULT["before"], "arc_easy/acc": 0.25}, {**RESULT["after"], "arc_easy/acc": 0.5}
     assert "| arc\\_easy/acc | 0.25 | 0.5 | |\n" in markdown_summary(RESULT | {"before": before, "after": after})

@@ -16,6 +16,9 @@ from support.optional_packages import require_packages
 
 from trainwright.evaluation import program
 from trainwright.evaluation.encoding import encode_rows
+from trainwright.evaluation.generation import complete
+from trainwright.evaluation.loading import checkpoint_kind, use_training_tokens
+from trainwright.evaluation.sample import Sample
 
 require_packages("torch", "transformers", "peft")
 
@@ -127,6 +130,66 @@ def test_fewer_rows_and_a_prompt_of_ones_own(base: Path, data: Path) -> None:
     assert known["sample"]["expected"] == ROWS[2]["completion"]
 
 
+def test_held_out_rows_that_are_trained_on_are_counted(base: Path, data: Path) -> None:
+    assert "trained_rows" not in program.evaluate(base, base, data, max_new_tokens=1)
+    same = [{**ROWS[0], "prompt": "who commands the  étoile?\n"}, ROWS[2]]
+    (data.parent / "train.jsonl").write_text("".join(json.dumps({**row, "more": 1}, ensure_ascii=False) + "\n" for row in same))
+    data.write_text("".join(json.dumps({**row, "more": 1}, ensure_ascii=False) + "\n" for row in ROWS))
+    assert program.evaluate(base, base, data.parent, max_new_tokens=1)["trained_rows"] == 2
+    assert program.evaluate(base, base, data.parent, max_new_tokens=1, max_rows=2)["trained_rows"] == 1
+
+
+@pytest.mark.parametrize("config", [{"eos_token_id": "next"}, {"eos_token_id": ["eos", "next"]}, {}])
+def test_samples_end_where_the_exported_model_ends(
+    base: Path, adapter: Path, data: Path, tmp_path: Path, config: dict[str, Any]
+) -> None:
+    """The token that the model generates first ends each sample at once if the export's generation config says so."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(base), AutoModelForCausalLM.from_pretrained(base)
+    with torch.inference_mode():
+        prompt = tokenizer(ROWS[0]["prompt"], return_tensors="pt")
+        following = int(model(**prompt).logits[0, -1].argmax())
+    ids = {"next": following, "eos": tokenizer.eos_token_id}
+    export = tmp_path / "export"
+    shutil.copytree(base, export)
+    for name, value in config.items():
+        named = [ids[each] for each in value] if isinstance(value, list) else ids[value]
+        (export / "generation_config.json").write_text(json.dumps({name: named}))
+    data.write_text(json.dumps(ROWS[0]) + "\n")
+    result = program.evaluate(base, export, data, max_new_tokens=8)
+    assert result["samples"]["count"] == 1
+    assert result["samples"]["max_tokens"] >= 8
+    ends_at_once = {"ended": 1, "tokens": 1}
+    assert (result["samples"]["after"] == ends_at_once) is bool(config)
+    assert result["samples"]["before"] != ends_at_once
+    assert result["sample"]["after"] == ("" if config else result["sample"]["before"])
+
+
+def test_samples_of_several_rows_are_those_of_each_alone(base: Path, adapter: Path, data: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(base), AutoModelForCausalLM.from_pretrained(base)
+    samples = [Sample(row["prompt"], row["completion"], tokenizer(row["prompt"])["input_ids"]) for row in ROWS]
+    options: dict[str, Any] = {"max_new_tokens": 12, "shown": 12}
+    together = complete(model, tokenizer, samples, model.generation_config, batch_size=3, **options)
+    alone = [complete(model, tokenizer, [each], model.generation_config, batch_size=1, **options)[0] for each in samples]
+    assert together == alone
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"), [("</s>", "</s>"), ({"content": "<pad>"}, "<pad>"), ("<|other|>", "</s>"), (7, "</s>")]
+)
+def test_end_token_of_the_training_is_the_one_of_the_rows(base: Path, tmp_path: Path, asked: object, expected: str) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"eos_token": asked}))
+    use_training_tokens(tokenizer, tmp_path)
+    assert tokenizer.eos_token == expected
+
+
 def test_training_rows_stand_in_where_nothing_is_held_out(base: Path, tmp_path: Path) -> None:
     (tmp_path / "train.jsonl").write_text(
         "".join(json.dumps({"text": f"Pier {number} is free."}) + "\n" for number in range(300))
@@ -221,7 +284,7 @@ def test_folders_that_cannot_be_evaluated_are_named(tmp_path: Path, files: tuple
         for name in files:
             (folder / name).write_text("{}")
     with pytest.raises(program.InvalidInput) as raised:
-        program.checkpoint_kind(folder)
+        checkpoint_kind(folder)
     assert str(raised.value).startswith(f"{folder}: {message}")
 
 

@@ -22,6 +22,7 @@ from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.data_report.report import DataUnfit, report_dataset
 from trainwright.initializers.data_report.token_program import measured
 from trainwright.initializers.report_options import ReportOptions
+from trainwright.text import chat_templates
 
 require_packages("transformers", "jinja2")
 pytestmark = pytest.mark.medium
@@ -250,10 +251,10 @@ def test_verdict_says_which_answers_end(
         assert f"{found.severity}: {found.text[:20]}" in markdown_page(report).replace("\\", "")
     if ("warning", "never_stops") in expected:
         assert "none has </s>" in report.findings[0].text
-        assert '["--eos_token", "<|im_end|>"]' in report.findings[0].text
+        assert '{"settings": {"end_token": "<|im_end|>"}}' in report.findings[0].text
 
 
-@pytest.mark.parametrize(("token", "expected"), [("<|im_end|>", []), ("<|no_token|>", None)])
+@pytest.mark.parametrize(("token", "expected"), [("<|im_end|>", []), ("auto", []), ("<|no_token|>", None)])
 def test_end_token_of_the_training_is_that_of_the_report(tmp_path: Path, token: str, expected: list[str] | None) -> None:
     model = f"file://{write_tokenizer(tmp_path / 'model', template=CHATML, **CHATML_TOKENS)}"
     options = {"model_uri": model, "max_length": 90, "end_token": token}
@@ -262,6 +263,70 @@ def test_end_token_of_the_training_is_that_of_the_report(tmp_path: Path, token: 
             reported(tmp_path, [{"messages": [USER, ANSWER]}], **options)
     else:
         assert [found.name for found in reported(tmp_path, [{"messages": [USER, ANSWER]}], **options).findings] == expected
+
+
+def test_preferences_are_not_offered_a_setting_of_sft(tmp_path: Path) -> None:
+    model = f"file://{write_tokenizer(tmp_path / 'model', template=CHATML, **CHATML_TOKENS)}"
+    row = {"prompt": [USER], "chosen": [ANSWER], "rejected": [{**ANSWER, "content": "b"}]}
+    (found,) = reported(tmp_path, [row], model_uri=model, max_length=90).findings
+    assert (found.severity, found.name) == ("warning", "never_stops")
+    assert "train with sft and end_token=auto first, or use a model whose template ends turns with its end token" in found.text
+
+
+ENDED = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>"
+    "{% endgeneration %}{% else %}{{ m.content }}<|im_end|>{% endif %}{{ '\n' }}{% endfor %}"
+)
+MARKED = ENDED.replace("<|im_end|>{% endgeneration %}", "{% endgeneration %}<|im_end|>")
+
+
+@pytest.mark.parametrize(
+    ("template", "loss_on", "expected"), [(ENDED, "answers", []), (MARKED, "answers", ["never_stops"]), (MARKED, "all", [])]
+)
+def test_loss_on_answers_alone_decides_by_the_marks_whether_the_end_is_learned(
+    tmp_path: Path, template: str, loss_on: str, expected: list[str]
+) -> None:
+    folder = write_tokenizer(tmp_path / "model", template=template, **CHATML_TOKENS, eos_token="<|im_end|>")
+    options = {"model_uri": f"file://{folder}", "max_length": 90, "loss_on": loss_on}
+    report = reported(tmp_path, [{"messages": [USER, ANSWER]}], **options)
+    assert [found.name for found in report.findings] == expected
+    assert report.sample == "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+    tokens = report.splits["train"].tokens
+    assert tokens is not None
+    assert (tokens.cut, tokens.emptied) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "template", "words"),
+    [
+        (
+            [{"messages": [USER, ANSWER]}],
+            CHATML,
+            "does not mark the assistant's answers .* add the marks to the template, or use",
+        ),
+        ([{"messages": [USER, ANSWER]}, {"messages": [USER]}], ENDED, "train.jsonl row 2: it has no answer of the assistant"),
+        (
+            [{"prompt": "a", "completion": "b"}],
+            ENDED,
+            "loss_on=answers is for rows with messages, and these have prompt and compl",
+        ),
+        ([{"text": "a"}], ENDED, "these have texts, of which all is learned: leave it out"),
+        ([{"prompt": "a", "chosen": "b", "rejected": "c"}], ENDED, "these have answers that are compared: leave it out"),
+    ],
+)
+def test_loss_on_answers_is_refused_where_it_says_nothing(tmp_path: Path, rows: list[Row], template: str, words: str) -> None:
+    require_packages("trl")
+    folder = write_tokenizer(tmp_path / "model", template=template, **CHATML_TOKENS, eos_token="<|im_end|>")
+    with pytest.raises(DataUnfit, match=words):
+        reported(tmp_path, rows, model_uri=f"file://{folder}", max_length=90, loss_on="answers")
+
+
+def test_loss_on_answers_without_trl_is_not_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_templates, "_trl_templates", lambda: None)
+    folder = write_tokenizer(tmp_path / "model", template=CHATML, **CHATML_TOKENS)
+    options = {"model_uri": f"file://{folder}", "max_length": 90, "loss_on": "answers"}
+    (found,) = reported(tmp_path, [{"messages": [USER, ANSWER]}], **options).findings
+    assert (found.severity, found.name) == ("not checked", "never_stops")
 
 
 def test_held_out_rows_with_the_same_words_are_trained_on(tmp_path: Path) -> None:

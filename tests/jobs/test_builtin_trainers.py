@@ -120,6 +120,8 @@ def test_job_names_its_trainer_to_those_who_read_its_rows_and_checkpoints() -> N
             ({"settings": {"extra": words}}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "1024", "END_TOKEN": "<|im_end|>"})
             for words in (["--eos_token", "<|im_end|>"], ["--eos-token=<|im_end|>"])
         ),
+        ({"settings": {"end_token": "auto"}}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "1024", "END_TOKEN": "auto"}),
+        ({"settings": {"loss_on": "answers"}}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "1024", "LOSS_ON": "answers"}),
         ({"builtin": "dpo", "runtime": "trl-sft"}, {"MODEL_URI": "hf://o/m", "MAX_LENGTH": "1024"}),
         ({"model_uri": "pvc://claim/m"}, {}),
         ({"model_uri": ""}, {}),
@@ -133,8 +135,53 @@ def test_initializer_of_the_dataset_learns_the_model_and_how_rows_are_cut(
     request = TrainRequest(**{"runtime": "trl-sft", "dataset_uri": "hf://o/rows", "model_uri": "hf://o/m", **setting})
     spec = trainjob_manifest(resolve(request, definition(request.runtime)), STEP, "default")["spec"]
     found = {each["name"]: each.get("value") for each in spec["initializer"]["dataset"].get("env", [])}
-    names = ("MODEL_URI", "MAX_LENGTH", "END_TOKEN", "REPORT_MODE")
+    names = ("MODEL_URI", "MAX_LENGTH", "END_TOKEN", "LOSS_ON", "REPORT_MODE")
     assert {name: found[f"DATASET_{name}"] for name in names if f"DATASET_{name}" in found} == expected
+
+
+def variables_of_start(request: TrainRequest, runtime: Obj) -> dict[str, str]:
+    """Variables of the init container that finds the checkpoint to resume from."""
+    spec = trainjob_manifest(resolve(request, runtime), STEP, "default")["spec"]
+    containers = [
+        container
+        for patch in spec.get("runtimePatches", [])
+        for job in patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
+        for container in job["template"]["spec"]["template"]["spec"].get("initContainers", [])
+    ]
+    return {each["name"]: each.get("value", "") for container in containers for each in container["env"]}
+
+
+@pytest.mark.parametrize(
+    ("settings", "words", "variables"),
+    [
+        ({}, [], {}),
+        ({"end_token": "<|im_end|>"}, ["--eos_token", "<|im_end|>"], {}),
+        ({"end_token": "auto"}, [], {"TRAINWRIGHT_END_TOKEN": "auto"}),
+        ({"loss_on": "answers"}, ["--assistant_only_loss", "True"], {"TRAINWRIGHT_LOSS_ON": "answers"}),
+        ({"loss_on": "all"}, [], {"TRAINWRIGHT_LOSS_ON": "all"}),
+        ({"extra": ["--assistant_only_loss"]}, ["--assistant_only_loss"], {"TRAINWRIGHT_LOSS_ON": "answers"}),
+        ({"extra": ["--assistant-only-loss=False"]}, ["--assistant-only-loss=False"], {"TRAINWRIGHT_LOSS_ON": "all"}),
+        ({"dtype": "bfloat16"}, ["--dtype", "bfloat16"], {}),
+        ({"dtype": "bfloat16", "method": "qlora"}, [], {}),
+    ],
+)
+def test_settings_of_what_is_learned_reach_the_script_and_what_prepares_its_start(
+    settings: dict[str, Any], words: list[str], variables: dict[str, str]
+) -> None:
+    request = TrainRequest(settings=settings)
+    args = trainer_of(request)["args"]
+    plain = SftSettings(method=settings.get("method", "lora")).arguments()
+    assert [word for word in args if word not in plain] == [word for word in words if word not in plain]
+    found = variables_of_start(request, definition("trl-sft"))
+    assert {name: value for name, value in found.items() if name != "TRAINWRIGHT_TRAINER"} == variables
+
+
+def test_end_token_of_the_template_needs_what_reads_it_before_the_training() -> None:
+    runtime = definition("trl-sft")
+    for job in runtime["spec"]["template"]["spec"]["replicatedJobs"]:
+        job["template"]["spec"]["template"]["spec"].pop("initContainers", None)
+    with pytest.raises(InvalidSettings, match=r"settings.end_token: auto is found by the init container .* name the token"):
+        resolve(TrainRequest(settings={"end_token": "auto"}), runtime)
 
 
 @pytest.mark.parametrize("name", ["sft", "dpo", "kto"])
@@ -164,6 +211,9 @@ def test_trainer_never_guesses_what_another_command_runs() -> None:
         ("sft", {"beta": 0.1}, "settings.beta: unknown setting"),
         ("dpo", {"desirable_weight": 1}, "settings.desirable_weight: unknown setting"),
         ("dpo", {"beta": 0}, "settings.beta: expected more than 0"),
+        ("dpo", {"loss_on": "answers"}, "settings.loss_on: a setting of sft; dpo and kto learn from the answers"),
+        ("kto", {"end_token": "auto"}, "settings.end_token: a setting of sft; train with sft and this token first"),
+        ("sft", {"eos_token": "x"}, "settings.eos_token: unknown setting; did you mean end_token?"),
     ],
 )
 def test_settings_of_preference_trainers_are_checked(builtin: str, settings: dict[str, Any], words: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -172,3 +173,30 @@ def test_figure_that_is_not_finite_promotes_nothing(root: str, export: Callable[
     with pytest.raises(FigureNotFinite):
         Alias(root).promote(*candidate[:1], evaluation={"accuracy": value})
     assert Alias(root).read() is None
+
+
+@pytest.mark.parametrize(
+    ("figures", "gate", "expected"),
+    [
+        ({"rows": 20, "trained_rows": 20}, Gate(), False),
+        ({"rows": 20, "trained_rows": 1}, Gate(), False),
+        ({"rows": 21, "trained_rows": 1}, Gate(), True),
+        ({"rows": 20, "trained_rows": 0}, Gate(), True),
+        ({"rows": 20, "trained_rows": 20}, Gate(allow_trained_rows=True), True),
+        ({"rows": 20, "trained_rows": 20}, Gate("always"), True),
+        ({"rows": 20, "trained_rows": 20, "arc_easy/acc": 0.5}, Gate(metric="arc_easy/acc"), True),
+    ],
+)
+@pytest.mark.parametrize("has_champion", [False, True])
+def test_figures_of_rows_that_are_trained_on_promote_nothing(
+    root: str, export: Callable[[str], Export], figures: dict[str, Any], gate: Gate, expected: bool, has_champion: bool
+) -> None:
+    before = {"loss": 2.0, "arc_easy/acc": 0.7, "dataset_digest": "sha256:d"}
+    if has_champion:
+        promote_if_better(root, *export("first"), evaluation=before)
+        gate = replace(gate, greater_is_better=False)
+    verdict = promote_if_better(root, *export("next"), evaluation={**before, "loss": 1.0, **figures}, gate=gate)
+    assert verdict.promoted is expected
+    if not expected:
+        assert "of 20 are also trained on; prepare the dataset with drop_overlap" in verdict.reason
+        assert bool(verdict.champion) is has_champion

@@ -1,4 +1,5 @@
-"""Finds the checkpoint to resume from, the last complete one of the same dataset and model, and writes it to a config for TRL.
+"""Finds the checkpoint to resume from, the last complete one of the same dataset and model, and writes it to a config for TRL,
+with the end token of `end_token=auto`.
 
 Runs as an init container of a training step, so that every start of a pod decides by the current contents of the volume.
 It also copies `orderly_exit.py` and `report_progress.py` beside the config, for training images without this package, and
@@ -21,6 +22,8 @@ from pathlib import Path
 
 from trainwright.api.names import (
     DATASET_DIGEST_VARIABLE,
+    END_TOKEN_VARIABLE,
+    LOSS_ON_VARIABLE,
     MODEL_DIGEST_VARIABLE,
     RESUME_EXPORT_VARIABLE,
     RESUME_JOB_VARIABLE,
@@ -30,11 +33,13 @@ from trainwright.api.names import (
     TRAINER_VARIABLE,
 )
 from trainwright.api.termination_log import write_termination_message
+from trainwright.checkpoints.end_token import template_end_token
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.hf_trainer import FORMAT, incomplete_reason
 from trainwright.checkpoints.job_record import Writer, record_earlier, record_writer
 from trainwright.checkpoints.origin import (
+    LOSS_ON,
     TRAINER,
     Origin,
     archive,
@@ -66,6 +71,7 @@ from trainwright.checkpoints.warm_start import (
 from trainwright.jobs.state.saved_hours import saved_text
 from trainwright.storage.errors import StorageError
 from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.text.chat_templates import AUTO
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.prepared import check_prepared
 from trainwright.workspace.umask import apply_umask
@@ -90,6 +96,8 @@ class ResumeOptions:
     """The URI of an export whose weights a new training starts from, if `auto` finds no checkpoint."""
     trainer: str = ""
     """The builtin trainer that the job runs; empty for another program."""
+    loss_on: str = ""
+    """What it learns of conversations; empty for its default."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ResumeOptions:
@@ -104,7 +112,8 @@ class ResumeOptions:
         weights = resume.removeprefix(RESUME_WEIGHTS) if resume.startswith(RESUME_WEIGHTS) else ""
         resumes_from = tuple(filter(None, environ.get(RESUMES_FROM_VARIABLE, "").split(",")))
         export, trainer = environ.get(RESUME_EXPORT_VARIABLE, ""), environ.get(TRAINER_VARIABLE, "")
-        return cls("" if weights else resume, job, export, resumes_from, weights, trainer)
+        loss_on = environ.get(LOSS_ON_VARIABLE, "")
+        return cls("" if weights else resume, job, export, resumes_from, weights, trainer, loss_on)
 
     @property
     def source(self) -> str:
@@ -134,6 +143,8 @@ def resume_point(
     output, origin = workspace / "output", read_origin(workspace, dataset=dataset, model=model)
     if options.trainer:
         origin[TRAINER] = options.trainer
+    if options.loss_on:
+        origin[LOSS_ON] = options.loss_on
     if leader:
         _initialize_output(output, origin, options)
         if writer is not None:
@@ -254,6 +265,8 @@ def main() -> int:
         point = resume_point(workspace, dataset=dataset, model=model, leader=leader, options=options, writer=writer)
         # JSON is valid YAML. TRL uses the values as defaults of its arguments.
         content = {"resume_from_checkpoint": str(point)} if point else {}
+        if os.environ.get(END_TOKEN_VARIABLE) == AUTO and (token := template_end_token(dataset, model)):
+            content["eos_token"] = token
         write_bytes(arguments.config, json.dumps(content).encode() + b"\n")
         weights = None
         if point is None and options.weights:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from trainwright.cli.output import print_lines
 from trainwright.cli.progress_display import ProgressDisplay
-from trainwright.evaluation.figures import loss_of, relative_change
+from trainwright.evaluation.figures import loss_label, loss_of, relative_change, stop_line
 from trainwright.jobs.submit.memory_check import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents, LogOutput
 from trainwright.steps.fine_tuning import FineTuned, verdict_of
@@ -70,9 +70,10 @@ def show_result(result: FineTuned) -> None:
     table = Table(show_header=True, header_style="bold")
     for column in ("", "base model", "fine-tuned"):
         table.add_column(column)
-    name = "held-out loss" if result.evaluation.get("held_out") else "training loss"
     change = relative_change(before, after, decimals=1)
-    table.add_row(name, f"{before:.4f}", f"{after:.4f}{f'  ({change})' if change else ''}")
+    table.add_row(loss_label(result.evaluation), f"{before:.4f}", f"{after:.4f}{f'  ({change})' if change else ''}")
+    if all(ends := [stop_line(result.evaluation.get("samples", {}), when) for when in ("before", "after")]):
+        table.add_row("samples", *ends)
     Console(markup=False, emoji=False, highlight=False).print(table)
     for label, text in (
         ("run", result.run_id),

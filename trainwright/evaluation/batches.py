@@ -24,5 +24,6 @@ def padded(batch: Sequence[Encoded]) -> tuple[torch.Tensor, torch.Tensor, torch.
         length = len(row.tokens)
         tokens[index, :length] = torch.tensor(row.tokens)
         attention[index, :length] = 1
-        labels[index, row.first_predicted : length] = tokens[index, row.first_predicted : length]
+        predicted = row.predicted
+        labels[index, predicted] = tokens[index, predicted]
     return tokens, attention, labels

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,37 +19,52 @@ from trainwright.evaluation.rows import (
     Message,
     Row,
 )
+from trainwright.text.chat_templates import learned_answers
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """The token ids of one row. Tokens from `prompt_length` on have a loss, except the very first token."""
+    """The token ids of one row. Tokens from `prompt_length` on have a loss, except the very first token.
+
+    With `learned`, of those only the tokens for which it is true: the assistant's, where the loss is on answers.
+    """
 
     tokens: list[int]
     prompt_length: int
+    learned: list[bool] | None = None
 
     @property
     def first_predicted(self) -> int:
         """Position of the first token with a loss."""
         return max(self.prompt_length, 1)
 
+    @property
+    def predicted(self) -> list[int]:
+        """Positions of all tokens with a loss."""
+        places = range(self.first_predicted, len(self.tokens))
+        return [at for at in places if self.learned is None or self.learned[at]]
+
+    def cut(self, limit: int | None) -> Encoded:
+        """Return the first tokens alone, at most `limit`."""
+        return Encoded(self.tokens[:limit], self.prompt_length, None if self.learned is None else self.learned[:limit])
+
 
 def encode_rows(
-    tokenizer: Any, rows: Sequence[Row], *, layout: str = PROMPT_COMPLETION, limit: int | None = None
+    tokenizer: Any, rows: Sequence[Row], *, layout: str = PROMPT_COMPLETION, limit: int | None = None, answers: str = ""
 ) -> list[Encoded]:
     """Tokenize rows of one layout like TRL's SFT trainer with default settings.
 
     Prompt and completion have a loss on the completion only, messages and text on every token. Plain text ends with the
     end-of-text token, conversations are rendered with the chat template. tokenizer: a Hugging Face tokenizer. limit: maximum
-    number of tokens; longer rows are truncated. Rows without a token that has a loss are omitted.
+    number of tokens; longer rows are truncated. answers: the chat template that marks the assistant's answers in messages, on which
+    alone the loss then is. Rows without a token that has a loss are omitted.
     Raises InvalidInput if the tokenizer lacks what the layout needs.
     """
     require_tokens(tokenizer, layout)
     encoded = []
     for row in rows:
-        full = encode_row(tokenizer, row, layout)
-        truncated = Encoded(full.tokens[:limit], full.prompt_length)
-        if len(truncated.tokens) > truncated.first_predicted:
+        full = _answers(tokenizer, row, answers) if answers and layout == MESSAGES else encode_row(tokenizer, row, layout)
+        if (truncated := full.cut(limit)).predicted:
             encoded.append(truncated)
     return encoded
 
@@ -77,7 +93,8 @@ def digest_of(rows: Sequence[Encoded], besides: object = None) -> str:
     """
     digest = hashlib.sha256(b"" if besides is None else json.dumps(besides).encode() + b"\n")
     for row in rows:
-        digest.update(json.dumps([row.tokens, row.first_predicted]).encode() + b"\n")
+        learned = [] if row.learned is None else [row.predicted]
+        digest.update(json.dumps([row.tokens, row.first_predicted, *learned]).encode() + b"\n")
     return f"sha256:{digest.hexdigest()}"
 
 
@@ -99,17 +116,23 @@ def render(
 
     Raises InvalidInput if the chat template rejects it.
     """
-    from jinja2 import TemplateError  # transformers renders templates with it
-
-    try:
+    with _rendering(tokenizer, messages):
         rendered = tokenizer.apply_chat_template(
             list(messages), tokenize=True, return_dict=True, add_generation_prompt=add_generation_prompt, **options
         )
+    return list(rendered["input_ids"])
+
+
+@contextmanager
+def _rendering(tokenizer: Any, messages: Sequence[Message]) -> Iterator[None]:
+    from jinja2 import TemplateError  # transformers renders templates with it
+
+    try:
+        yield
     except TemplateError as error:
         raise InvalidInput(
             f"the chat template of {tokenizer.name_or_path} rejects the messages {messages!r:.200}: {error}"
         ) from error
-    return list(rendered["input_ids"])
 
 
 def _completion(tokenizer: Any, row: Row) -> Encoded:
@@ -125,6 +148,12 @@ def _conversation(tokenizer: Any, row: Row) -> Encoded:
 
 def _messages(tokenizer: Any, row: Row) -> Encoded:
     return Encoded(render(tokenizer, row["messages"], template_options(row)), 0)
+
+
+def _answers(tokenizer: Any, row: Row, template: str) -> Encoded:
+    with _rendering(tokenizer, row["messages"]):
+        tokens, learned = learned_answers(tokenizer, row["messages"], template, **template_options(row))
+    return Encoded(tokens, 0, learned)
 
 
 def _text(tokenizer: Any, row: Row) -> Encoded:

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainwright.text.finite_number import is_number
+
+TRAINED_SHARE = 0.05
+"""Of the held-out rows: from this on, those that are trained on, too, make a figure worthless."""
 OF_TRAINING = "training_"
 OF_ROWS = ("loss", "perplexity", "preference_accuracy")
 HELD_OUT_TASK, TRAINING_TASK = "held_out", "training_rows"
@@ -42,3 +46,34 @@ def is_of_rows(metric: str) -> bool:
         HELD_OUT_TASK,
         TRAINING_TASK,
     )
+
+
+def trained_mark(evaluation: Mapping[str, Any]) -> str:
+    """Return how many of the held-out rows are trained on, too, as `20 of 20 are also trained on`; empty for less than 5 %.
+
+    evaluation: the result of the program, or its figures; one without `rows` and `trained_rows` has no mark.
+    """
+    rows, trained = _number(evaluation.get("rows")), _number(evaluation.get("trained_rows"))
+    if trained <= 0 or trained < TRAINED_SHARE * rows:
+        return ""
+    return f"{trained:,} of {rows:,} are also trained on"
+
+
+def loss_label(evaluation: Mapping[str, Any]) -> str:
+    """Return what the loss of an evaluation is of, with the mark of held-out rows that are trained on."""
+    if not evaluation.get("held_out"):
+        return "training loss"
+    mark = trained_mark(evaluation)
+    return f"held-out loss ({mark.replace(' are', ' rows are')})" if mark else "held-out loss"
+
+
+def stop_line(samples: Mapping[str, Any], when: str) -> str:
+    """Return how many samples of a model ended, and their mean length, as `7 of 8 ended (22 tokens each)`; empty if unknown."""
+    found, count = samples.get(when), _number(samples.get("count"))
+    if not isinstance(found, dict) or count < 1:
+        return ""
+    return f"{_number(found.get('ended')):,} of {count:,} ended ({_number(found.get('tokens')) / count:.0f} tokens each)"
+
+
+def _number(value: Any) -> float:
+    return value if is_number(value) else 0

@@ -63,7 +63,7 @@ def encode_compared(tokenizer: Any, rows: RowSet, *, limit: int | None, batch_si
     """Tokenize the rows as TRL does. `limit` is the maximum number of tokens; longer answers are cut."""
     if rows.kind == PREFERENCE:
         pairs = [_pair(tokenizer, row, rows.layout) for row in rows.rows]
-        return Compared(PREFERENCE, [_cut(answer, limit) for pair in pairs for answer in pair], [], batch_size)
+        return Compared(PREFERENCE, [answer.cut(limit) for pair in pairs for answer in pair], [], batch_size)
     full = [(encode_row(tokenizer, row, rows.layout), bool(row[LABEL])) for row in rows.rows]
     kept = [(answer, is_good) for answer, is_good in full if limit is None or answer.prompt_length < limit]
     mismatched = []
@@ -72,7 +72,7 @@ def encode_compared(tokenizer: Any, rows: RowSet, *, limit: int | None, batch_si
         other = kept[at - 1 if at > first else min(first + batch_size, len(kept)) - 1][0]
         tokens = answer.tokens[: answer.prompt_length] + other.tokens[other.prompt_length :]
         mismatched.append(Encoded(tokens, answer.prompt_length))
-    answers = [_cut(answer, limit) for answer in (*(answer for answer, _ in kept), *mismatched)]
+    answers = [answer.cut(limit) for answer in (*(answer for answer, _ in kept), *mismatched)]
     return Compared(rows.kind, answers, [is_good for _, is_good in kept], batch_size)
 
 
@@ -100,10 +100,6 @@ def _pair(tokenizer: Any, row: Row, layout: str) -> tuple[Encoded, Encoded]:
     rejected = encode_row(tokenizer, {**row, "completion": row[REJECTED]}, layout)
     begins = min(chosen.prompt_length, rejected.prompt_length)
     return Encoded(chosen.tokens, begins), Encoded(rejected.tokens, begins)
-
-
-def _cut(answer: Encoded, limit: int | None) -> Encoded:
-    return Encoded(answer.tokens[:limit], answer.prompt_length)
 
 
 def _log_sigmoid(value: float) -> float:

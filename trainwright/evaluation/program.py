@@ -16,19 +16,29 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from trainwright.checkpoints.formats.foreign_settings import foreign_settings_error
 from trainwright.evaluation.batches import NO_LABEL, padded
 from trainwright.evaluation.encoding import Encoded, digest_of, encode_rows, require_tokens
 from trainwright.evaluation.figures import loss_of, named_by_rows, task_name
+from trainwright.evaluation.generation import SAMPLES, Completion, Ended, complete, exported_config, token_limit
 from trainwright.evaluation.harness import evaluate_tasks
+from trainwright.evaluation.loading import (
+    checkpoint_kind,
+    load_model,
+    pause_garbage_collection,
+    refuse_foreign,
+    require_model,
+    template_of_answers,
+    use_training_tokens,
+    with_adapter,
+)
 from trainwright.evaluation.preferences import NAMES, Compared, encode_compared, log_probabilities
-from trainwright.evaluation.rows import MAX_TRAINING_ROWS, InvalidInput, data_file, is_held_out, read_rows
-from trainwright.evaluation.sample import Sample, choose_prompt, encode_sample
+from trainwright.evaluation.rows import MAX_TRAINING_ROWS, MESSAGES, TRAIN, InvalidInput, data_file, is_held_out, read_rows
+from trainwright.evaluation.sample import choose_prompt, encode_sample, more_prompts
+from trainwright.initializers.data_report.measure import rows_in_common
 from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.receipt import read_receipt
@@ -37,11 +47,7 @@ from trainwright.workspace.umask import apply_umask
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["InvalidInput", "checkpoint_kind", "evaluate", "main"]
-
-ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-MODEL_CONFIG, CHAT_TEMPLATE = "config.json", "chat_template.jinja"
-MODEL_WEIGHTS = ("model.safetensors", "model.safetensors.index.json")
+__all__ = ["InvalidInput", "evaluate", "main"]
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             tasks=arguments.task,
             few_shot=arguments.few_shot,
             task_limit=arguments.task_limit,
+            loss_on=arguments.loss_on,
         )
     except (InvalidInput, WorkspaceError, ToolError) as error:
         print(f"cannot evaluate: {error}", file=sys.stderr)
@@ -92,6 +99,7 @@ def evaluate(
     tasks: Sequence[str] = (),
     few_shot: int = -1,
     task_limit: int = 0,
+    loss_on: str = "",
 ) -> dict[str, Any]:
     """Evaluate the base model and the fine-tuned one on the same rows.
 
@@ -99,13 +107,15 @@ def evaluate(
     data: a prepared dataset folder (test.jsonl, else train.jsonl) or a JSON Lines file. max_rows: number of rows to
     evaluate; the default is all held-out rows, or the first 256 rows of train.jsonl.
     sample_row: index (from 0) of the row that both models complete as a sample; sample_prompt: a custom prompt instead.
-    max_new_tokens: maximum length of the sample. batch_size: rows per batch. tasks, few_shot,
-    task_limit: of lm-evaluation-harness, see `harness.evaluate_tasks`.
+    max_new_tokens: tokens of the sample that are shown. batch_size: rows per batch. tasks, few_shot,
+    task_limit: of lm-evaluation-harness, see `harness.evaluate_tasks`. loss_on: `answers` if the training had its loss on the
+    assistant's answers of messages.
     Of answers that are compared, the loss is that of `preferences`, named by loss_of, with preference_accuracy and without perplexity.
     Returns rows, rows_digest (of what was measured), tokens (those with a loss), seconds, device, kind ("adapter" or "model"),
-    layout, held_out (False for training rows), before and after (loss in nats per token, perplexity, and TASK/METRIC of each task;
-    of training rows they are training_loss, training_perplexity and training_rows/METRIC) and sample (prompt, expected or None,
-    before, after).
+    layout, held_out (False for training rows), trained_rows (held-out rows that are trained on, too), before and after (loss in
+    nats per token, perplexity, and TASK/METRIC of each task; of training rows they are training_loss, training_perplexity and
+    training_rows/METRIC), sample (prompt, expected or None, before, after) and samples (the count of completed rows, max_tokens of
+    each, and how many ended, with how many tokens, before and after).
     Raises InvalidInput for a missing file, a row without a column, a folder without weights or with settings that name code elsewhere,
     a tokenizer without chat template.
     """
@@ -115,8 +125,8 @@ def evaluate(
     data_rows = read_rows(file, max_rows=needed)
     prompt = choose_prompt(data_rows, sample_row, sample_prompt)
     kind = checkpoint_kind(checkpoint)
-    _require_model(base)
-    _refuse_foreign(base, checkpoint)
+    require_model(base)
+    refuse_foreign(base, checkpoint)
 
     started = time.monotonic()
     with pause_garbage_collection():
@@ -125,30 +135,36 @@ def evaluate(
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
         tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
-        _use_chat_template(tokenizer, checkpoint)
+        use_training_tokens(tokenizer, checkpoint)
         require_tokens(tokenizer, data_rows.layout)
-        model = _load_model(base, device)
+        model = load_model(base, device)
     longest = getattr(model.config, "max_position_embeddings", None)
     measured_rows = replace(data_rows, rows=data_rows.rows[:row_limit])
     compared = encode_compared(tokenizer, measured_rows, limit=longest, batch_size=batch_size) if data_rows.kind else None
     if compared is not None:
         encoded = compared.answers
     else:
-        encoded = encode_rows(tokenizer, measured_rows.rows, layout=data_rows.layout, limit=longest)
+        answers = template_of_answers(tokenizer) if loss_on == "answers" and data_rows.layout == MESSAGES else ""
+        encoded = encode_rows(tokenizer, measured_rows.rows, layout=data_rows.layout, limit=longest, answers=answers)
     if not encoded:
         raise InvalidInput(f"{file}: no row has a token with a loss within the model's {longest} positions")
-    sample = encode_sample(tokenizer, prompt)
+    samples = [encode_sample(tokenizer, each) for each in (prompt, *more_prompts(data_rows, sample_row, SAMPLES - 1))]
+    most_new = token_limit(samples, tokenizer, max_new_tokens)
+    samples = [each for at, each in enumerate(samples) if not at or longest is None or len(each.tokens) + most_new <= longest]
 
     of_rows: dict[str, dict[str, float]] = {}
-    completions: dict[str, str] = {}
+    completions: dict[str, list[Completion]] = {}
     reference: list[float] = []
+    generation = model.generation_config
     for when in ("before", "after"):
         if when == "after" and kind == "adapter":
-            model = _with_adapter(model, checkpoint)
+            model = with_adapter(model, checkpoint)
         elif when == "after":
             del model  # free memory for the fine-tuned model
             gc.collect()
-            model = _load_model(checkpoint, device)
+            model = load_model(checkpoint, device)
+        if when == "after":
+            generation = exported_config(model, checkpoint, tokenizer)
         if compared is not None:
             found_now = log_probabilities(model, encoded, batch_size=batch_size)
             reference = reference or found_now
@@ -156,7 +172,9 @@ def evaluate(
         else:
             loss = mean_loss(model, encoded, batch_size=batch_size)
             of_rows[when] = {"loss": loss, "perplexity": _perplexity(loss)}
-        completions[when] = complete(model, tokenizer, sample, max_new_tokens=max_new_tokens)
+        completions[when] = complete(
+            model, tokenizer, samples, generation, max_new_tokens=most_new, shown=max_new_tokens, batch_size=batch_size
+        )
         logger.info("%s: loss %.4f over %d rows", when, of_rows[when]["loss"], len(encoded))
     held_out = data_rows.held_out
     measured = {when: named_by_rows(figures, held_out=held_out) for when, figures in of_rows.items()}
@@ -189,29 +207,28 @@ def evaluate(
         "held_out": held_out,
         "device": device,
         "rows": compared.rows if compared is not None else len(encoded),
+        **(
+            {"trained_rows": rows_in_common(file.with_name(TRAIN), file, row_limit)}
+            if held_out and file.with_name(TRAIN).is_file()
+            else {}
+        ),
         "rows_digest": digest_of(encoded, _reference_of(base, compared) if compared is not None else None),
         **({"loss_of": NAMES[compared.kind]} if compared is not None else {}),
         **({"few_shot": few_shot, "task_limit": task_limit} if tasks else {}),
-        "tokens": sum(len(row.tokens) - row.first_predicted for row in encoded),
+        "tokens": sum(len(row.predicted) for row in encoded),
         "seconds": round(time.monotonic() - started, 3),
         **measured,
-        "sample": {"prompt": sample.prompt, "expected": sample.expected, **completions},
+        "sample": {
+            "prompt": samples[0].prompt,
+            "expected": samples[0].expected,
+            **{when: found[0].text for when, found in completions.items()},
+        },
+        "samples": {
+            "count": len(samples),
+            "max_tokens": most_new,
+            **{when: Ended.of(found) for when, found in completions.items()},
+        },
     }
-
-
-def checkpoint_kind(checkpoint: Path) -> str:
-    """Return the kind of a checkpoint folder: "adapter" (PEFT, for the base model) or "model" (a full one).
-
-    Raises InvalidInput if the folder is neither, or has no safetensors weights.
-    """
-    if not checkpoint.is_dir():
-        raise InvalidInput(f"{checkpoint}: the folder does not exist")
-    if (checkpoint / ADAPTER_CONFIG).is_file():
-        if not (checkpoint / ADAPTER_WEIGHTS).is_file():
-            raise InvalidInput(f"{checkpoint}: has {ADAPTER_CONFIG}, but its weights, {ADAPTER_WEIGHTS}, are missing")
-        return "adapter"
-    _require_model(checkpoint)
-    return "model"
 
 
 def mean_loss(model: Any, rows: Sequence[Encoded], *, batch_size: int) -> float:
@@ -231,23 +248,6 @@ def mean_loss(model: Any, rows: Sequence[Encoded], *, batch_size: int) -> float:
     return total / count
 
 
-def complete(model: Any, tokenizer: Any, sample: Sample, *, max_new_tokens: int) -> str:
-    """Return the model's completion of a prompt with greedy decoding, up to the end-of-text token."""
-    import torch
-    from transformers import GenerationConfig
-
-    prompt_ids = torch.tensor([sample.tokens], device=model.device)
-    greedy = GenerationConfig(
-        do_sample=False,
-        max_new_tokens=max_new_tokens,
-        eos_token_id=getattr(model.generation_config, "eos_token_id", None) or tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id,
-    )
-    with torch.inference_mode():
-        generated = model.generate(input_ids=prompt_ids, attention_mask=torch.ones_like(prompt_ids), generation_config=greedy)
-    return str(tokenizer.decode(generated[0, prompt_ids.shape[1] :], skip_special_tokens=True)).strip()
-
-
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """Write a JSON file atomically. Creates its folder if missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -262,18 +262,6 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
         raise
 
 
-@contextmanager
-def pause_garbage_collection() -> Iterator[None]:
-    """Pause garbage collection: imports of torch and transformers create a million objects and little garbage. Saves a second."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Loss on held-out rows and a sample completion, before and after fine-tuning.")
     parser.add_argument("--base", type=Path, required=True, help="folder of the base model and its tokenizer")
@@ -286,7 +274,8 @@ def _parser() -> argparse.ArgumentParser:
     sample = parser.add_mutually_exclusive_group()
     sample.add_argument("--sample-row", type=_at_least(0), default=0, help="index (from 0) of the row to complete as a sample")
     sample.add_argument("--sample-prompt", help="custom prompt to complete as a sample")
-    parser.add_argument("--max-new-tokens", type=_at_least(1), default=48, help="maximum length of the sample in tokens")
+    parser.add_argument("--max-new-tokens", type=_at_least(1), default=48, help="tokens of the sample that are shown")
+    parser.add_argument("--loss-on", choices=("answers", "all"), default="", help="what the training learned of messages")
     parser.add_argument("--task", action="append", default=[], help="task of lm-evaluation-harness, or held_out; repeatable")
     parser.add_argument("--few-shot", type=_at_least(-1), default=-1, help="examples in each prompt of a task; -1: as it says")
     parser.add_argument("--task-limit", type=_at_least(0), default=0, help="maximum number of examples of a task; 0: all")
@@ -302,47 +291,6 @@ def _at_least(minimum: int) -> Any:
         return number
 
     return parse_integer
-
-
-def _require_model(folder: Path) -> None:
-    if not folder.is_dir():
-        raise InvalidInput(f"{folder}: the folder does not exist")
-    if not (folder / MODEL_CONFIG).is_file():
-        raise InvalidInput(f"{folder}: has no {MODEL_CONFIG}, so it is not a model folder")
-    if not any((folder / name).is_file() for name in MODEL_WEIGHTS):
-        raise InvalidInput(f"{folder}: has no weights ({' or '.join(MODEL_WEIGHTS)})")
-
-
-def _refuse_foreign(*folders: Path) -> None:
-    """Raise InvalidInput for a model or an adapter whose settings name code or files elsewhere, before a library reads them."""
-    for folder in folders:
-        if (problem := foreign_settings_error(folder)) is not None:
-            raise InvalidInput(f"{folder}: {problem}")
-
-
-def _load_model(folder: Path, device: str) -> Any:
-    """Load a causal language model from safetensors: in its own precision on a GPU, in float32 on a CPU."""
-    import torch
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging as transformers_logging
-
-    transformers_logging.disable_progress_bar()
-    dtype = torch.float32 if device == "cpu" else "auto"
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, use_safetensors=True, trust_remote_code=False)
-    return model.to(device)
-
-
-def _use_chat_template(tokenizer: Any, checkpoint: Path) -> None:
-    """Use the checkpoint's chat template if it has one, since it was trained with it."""
-    if (checkpoint / CHAT_TEMPLATE).is_file():
-        tokenizer.chat_template = (checkpoint / CHAT_TEMPLATE).read_text("utf-8")
-
-
-def _with_adapter(model: Any, checkpoint: Path) -> Any:
-    with pause_garbage_collection():
-        from peft import PeftModel
-
-    return PeftModel.from_pretrained(model, str(checkpoint), use_safetensors=True)
 
 
 def _batches(rows: Sequence[Encoded], size: int) -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:

@@ -62,6 +62,12 @@ def choose_prompt(rows: RowSet, row: int, prompt: str | None) -> Prompt:
     return _row_prompt(rows.layout, rows.rows[row])
 
 
+def more_prompts(rows: RowSet, row: int, count: int) -> list[Prompt]:
+    """Return the prompts of up to `count` other rows, those after the `row` first, then those before it."""
+    others = [*range(row + 1, len(rows.rows)), *range(min(row, len(rows.rows)))]
+    return [_row_prompt(rows.layout, rows.rows[at]) for at in others[:count]]
+
+
 def encode_sample(tokenizer: Any, prompt: Prompt) -> Sample:
     """Tokenize the prompt. Raises InvalidInput if the chat template rejects the messages."""
     if prompt.messages is not None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from trainwright.evaluation.figures import OF_TRAINING, loss_name
+from trainwright.evaluation.figures import OF_TRAINING, loss_label, loss_name, stop_line
 from trainwright.text.markdown import code, escaped, fenced
+from trainwright.workspace.data_findings import FINDINGS, finding_lines
 
 _SAMPLE = (("prompt", "Prompt"), ("expected", "Expected"), ("before", "Before"), ("after", "After"))
 _FACTS = (
@@ -22,13 +23,15 @@ def markdown_summary(result: dict[str, Any]) -> str:
     """Return a heading, a table of losses and identifiers, and the sample. Missing parts are omitted.
 
     result: from the evaluation program (`before`, `after`, `sample`, `rows`, `held_out`), with `run`, `checkpoint_uri`,
-    `checkpoint_digest` and `dataset_digest` if known.
+    `checkpoint_digest`, `dataset_digest` and `data_findings` if known.
     """
     run = result.get("run")
     blocks = [f"## Run {escaped(str(run))}" if run else "## Evaluation"]
     losses = _losses(result)
     if losses:
         blocks.append("\n".join(losses))
+    if findings := [f"- {escaped(line)}" for line in finding_lines(result.get(FINDINGS))]:
+        blocks += ["**Dataset**", "\n".join(findings)]
     facts = [f"| {name} | {code(str(result[key]))} |" for key, name in _FACTS if result.get(key) not in (None, "")]
     if facts:
         blocks.append("\n".join(["| | |", "|---|---|", *facts]))
@@ -45,7 +48,7 @@ def _losses(result: dict[str, Any]) -> list[str]:
     loss = loss_name(after or before)
     perplexity = loss.replace("loss", "perplexity")
     of_training = loss.startswith(OF_TRAINING)
-    name = f"{'training' if of_training else 'held-out'} loss"
+    name = "training loss" if of_training else loss_label({**result, "held_out": True})
     if result.get("loss_of"):  # of answers that are compared; otherwise the cross entropy of the tokens
         name += f" ({escaped(str(result['loss_of']))})"
     rows = [f"| {name} | {_number(before, loss)} | {_number(after, loss)} | {_change(before.get(loss), after.get(loss))} |"]
@@ -53,6 +56,9 @@ def _losses(result: dict[str, Any]) -> list[str]:
         name = "training perplexity" if of_training else "perplexity"
         rows.append(f"| {name} | {_number(before, perplexity)} | {_number(after, perplexity)} | |")
     tasks = [name for name in after if name not in (loss, perplexity) and isinstance(after[name], int | float)]
+    samples = result.get("samples")
+    if isinstance(samples, dict) and any(ends := [stop_line(samples, when) for when in ("before", "after")]):
+        rows.append(f"| samples | {' | '.join(each or 'n/a' for each in ends)} | |")
     rows += [f"| {escaped(name)} | {_number(before, name)} | {_number(after, name)} | |" for name in tasks]
     return ["| | before | after | change |", "|---|---:|---:|---:|", *rows]
 

@@ -11,6 +11,7 @@ from trainwright.storage.uri import StorageUri
 from trainwright.text.hub_names import with_scheme
 
 ReportMode = Literal["auto", "required", "warn", "off"]
+LossOn = Literal["", "answers", "all"]
 
 
 class ReportOptions(BaseModel):
@@ -18,7 +19,9 @@ class ReportOptions(BaseModel):
 
     model_uri: the model that will be trained, whose tokenizer counts the tokens; empty: they are not counted.
     max_length: tokens of a row in the training, which cuts longer ones; 0: not known.
-    end_token: the token that ends every row in the training, as TRL's `--eos_token`; empty: that of the tokenizer.
+    end_token: the token that ends every row in the training; `auto` is that with which the chat template ends an answer; empty: that
+        of the tokenizer.
+    loss_on: whether the training has its loss on the assistant's `answers` of messages; empty, `all`: on all tokens.
     report_mode: `required` fails if the tokenizer cannot be fetched, `warn` not even for rows on which TRL would fail, `off` looks at
         no model.
     """
@@ -28,6 +31,7 @@ class ReportOptions(BaseModel):
     model_uri: str = ""
     max_length: Annotated[int, Field(ge=0)] = 0
     end_token: str = ""
+    loss_on: LossOn = ""
     report_mode: ReportMode = "auto"
 
     @field_validator("model_uri")

@@ -18,7 +18,8 @@ _OTHER_COLUMNS = {
     KTO: 'keep those marked good, and columns={"prompt": ..., "completion": ...} leaves the mark out',
 }
 """How examples to imitate are made of rows of other kinds."""
-_IMITATION = frozenset({PROMPT_COMPLETION, MESSAGES, TEXT})
+IMITATION = frozenset({PROMPT_COMPLETION, MESSAGES, TEXT})
+"""The kinds of rows that `sft` learns from."""
 
 
 def check_trainer(layout: str, trainer: str, where: str) -> None:
@@ -36,7 +37,7 @@ def check_trainer(layout: str, trainer: str, where: str) -> None:
         return
     others = [f"builtin={name}" for name, each in builtin_trainers().items() if kind in each.rows]
     advice = [f"use {' or '.join(others)}"] if others else []
-    if kind in _OTHER_COLUMNS and accepted & _IMITATION:
+    if kind in _OTHER_COLUMNS and accepted & IMITATION:
         advice.append(_OTHER_COLUMNS[kind])
     elif PREFERENCE in accepted:
         advice.append('name the answers to compare with columns={"prompt": ..., "chosen": ..., "rejected": ...}')

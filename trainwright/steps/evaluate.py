@@ -69,7 +69,8 @@ def evaluate_export(
     folder = f"{run_folder(run.run_id, index)}/{within}"
     place = {"uri": request.checkpoint_uri, "digest": request.checkpoint_digest, "folder": folder}
     restored = run._replace(map_index=index)
-    inputs = steps(RestoreForEvaluation(**place, dataset_digest=request.dataset_digest), restored)
+    inputs = dict(steps(RestoreForEvaluation(**place, dataset_digest=request.dataset_digest), restored))
+    loss_on = inputs.pop("loss_on", "")
     written = f".result-{_digest_of(request, restored, inputs, settings or {})}.json"
     training = TrainRequest.from_parameters(
         {
@@ -77,7 +78,7 @@ def evaluate_export(
             **inputs,
             "runtime": request.runtime,
             "workspace": workspace,
-            "args": _arguments(request, written),
+            "args": _arguments(request, written, loss_on),
             "previous_jobs": "keep",
             "fail_on_divergence": False,
         }
@@ -117,7 +118,7 @@ def evaluation_asked(
     return request, {name: value for name, value in given.items() if value is not None}
 
 
-def _arguments(request: EvaluateExport, written: str) -> list[str]:
+def _arguments(request: EvaluateExport, written: str, loss_on: str) -> list[str]:
     arguments = [
         "--checkpoint",
         "/workspace/checkpoint",
@@ -126,6 +127,8 @@ def _arguments(request: EvaluateExport, written: str) -> list[str]:
         "--sample-row",
         str(request.sample_row),
     ]
+    if loss_on:
+        arguments += ["--loss-on", loss_on]
     if request.max_rows:
         arguments += ["--max-rows", str(request.max_rows)]
     if request.tasks:

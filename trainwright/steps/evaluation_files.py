@@ -20,13 +20,16 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.history.training_history import LogHistory, logged_in
+from trainwright.checkpoints.origin import LOSS_ON
 from trainwright.checkpoints.verify import folder_mismatch
 from trainwright.evaluation.figures import loss_name, loss_of
 from trainwright.evaluation.loss_curve import loss_curve_html
 from trainwright.evaluation.summary import markdown_summary
+from trainwright.jobs.trainers.sft import ALL, ANSWERS
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
+from trainwright.workspace.data_findings import FINDINGS, checked_findings, finding_names
 from trainwright.workspace.deletion import mark_deleted, remove_tree
 from trainwright.workspace.layout import step_path
 from trainwright.workspace.run_record import DATASET, MODEL
@@ -35,7 +38,7 @@ log = logging.getLogger(__name__)
 FOLDER = "evaluation"
 """The subfolder of the run's folder for restored checkpoints and evaluation results."""
 RESULT, SUMMARY, CURVE = "result.json", "summary.md", "loss-curve.html"
-MEASURED_ON = ("rows", "rows_digest", "held_out", "dataset_digest", "few_shot", "task_limit")
+MEASURED_ON = ("rows", "rows_digest", "held_out", "trained_rows", "dataset_digest", "few_shot", "task_limit")
 """What figures depend on besides the model."""
 _COPY = "checkpoint"
 _MAX_RESULT_BYTES = 64 * 1024 * 1024
@@ -50,9 +53,10 @@ def short_digest(digest: str) -> str:
 
 
 def restore(workspace: Path, *, uri: str, digest: str, folder: str, dataset_digest: str) -> dict[str, str]:
-    """Restore an export below `folder` of the workspace, or verify what is there. Returns `dataset_digest` and `model_digest`.
+    """Restore an export below `folder` of the workspace, or verify what is there. Returns `dataset_digest`, `model_digest`, `loss_on`.
 
-    These are of the prepared inputs that the export's manifest names; `dataset_digest` is another dataset to evaluate on.
+    These are of the prepared inputs that the export's manifest names; `dataset_digest` is another dataset to evaluate on. `loss_on` is
+    what the training learned of messages, empty if that is not recorded.
     Raises CheckpointError, StorageError, WorkspaceError (a link in place of a folder).
     """
     within = step_path(workspace, folder)
@@ -78,14 +82,20 @@ def collect(
     text = json.dumps(finite_json(result).value, ensure_ascii=False, indent=2, allow_nan=False)
     _write_if_new(within / RESULT, text.encode() + b"\n")
     history = logged_in(training_state(within / _COPY)) or logged_in(manifest.metadata)
-    summarized = _summarize({**result, **about}, within, history)
+    findings = checked_findings(manifest.metadata.get(FINDINGS))
+    summarized = _summarize({**result, **about, **({FINDINGS: findings} if findings else {})}, within, history)
     return summarized if with_curve else {**summarized, "loss_curve": ""}
 
 
 def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of an evaluation by which models are compared: flat, finite, and with what they were measured on."""
     after = {name: value for name, value in result["after"].items() if isinstance(value, int | float) and math.isfinite(value)}
-    return {**after, **{name: result[name] for name in MEASURED_ON if name in result}}
+    findings = finding_names(result.get(FINDINGS))
+    return {
+        **after,
+        **{name: result[name] for name in MEASURED_ON if name in result},
+        **({FINDINGS: findings} if findings else {}),
+    }
 
 
 def _restore_or_verify(uri: str, digest: str, target: Path) -> Manifest:
@@ -110,7 +120,8 @@ def _inputs(manifest: Manifest, uri: str, dataset_digest: str) -> dict[str, str]
             f"{uri}: the manifest does not record the {' and '.join(missing)}, so the checkpoint cannot be evaluated; "
             "export it from a run with a prepared dataset and model"
         )
-    return inputs
+    loss_on = known.get(LOSS_ON)
+    return {**inputs, LOSS_ON: loss_on if loss_on in (ANSWERS, ALL) else ""}
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from trainwright.checkpoints.registries.model_card import export_page
 from trainwright.steps.requests import StepRun
 from trainwright.storage.progress_log import log_progress
 from trainwright.workspace import read_run, run_folder, touch_run
+from trainwright.workspace.data_findings import FINDINGS, recorded_findings
 
 log = logging.getLogger(__name__)
 NOT_KNOWN: Mapping[str, Any] = MappingProxyType({})
@@ -53,12 +54,18 @@ def export_run_checkpoint(
         trainjob=trainjob,
         owner=owner,
         options=options,
-        metadata={USAGE: dict(usage)} if usage else None,
+        metadata=_metadata(workspace, run_id, folder, usage) or None,
         start_progress=progress,
     )
     if read_run(workspace / folder) is not None:
         touch_run(workspace, folder, exported=exported.uri)
     return exported
+
+
+def _metadata(workspace: Path, run_id: str, folder: str, usage: Mapping[str, Any]) -> dict[str, object]:
+    """Return what readers of the export must know: what the training used, and the verdict on its dataset."""
+    findings = recorded_findings(workspace / folder, workspace / run_folder(run_id))
+    return {**({USAGE: dict(usage)} if usage else {}), **({FINDINGS: findings} if findings else {})}
 
 
 def export_merged_model(workspace: Path, exported: ExportResult, run: StepRun, folder: str = "") -> ExportResult:

@@ -39,8 +39,10 @@ from trainwright.steps.requests import (
 from trainwright.steps.start import StartedRun, start_run
 from trainwright.steps.workspace_steps import HereSteps, WorkspaceSteps
 from trainwright.submission.jobs_client import JobsClient
+from trainwright.workspace.data_findings import finding_lines
 
 STEPS = ("start", "dataset", "model", "train", "export", "evaluate", "promote", "register")
+_EVALUATED = ("before", "after", "rows", "held_out", "trained_rows", "samples", "sample")
 
 
 class Watcher(Protocol):
@@ -129,9 +131,7 @@ class _Chain:
             trainjob=trained.trainjob,
             metrics=trained.metrics,
             checkpoint=exported,
-            evaluation={
-                name: evaluation[name] for name in ("before", "after", "rows", "held_out", "sample") if name in evaluation
-            },
+            evaluation={name: evaluation[name] for name in _EVALUATED if name in evaluation},
             summary=str(folder / SUMMARY) if folder else "",
             loss_curve=str(folder / CURVE) if folder and evaluation["loss_curve"] else "",
             promotion=promotion,
@@ -272,8 +272,7 @@ class _Chain:
 
 def verdict_of(dataset: dict[str, Any]) -> list[str]:
     """Return what the report on the dataset of a chain warns of, and what it could not check, a line for each."""
-    found = (dataset.get("figures") or {}).get("findings") or []
-    return [f"{each['severity']}: {each['text']}" for each in found if each["severity"] != "note"]
+    return finding_lines((dataset.get("figures") or {}).get("findings"))
 
 
 def _with_longest_row(shape: dict[str, Any], dataset: dict[str, Any]) -> dict[str, Any]:

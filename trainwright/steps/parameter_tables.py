@@ -66,8 +66,16 @@ _ROWS = {
             kind="text",
             default="",
             group="step",
-            description="Token that ends every row in the training, as its --eos_token, for the report. Empty: that"
-            " of the tokenizer.",
+            description="Token that ends every row in the training, as its end_token, for the report. Empty: that o"
+            "f the tokenizer.",
+        ),
+        Setting(
+            name="loss_on",
+            kind="text",
+            default="",
+            group="step",
+            description="What the training learns of messages, as its loss_on, for the report: answers, or all.",
+            choices=("", "answers", "all"),
         ),
         Setting(
             name="report_mode",
@@ -385,6 +393,13 @@ _ROWS = {
             name="greater_is_better", kind="flag", default=False, group="step", description="Whether a greater metric is better."
         ),
         Setting(name="margin", kind="number", default=0.0, group="step", description="By how much it must be better."),
+        Setting(
+            name="allow_trained_rows",
+            kind="flag",
+            default=False,
+            group="step",
+            description="Whether a figure of held-out rows counts if 5 % of these rows, or more, are trained on, too.",
+        ),
         Setting(
             name="alias", kind="text", default="champion", group="step", description="champion, challenger, or another name."
         ),

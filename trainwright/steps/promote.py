@@ -13,7 +13,7 @@ from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion, check_figures
-from trainwright.evaluation.figures import OF_TRAINING, is_of_rows
+from trainwright.evaluation.figures import OF_TRAINING, is_of_rows, trained_mark
 from trainwright.steps.evaluation_files import figures_of
 from trainwright.steps.requests import PromoteModel
 
@@ -22,6 +22,9 @@ DATA, ROWS = "dataset_digest", "rows_digest"
 _OTHER_ROWS = "the rows, the tokenizer, its chat template, the number of rows, or for preferences the base model differ; "
 _TASKS = ("few_shot", "task_limit")
 """What the figures of a public task depend on."""
+_TRAINED_ROWS = (
+    "prepare the dataset with drop_overlap, which leaves these rows out of the training, or promote with allow_trained_rows"
+)
 _TRIES = 5
 log = logging.getLogger(__name__)
 
@@ -31,13 +34,15 @@ class Gate:
     """When a candidate is promoted: `rule` is better or always. `metric` is a figure of both evaluations, by which the candidate must
     be better, by `margin` at least.
 
-    With the rule always nothing is compared. Without a model in use, a candidate is promoted if it has the figure.
+    With the rule always nothing is compared. Without a model in use, a candidate is promoted if it has the figure. A figure of
+    held-out rows that are trained on, too, justifies no promotion unless they are allowed.
     """
 
     rule: str = "better"
     metric: str = "loss"
     greater_is_better: bool = False
     margin: float = 0.0
+    allow_trained_rows: bool = False
 
     def __post_init__(self) -> None:
         if self.rule not in ("better", "always"):
@@ -48,7 +53,9 @@ class Gate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the candidate was promoted, and why; `champion` is what the alias names now, `previous` what it named before."""
+    """Whether the candidate was promoted, and why; `champion` is what the alias names now, `previous` what it named before: empty if
+    it names, or named, nothing.
+    """
 
     promoted: bool
     reason: str
@@ -66,7 +73,7 @@ def promote(request: PromoteModel) -> Verdict:
         champion_evaluation=_flat(request.champion_evaluation) or None,
         champion_digest=request.champion_digest,
         alias=request.alias,
-        gate=Gate(request.rule, request.metric, request.greater_is_better, request.margin),
+        gate=Gate(request.rule, request.metric, request.greater_is_better, request.margin, request.allow_trained_rows),
     )
 
 
@@ -103,8 +110,7 @@ def promote_if_better(
         measured = _champions_figures(current, champion_evaluation, champion_digest)
         is_better, reason = _decide(gate, evaluation, measured, current)
         if not is_better:
-            assert current is not None
-            return Verdict(False, reason, current.uri, _previous(record))
+            return Verdict(False, reason, current.uri if current is not None else "", _previous(record))
         try:
             expected = current.manifest if current is not None else ""
             changed = named.promote(uri, digest=digest, expected=expected, evaluation=dict(evaluation), reason=reason)
@@ -130,6 +136,8 @@ def _decide(
     if gate.rule == "always":
         return True, "promoted without comparison"
     own = _figure(evaluation, gate.metric, "the candidate's evaluation")
+    if not gate.allow_trained_rows and is_of_rows(gate.metric) and (mark := trained_mark(evaluation)):
+        return False, f"not compared: {gate.metric} {own:.6g} is of rows of which {mark}; {_TRAINED_ROWS}"
     if current is None:
         return True, f"the first one: {gate.metric} {own:.6g}"
     _check_measured_alike(gate.metric, evaluation, champions, current.uri)

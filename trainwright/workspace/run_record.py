@@ -22,8 +22,8 @@ from trainwright.workspace.layout import run_path
 
 log = logging.getLogger(__name__)
 RECORD = "run.json"
-DATASET_REPORTS = ("dataset-report.md", "dataset-report.html")
-"""The pages of the report on the dataset of a run."""
+DATASET_REPORTS = ("dataset-report.md", "dataset-report.html", "dataset-report.json")
+"""The pages of the report on the dataset of a run, and its figures."""
 DATASET, MODEL = "dataset", "model"
 """The mount points of the prepared inputs in a run's folder."""
 _MAX_BYTES = 1024 * 1024

@@ -61,7 +61,8 @@ class MeasureRequest:
     """By the names of files; the first file has one at least."""
     max_length: int
     end_token: str = ""
-    """Ends every row in the training, empty for that of the tokenizer."""
+    """Ends every row in the training, empty for that of the tokenizer, `auto` for that of the chat template."""
+    loss_on: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ class Measured:
     unfit: str = ""
     end: str = ""
     """The tokens that end a generation, as text."""
+    not_checked: str = ""
+    """What could not be decided of the tokens that are learned."""
     last_special: str = ""
     """The special token that most counted rows end with, but for text behind it."""
 

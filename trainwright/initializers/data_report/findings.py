@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 
-from trainwright.initializers.data_report.figures import Finding, SplitFigures, TokenFigures
+from trainwright.initializers.data_report.figures import Finding, Measured, SplitFigures, TokenFigures
 
 _WARN_SHARE, _REFUSE_SHARE = 0.05, 0.5
 TRAIN, HELD_OUT = "train", "test"
+NEVER_STOPS = "never_stops"
 
 
 def findings(
-    splits: Mapping[str, SplitFigures], overlap: int, *, model: str, max_length: int, missing: str, end: str, last_special: str
+    splits: Mapping[str, SplitFigures], overlap: int, found: Measured, *, model: str, max_length: int, is_imitated: bool
 ) -> Iterator[Finding]:
     """Yield what is found, the worst first.
 
     Args:
         splits: The figures of each split.
         overlap: Held-out rows that are trained on, too.
+        found: What the tokenizer makes of the rows.
         model: The model of the tokenizer.
         max_length: Tokens of a row in the training; 0 if it is not known.
-        missing: Why no tokens were counted, empty if they were.
-        end: The tokens that end a generation of the model, as text.
-        last_special: The special token that most rows end with, empty without one.
+        is_imitated: Whether the rows are for `sft`, which can train with another end token.
     """
     tokens = splits[TRAIN].tokens
-    if missing or tokens is None:
-        text = f"whether answers are cut, and whether the model learns to stop: {missing or 'no tokens were counted'}"
+    if found.missing or tokens is None:
+        text = f"whether answers are cut, and whether the model learns to stop: {found.missing or 'no tokens were counted'}"
         yield Finding("not checked", "answers", text)
     else:
-        yield from _of_answers(tokens, model, max_length, end, last_special)
+        yield from _of_lengths(tokens, max_length)
+        yield from _of_the_end(tokens, found, model, is_imitated=is_imitated)
     if overlap:
         rows = splits[HELD_OUT].rows
         text = f"{overlap:,} of {rows:,} held-out rows are trained on, too, but for white space and case: figures on them are too good"
         yield Finding("warning" if overlap >= _WARN_SHARE * rows else "note", "overlap", text)
 
 
-def _of_answers(tokens: TokenFigures, model: str, max_length: int, end: str, last_special: str) -> Iterator[Finding]:
+def _of_lengths(tokens: TokenFigures, max_length: int) -> Iterator[Finding]:
     if not max_length:
         yield Finding("not checked", "cut_answers", "whether answers are cut: max_length of the training is not known")
     elif tokens.cut_answers >= _WARN_SHARE * tokens.counted:
@@ -46,16 +48,24 @@ def _of_answers(tokens: TokenFigures, model: str, max_length: int, end: str, las
         )
         is_most = tokens.cut_answers >= _REFUSE_SHARE * tokens.counted
         yield Finding("refused" if is_most else "warning", "cut_answers", text)
-    if not tokens.ended and tokens.cut < tokens.counted:
-        yield Finding("warning", "never_stops", _never_stops(model, end, last_special))
 
 
-def _never_stops(model: str, end: str, last_special: str) -> str:
+def _of_the_end(tokens: TokenFigures, found: Measured, model: str, *, is_imitated: bool) -> Iterator[Finding]:
+    if found.not_checked:
+        text = f"whether the model learns to stop: {found.not_checked}; the training fails at its start if there is none"
+        yield Finding("not checked", NEVER_STOPS, text)
+    elif not tokens.ended and tokens.cut < tokens.counted:
+        yield Finding("warning", NEVER_STOPS, _never_stops(model, found, is_imitated=is_imitated))
+
+
+def _never_stops(model: str, found: Measured, *, is_imitated: bool) -> str:
     """Say that no row ends as the model generates, and what to do."""
-    text = f"no row teaches the model to stop: none has {end}, which ends what {model} generates"
-    if last_special:
+    text = f"no row teaches the model to stop: none has {found.end}, which ends what {model} generates"
+    if found.last_special and is_imitated:
+        token = json.dumps(found.last_special, ensure_ascii=False)
         return (
-            f"{text}; rows end with {last_special}: train with this token as the end, training="
-            f'{{"settings": {{"extra": ["--eos_token", "{last_special}"]}}}}, or use a model whose template ends its turns so'
+            f"{text}; rows end with {found.last_special}: train with this token as the end, training="
+            f'{{"settings": {{"end_token": {token}}}}}, or use a model whose template ends its turns so'
         )
-    return f"{text}; use a model whose template ends turns with its end token"
+    first = "; train with sft and end_token=auto first, or" if found.last_special else ";"
+    return f"{text}{first} use a model whose template ends turns with its end token"

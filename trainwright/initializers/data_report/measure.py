@@ -6,13 +6,13 @@ import hashlib
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from trainwright.initializers.data_report.figures import TokenFigures, token_figures
-from trainwright.initializers.data_report.token_counts import RowRejected, RowTokens, count_tokens
+from trainwright.initializers.data_report.token_counts import Learned, RowRejected, RowTokens, count_tokens
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.json_lines import parse_json
 
@@ -36,24 +36,27 @@ def compare_rows(train: Path, test: Path) -> tuple[int, int, int]:
     Duplicates are equal; of rows that are trained on, only the words are, whatever white space, case and form of Unicode they have.
     """
     duplicates = [_count_duplicates(path) for path in (train, test)]
-    if not test.is_file():
-        return duplicates[0], duplicates[1], 0
-    held_out = Counter(_digests(test, _words))
+    return duplicates[0], duplicates[1], rows_in_common(train, test) if test.is_file() else 0
+
+
+def rows_in_common(train: Path, test: Path, limit: int | None = None) -> int:
+    """Return how many of the first `limit` rows of `test` have the words of a row of `train`. Raises OSError."""
+    held_out = Counter(islice(_digests(test, _words), limit))
     trained = {digest for digest in _digests(train, _words) if digest in held_out}
-    return duplicates[0], duplicates[1], sum(held_out[digest] for digest in trained)
+    return sum(held_out[digest] for digest in trained)
 
 
 def measure_tokens(
-    path: Path, rows: int, tokenizer: Any, max_length: int, ends: Collection[int]
+    path: Path, rows: int, tokenizer: Any, max_length: int, learned: Learned
 ) -> tuple[TokenFigures | None, Counter[int]]:
     """Count the tokens of a file with this number of rows, and the special tokens that rows end with, by their ids.
 
-    `ends` has the ids of the tokens that end a generation. Raises RowUnfit for a row that the chat template rejects, OSError.
+    Raises RowUnfit for a row that the chat template rejects, OSError.
     """
     totals: list[int] = []
     numbers: Counter[str] = Counter()
     special: Counter[int] = Counter()
-    for counts in _counted(path, -(-rows // MAX_COUNTED), tokenizer, ends):
+    for counts in _counted(path, -(-rows // MAX_COUNTED), tokenizer, learned):
         totals += (each.total for each in counts)
         for each in counts:
             numbers["cut"] += each.is_cut(max_length)
@@ -71,13 +74,13 @@ def first_row(path: Path) -> Row:
     return row
 
 
-def _counted(path: Path, step: int, tokenizer: Any, ends: Collection[int]) -> Iterator[list[RowTokens]]:
+def _counted(path: Path, step: int, tokenizer: Any, learned: Learned) -> Iterator[list[RowTokens]]:
     with open(path, "rb") as lines:
         chosen = islice(lines, 0, None, max(step, 1))
         number = 0
         while batch := [parse_json(line) for line in islice(chosen, _BATCH)]:
             try:
-                yield count_tokens(tokenizer, batch, ends)
+                yield count_tokens(tokenizer, batch, learned)
             except RowRejected as error:
                 raise RowUnfit(f"{path.name} row {(number + error.row) * max(step, 1) + 1}: {error}") from error
             number += len(batch)

@@ -49,7 +49,9 @@ class TokenizerMissing(Exception):
     """The tokenizer cannot be had here; the message says why. The training may have it all the same."""
 
 
-def measure_with_model(data: Path, rows: dict[str, int], model_uri: str, max_length: int, end_token: str = "") -> Measured:
+def measure_with_model(
+    data: Path, rows: dict[str, int], model_uri: str, max_length: int, end_token: str = "", loss_on: str = ""
+) -> Measured:
     """Measure the files of a prepared dataset with the tokenizer of a model.
 
     Args:
@@ -58,6 +60,7 @@ def measure_with_model(data: Path, rows: dict[str, int], model_uri: str, max_len
         model_uri: The model; none of its weights are fetched.
         max_length: Tokens of a row in the training; 0: not known.
         end_token: Ends every row in the training; empty: that of the tokenizer.
+        loss_on: `answers` if only those of messages are learned.
 
     Raises TokenizerMissing (no access, offline, no fast tokenizer, packages are missing, beyond the limits), BadUri, OSError.
     """
@@ -68,7 +71,7 @@ def measure_with_model(data: Path, rows: dict[str, int], model_uri: str, max_len
         model = Path(folder) / "model"
         model.mkdir()
         _fetch(model_uri, model)
-        found = _run(MeasureRequest(model, shown(model_uri), data.absolute(), rows, max_length, end_token), Path(folder))
+        found = _run(MeasureRequest(model, shown(model_uri), data.absolute(), rows, max_length, end_token, loss_on), Path(folder))
     if found.missing:
         raise TokenizerMissing(without_credentials(found.missing))
     return found

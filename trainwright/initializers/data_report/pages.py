@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from html import escape
@@ -55,8 +56,12 @@ def html_page(report: DataReport) -> str:
 
 
 def write_pages(report: DataReport, folder: Path) -> None:
-    """Write both pages into a folder, as `dataset-report.md` and `.html`, unless they are there. Raises StorageError."""
-    for name, page in zip(DATASET_REPORTS, (markdown_page(report), html_page(report)), strict=True):
+    """Write both pages and the figures into a folder, as `dataset-report.md`, `.html` and `.json`, unless they are there.
+
+    Raises StorageError.
+    """
+    figures = json.dumps(report.as_details(), ensure_ascii=False, indent=1)
+    for name, page in zip(DATASET_REPORTS, (markdown_page(report), html_page(report), figures), strict=True):
         path, content = folder / name, page.encode("utf-8", "replace")
         with suppress(OSError, UnsafeFile):
             if read_plain(path, len(content), folder) == content:

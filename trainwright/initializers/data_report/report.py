@@ -14,7 +14,9 @@ from trainwright.initializers.data_report.measure import MAX_COMPARED, compare_r
 from trainwright.initializers.data_report.model_tokenizer import TokenizerMissing, measure_with_model, shown
 from trainwright.initializers.dataset import TEST, TRAIN
 from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.layouts import LAYOUTS
 from trainwright.initializers.report_options import ReportMode, ReportOptions
+from trainwright.initializers.trainer_rows import IMITATION
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.receipt import Receipt
 
@@ -50,10 +52,11 @@ def _reported(folder: Path, receipt: Receipt, options: ReportOptions) -> DataRep
         for (name, count), same in zip(rows.items(), duplicates, strict=True)
         if count
     }
-    verdict = _verdict(splits, overlap, shown(model_uri), max_length, found, mode)
+    layout = str(receipt.details.get("layout", ""))
+    verdict = _verdict(splits, overlap, found, layout, model=shown(model_uri), max_length=max_length, mode=mode)
     report = DataReport(
         source=receipt.source,
-        layout=str(receipt.details.get("layout", "")),
+        layout=layout,
         splits=splits,
         findings=verdict,
         overlap=overlap,
@@ -77,7 +80,7 @@ def _measured(folder: Path, rows: dict[str, int], options: ReportOptions) -> Mea
     if not model_uri or mode == "off":
         return Measured(missing="no model was named" if not model_uri else "report_mode=off")
     try:
-        found = measure_with_model(folder, rows, model_uri, options.max_length, options.end_token)
+        found = measure_with_model(folder, rows, model_uri, options.max_length, options.end_token, options.loss_on)
     except TokenizerMissing as error:
         if mode == "required":
             raise InitializerError(
@@ -93,18 +96,11 @@ def _measured(folder: Path, rows: dict[str, int], options: ReportOptions) -> Mea
 
 
 def _verdict(
-    splits: dict[str, SplitFigures], overlap: int, model: str, max_length: int, found: Measured, mode: ReportMode
+    splits: dict[str, SplitFigures], overlap: int, found: Measured, layout: str, *, model: str, max_length: int, mode: ReportMode
 ) -> tuple[Finding, ...]:
     """Return what was found. Raises DataUnfit for what is refused, which is a warning with report_mode=warn."""
-    verdict = findings(
-        splits,
-        overlap,
-        model=model,
-        max_length=max_length,
-        missing=found.missing,
-        end=found.end,
-        last_special=found.last_special,
-    )
+    is_imitated = layout not in LAYOUTS or LAYOUTS[layout].rows in IMITATION
+    verdict = findings(splits, overlap, found, model=model, max_length=max_length, is_imitated=is_imitated)
     kept = []
     for each in verdict:
         if each.severity == "refused" and mode != "warn":

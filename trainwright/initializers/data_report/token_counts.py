@@ -12,6 +12,7 @@ from typing import Any
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
+from trainwright.text.chat_templates import is_conversational, learned_answers
 
 Row = dict[str, Any]
 _BATCH = 256
@@ -45,29 +46,42 @@ class RowTokens:
         return self.first_trained >= min(self.total, max_length or self.total)
 
 
-def count_tokens(tokenizer: Any, rows: Sequence[Row], ends: Collection[int] = ()) -> list[RowTokens]:
-    """Count the tokens of prepared rows with a tokenizer of transformers. For the main thread. Raises RowRejected.
+@dataclass(frozen=True)
+class Learned:
+    """What a training learns: `ends` are the ids of the tokens that end a generation.
 
-    `ends` has the ids of the tokens that end a generation.
+    With `answers`, a chat template that marks them, the loss is on the assistant's tokens of messages alone.
     """
+
+    ends: Collection[int] = ()
+    answers: str = ""
+
+
+EVERYTHING = Learned()
+
+
+def count_tokens(tokenizer: Any, rows: Sequence[Row], learned: Learned = EVERYTHING) -> list[RowTokens]:
+    """Count the tokens of prepared rows with a tokenizer of transformers. For the main thread. Raises RowRejected."""
     added = (number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
     special = frozenset((*tokenizer.all_special_ids, *added))
+    if learned.answers:
+        return [_answer_tokens(tokenizer, row, index, learned, special) for index, row in enumerate(rows)]
     counts: list[RowTokens] = []
     for start in range(0, len(rows), _BATCH):
         texts = [_texts(tokenizer, row, start + index) for index, row in enumerate(rows[start : start + _BATCH])]
         is_chat = [is_conversational(row) for row in rows[start : start + _BATCH]]
         for row, ids in zip(rows[start : start + _BATCH], _encoded(tokenizer, texts, is_chat), strict=True):
-            counts.append(_row_tokens(ids, ends, special, has_answer="text" not in row))
+            counts.append(_row_tokens(ids, learned.ends, special, has_answer="text" not in row))
     return counts
 
 
-def is_conversational(row: Row) -> bool:
-    """Whether a row has lists of messages."""
-    return any(isinstance(row.get(column), list) for column in ("prompt", "messages", "chosen"))
-
-
-def row_text(tokenizer: Any, row: Row) -> str:
+def row_text(tokenizer: Any, row: Row, learned: Learned = EVERYTHING) -> str:
     """Return a row as the training sees it, of two answers the chosen one. Raises RowRejected."""
+    if learned.answers:
+        with _rendering(0):
+            return str(
+                tokenizer.decode(learned_answers(tokenizer, row["messages"], learned.answers, **_template_options(row))[0])
+            )
     texts = _texts(tokenizer, row, 0)
     return str(tokenizer.decode(tokenizer(texts[:2][-1], add_special_tokens=not is_conversational(row))["input_ids"]))
 
@@ -107,11 +121,30 @@ def _texts(tokenizer: Any, row: Row, index: int) -> list[str]:
     """Return the whole text of a row, or its prompt and the prompt with each answer."""
     if not is_conversational(row):
         return _plain_texts(tokenizer, row)
+    with _rendering(index):
+        return _chat_texts(tokenizer, row)
+
+
+def _answer_tokens(tokenizer: Any, row: Row, index: int, learned: Learned, special: Collection[int]) -> RowTokens:
+    """Return the counts of a conversation of which the answers alone are learned."""
+    with _rendering(index):
+        ids, mask = learned_answers(tokenizer, row["messages"], learned.answers, **_template_options(row))
+    places = [at for at, is_learned in enumerate(mask) if is_learned]
+    if not places:
+        raise RowRejected(index, "it has no answer of the assistant, and loss_on=answers learns those alone")
+    end = next((at + 1 for at in places if at and ids[at] in learned.ends), 0)
+    last = next((ids[at] for at in reversed(places) if ids[at] in special), -1)
+    return RowTokens(len(ids), places[0], end, last)
+
+
+@contextmanager
+def _rendering(index: int) -> Iterator[None]:
+    """Limit the time of a chat template, and raise RowRejected for what it raises."""
     from jinja2 import TemplateSyntaxError
 
     try:
         with _time_limit():
-            return _chat_texts(tokenizer, row)
+            yield
     except TemplateSyntaxError as error:
         raise RowRejected(index, f"the chat template is not valid: {error}") from error
     except Exception as error:  # of a template, which is a program
@@ -146,12 +179,16 @@ def _plain_texts(tokenizer: Any, row: Row) -> list[str]:
 
 
 def _chat_texts(tokenizer: Any, row: Row) -> list[str]:
-    tools = json.loads(row[TOOLS]) if isinstance(row.get(TOOLS), str) else row.get(TOOLS)
-    render = partial(tokenizer.apply_chat_template, tools=tools, tokenize=False, **(row.get(TEMPLATE_KWARGS) or {}))
+    render = partial(tokenizer.apply_chat_template, tokenize=False, **_template_options(row))
     if "messages" in row:
         return [render(row["messages"])]
     prompt, answers = _split(row)
     return [render(prompt, add_generation_prompt=True), *(render(prompt + answer) for answer in answers)]
+
+
+def _template_options(row: Row) -> dict[str, Any]:
+    tools = json.loads(row[TOOLS]) if isinstance(row.get(TOOLS), str) else row.get(TOOLS)
+    return {"tools": tools, **(row.get(TEMPLATE_KWARGS) or {})}
 
 
 def _split(row: Row) -> tuple[Any, list[Any]]:

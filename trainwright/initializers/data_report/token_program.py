@@ -13,7 +13,14 @@ from pydantic import TypeAdapter
 
 from trainwright.initializers.data_report.figures import MAX_ANSWER, MAX_SAMPLE, Measured, MeasureRequest, TokenFigures
 from trainwright.initializers.data_report.measure import RowUnfit, first_row, measure_tokens
-from trainwright.initializers.data_report.token_counts import RowRejected, is_conversational, row_text
+from trainwright.initializers.data_report.token_counts import Learned, RowRejected, row_text
+from trainwright.text.chat_templates import (
+    NoTrainingTemplate,
+    TrlMissing,
+    answer_template,
+    is_conversational,
+    resolved_end_token,
+)
 from trainwright.text.json_reader import read_json
 
 _MAX_MEMORY = 4 * 1024**3
@@ -39,20 +46,22 @@ def measured(request: MeasureRequest) -> Measured:
         tokenizer = AutoTokenizer.from_pretrained(request.tokenizer, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of any library that reads these files
         return Measured(missing=f"the tokenizer cannot be read: {str(error)[:200]}")
-    if request.end_token:
-        if request.end_token not in tokenizer.get_vocab():
-            return Measured(
-                unfit=f"{request.end_token!r}, the end token of the training, is missing in the vocabulary of {request.model}"
-            )
-        tokenizer.eos_token = request.end_token
     first = next(iter(request.rows))
     row = first_row(request.data / first)
-    if problem := _why_unusable(tokenizer, row, request.model):
+    if end := resolved_end_token(request.end_token, tokenizer, is_conversation=is_conversational(row)):
+        if end not in tokenizer.get_vocab():
+            return Measured(unfit=f"{end!r}, the end token of the training, is missing in the vocabulary of {request.model}")
+        tokenizer.eos_token = end
+    if problem := _why_unusable(tokenizer, row, request):
         return Measured(unfit=problem)
     ends = _end_tokens(tokenizer, request.tokenizer)
     try:
-        found = {name: _tokens(request, name, tokenizer, ends) for name in request.rows}
-        sample = row_text(tokenizer, row)[: MAX_SAMPLE + 1]
+        learned, not_checked = _learned(tokenizer, ends, request.loss_on)
+    except NoTrainingTemplate as error:
+        return Measured(unfit=f"loss_on={request.loss_on}: {request.model}: {error}")
+    try:
+        found = {name: _tokens(request, name, tokenizer, learned) for name in request.rows}
+        sample = row_text(tokenizer, row, learned)[: MAX_SAMPLE + 1]
     except (RowUnfit, RowRejected) as error:
         if isinstance(root_of(error), TimeoutError | MemoryError):  # limits of this process, which the training does not have
             return Measured(missing=str(error))
@@ -66,7 +75,18 @@ def measured(request: MeasureRequest) -> Measured:
         unfit=_why_nothing_left(tokens[first], request),
         end=" or ".join(sorted(map(str, tokenizer.convert_ids_to_tokens(sorted(ends))))),
         last_special=str(tokenizer.convert_ids_to_tokens(last)) if last >= 0 else "",
+        not_checked=not_checked,
     )
+
+
+def _learned(tokenizer: Any, ends: frozenset[int], loss_on: str) -> tuple[Learned, str]:
+    """Return what the training learns, and what is not known of it. Raises NoTrainingTemplate."""
+    if loss_on != "answers":
+        return Learned(ends), ""
+    try:
+        return Learned(ends, answer_template(tokenizer.chat_template)), ""
+    except TrlMissing as error:
+        return Learned(ends), str(error)
 
 
 def root_of(error: BaseException) -> BaseException:
@@ -76,10 +96,10 @@ def root_of(error: BaseException) -> BaseException:
     return error
 
 
-def _tokens(request: MeasureRequest, name: str, tokenizer: Any, ends: frozenset[int]) -> tuple[TokenFigures | None, Counter[int]]:
+def _tokens(request: MeasureRequest, name: str, tokenizer: Any, learned: Learned) -> tuple[TokenFigures | None, Counter[int]]:
     if not request.rows[name]:
         return None, Counter()
-    return measure_tokens(request.data / name, request.rows[name], tokenizer, request.max_length, ends)
+    return measure_tokens(request.data / name, request.rows[name], tokenizer, request.max_length, learned)
 
 
 def _end_tokens(tokenizer: Any, model: Path) -> frozenset[int]:
@@ -98,7 +118,10 @@ def _end_tokens(tokenizer: Any, model: Path) -> frozenset[int]:
     return frozenset(each for each in found if isinstance(each, int) and 0 <= each < len(tokenizer))
 
 
-def _why_unusable(tokenizer: Any, row: dict[str, Any], model: str) -> str:
+def _why_unusable(tokenizer: Any, row: dict[str, Any], request: MeasureRequest) -> str:
+    model = request.model
+    if request.loss_on and "messages" not in row:
+        return f"loss_on={request.loss_on} is for rows with messages, and these have {_described(row)}: leave it out"
     if is_conversational(row) and not tokenizer.chat_template:
         return (
             f"{model} has no chat template, but the rows are messages: use a model that was tuned for chats, or rows with texts"
@@ -106,6 +129,12 @@ def _why_unusable(tokenizer: Any, row: dict[str, Any], model: str) -> str:
     if not is_conversational(row) and not tokenizer.eos_token:
         return f"the tokenizer of {model} names no eos_token, which ends every row: use another model"
     return ""
+
+
+def _described(row: dict[str, Any]) -> str:
+    if "completion" in row:
+        return "prompt and completion, of which the completion alone is learned anyway"
+    return "texts, of which all is learned" if "text" in row else "answers that are compared"
 
 
 def _why_nothing_left(tokens: TokenFigures | None, request: MeasureRequest) -> str:

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from urllib.parse import quote
 
 from trainwright.api import names
@@ -20,6 +21,7 @@ from trainwright.jobs.request.workspace import Workspace
 PATCH_MANAGER, INPUTS_MANAGER = "trainwright.dev/resume", "trainwright.dev/inputs"
 _SOURCE = "resume-source"
 _MOUNT = "/resume-source"
+_NO_MORE: Mapping[str, str] = MappingProxyType({})
 
 
 def has_resume_point(runtime: Obj) -> bool:
@@ -67,11 +69,13 @@ def resume_patch(
     return runtime_patch(PATCH_MANAGER, {job["name"]: pod for job in _jobs_with_resume_point(runtime)})
 
 
-def inputs_patch(runtime: Obj, *, dataset: str = "", model: str = "", trainer: str = "") -> Obj | None:
-    """Return the patch with the digests of prepared inputs, which the nodes verify, and the name of the builtin trainer; None if none
-    is known.
+def inputs_patch(
+    runtime: Obj, *, dataset: str = "", model: str = "", trainer: str = "", more: Mapping[str, str] = _NO_MORE
+) -> Obj | None:
+    """Return the patch with the digests of prepared inputs, which the nodes verify, the name of the builtin trainer, and `more` of its
+    variables; None if none is known.
     """
-    known = {names.DATASET_DIGEST_VARIABLE: dataset, names.MODEL_DIGEST_VARIABLE: model, names.TRAINER_VARIABLE: trainer}
+    known = {names.DATASET_DIGEST_VARIABLE: dataset, names.MODEL_DIGEST_VARIABLE: model, names.TRAINER_VARIABLE: trainer, **more}
     variables = [{"name": variable, "value": value} for variable, value in known.items() if value]
     pod = {"initContainers": [{"name": names.RESUME_POINT, "env": variables}]}
     pods = {job["name"]: pod for job in _jobs_with_resume_point(runtime)}

@@ -163,7 +163,8 @@ def _patches(resolved: ResolvedRequest, identity: Identity) -> Iterator[Obj]:
         yield scheduling
     yield from volume_patches(request, runtime)
     trainer = resolved.trainer.name if resolved.trainer is not None else ""
-    inputs = inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest, trainer=trainer)
+    more = resolved.program.start_variables if resolved.program is not None else {}
+    inputs = inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest, trainer=trainer, more=more)
     if inputs is not None:
         yield inputs
 

@@ -14,8 +14,8 @@ from trainwright.jobs.trainers.trl import TrlSettings
 
 GIB = 2**30
 _FLOAT, _HALF = 4, 2
-_ADAM = 8
-"""Bytes for a trained parameter: AdamW keeps two moments in float32."""
+_MOMENTS = 2
+"""Of AdamW for a trained parameter, in its data type."""
 _QUANTIZED = 0.516
 """Bytes for a parameter in 4 bits with constants that are quantized too (Dettmers et al. 2023, section 3)."""
 _RUNTIME_GPU, _RUNTIME_CPU = int(1.2 * GIB), int(0.5 * GIB)
@@ -45,11 +45,13 @@ class TrainingMemory:
 def training_memory(shape: ModelShape, settings: TrlSettings) -> TrainingMemory:
     """Estimate what a process of this training needs, on a GPU unless `settings.cpu`."""
     is_full = settings.method == "full"
-    weights = _quantized(shape) if settings.method == "qlora" else _FLOAT * shape.parameters
+    width = _HALF if settings.dtype == "bfloat16" else _FLOAT
+    weights = _quantized(shape) if settings.method == "qlora" else width * shape.parameters
     trained = shape.parameters if is_full else shape.adapter(settings.lora_rank)
+    each = width * (2 + _MOMENTS) if is_full else _FLOAT * (3 + _MOMENTS)  # PEFT trains adapters in float32, beside any weights
     return TrainingMemory(
         weights=weights * (2 if settings.has_second_copy else 1),
-        training=trained * (2 * _FLOAT + _ADAM + (0 if is_full else _FLOAT)),
+        training=trained * each,
         activations=_activations(shape, settings),
         runtime=_RUNTIME_CPU if settings.cpu else _RUNTIME_GPU,
     )

@@ -14,7 +14,7 @@ from trainwright.api.quantities import Quantity, parse_quantity
 from trainwright.jobs.manifest.claim_sources import claim_source_problems
 from trainwright.jobs.manifest.initializer_sources import source_problems
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
-from trainwright.jobs.manifest.resume_patch import resume_problems
+from trainwright.jobs.manifest.resume_patch import has_resume_point, resume_problems
 from trainwright.jobs.manifest.training_steps import initializer_container, replicated_jobs, step_of_job, trainer_container
 from trainwright.jobs.manifest.volume_types import volume_type_problems
 from trainwright.jobs.manifest.workspace_mounts import workspace_problems
@@ -61,6 +61,7 @@ def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem
         *wrong_settings,
         *_resource_problems(request.resources_per_node),
         *_cannot_load_weights(resolved),
+        *_cannot_find_end_token(resolved),
         *_price_problems(request, runtime),
     ]
     of_runtime = [
@@ -138,6 +139,17 @@ def _cannot_load_weights(resolved: ResolvedRequest) -> Iterator[Problem]:
                 f"{WEIGHTS}URI is for the runtime's own command, and {field} replaces it; read the export in the program, or use it "
                 "as model_uri",
             )
+
+
+def _cannot_find_end_token(resolved: ResolvedRequest) -> Iterator[Problem]:
+    """Only the init container of our runtimes reads the chat template before the training starts."""
+    is_asked = resolved.program is not None and names.END_TOKEN_VARIABLE in resolved.program.start_variables
+    if is_asked and not has_resume_point(resolved.runtime):
+        yield Problem(
+            "settings.end_token",
+            f"auto is found by the init container {names.RESUME_POINT!r}, which the runtime {name_of(resolved.runtime)!r} lacks "
+            "(trl-sft has it); name the token",
+        )
 
 
 def _resource_problems(resources: dict[str, dict[str, str]]) -> Iterator[Problem]:

@@ -5,8 +5,9 @@ Packages add trainers with entry points of the group `trainwright.builtin_traine
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from pydantic import ValidationError
@@ -27,6 +28,7 @@ class Program(NamedTuple):
 
     `requires_gpu`: without a GPU it fails or is very slow. `without_gpu` says what to set to train without one, if that is possible.
     `has_reference`: it compares the model with the base model, so that it cannot start from other weights than those.
+    `start_variables`: variables of the runtime's init container that finds the checkpoint to resume from.
     """
 
     command: list[str]
@@ -34,6 +36,7 @@ class Program(NamedTuple):
     requires_gpu: bool
     without_gpu: str = ""
     has_reference: bool = False
+    start_variables: Mapping[str, str] = MappingProxyType({})
 
 
 class OwnProgram(NamedTuple):

@@ -21,6 +21,10 @@ class ReferenceSettings(TrlSettings):
     has_reference: ClassVar[bool] = True
     own_options: ClassVar[dict[str, str]] = {"beta": "beta", "precompute_reference": "precompute_ref_log_probs"}
     other_names: ClassVar = {**TrlSettings.other_names, "precompute_ref_log_probs": "precompute_reference"}
+    of_other_trainers: ClassVar = {
+        "loss_on": "a setting of sft; dpo and kto learn from the answers after each prompt, and from nothing else",
+        "end_token": "a setting of sft; train with sft and this token first, and start dpo or kto from the export of that",
+    }
 
     learning_rate: Positive = PREFERENCE_RATE
     beta: Positive = 0.1

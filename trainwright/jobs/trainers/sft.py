@@ -2,11 +2,43 @@
 
 from __future__ import annotations
 
-from trainwright.jobs.trainers.trl import TrlSettings, TrlTrainer
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
+from trainwright.api.names import END_TOKEN_VARIABLE, LOSS_ON_VARIABLE
+from trainwright.jobs.trainers.trl import TrlSettings, TrlTrainer, option_value
+from trainwright.text.chat_templates import AUTO
+
+ANSWERS, ALL = "answers", "all"
+"""What a training learns of conversations."""
 
 
 class SftSettings(TrlSettings):
-    """The common settings alone."""
+    """Those, the token at which the model learns to stop, and what it learns of conversations."""
+
+    other_names: ClassVar = {**TrlSettings.other_names, "eos_token": "end_token", "assistant_only_loss": "loss_on"}
+
+    end_token: str = ""
+    """Ends every answer, here and in what is exported: a token of the vocabulary, or `auto` for the one with which the chat template
+    ends an answer. Empty: that of the tokenizer."""
+    loss_on: Literal["", "answers", "all"] = ""
+    """Of rows with messages, whether the loss is on the assistant's `answers` or on `all` tokens. Empty: all."""
+
+    def start_variables(self) -> dict[str, str]:
+        variables = {END_TOKEN_VARIABLE: AUTO} if self.end_token == AUTO else {}
+        loss_on = loss_on_of(self.loss_on, self.extra)
+        return variables | ({LOSS_ON_VARIABLE: loss_on} if loss_on else {})
+
+    def own_arguments(self) -> list[str]:
+        """Return the end token and the mask; a token that is `auto` is found where the model is."""
+        arguments = ["--eos_token", self.end_token] if self.end_token not in ("", AUTO) else []
+        return [*arguments, *(["--assistant_only_loss", "True"] if self.loss_on == ANSWERS else [])]
+
+
+def loss_on_of(setting: str, extra: Sequence[str]) -> str:
+    """Return what a training learns of conversations, by the setting, or by TRL's option among further arguments."""
+    given = option_value(extra, "assistant_only_loss")
+    return setting if given is None else ALL if given.lower() in ("false", "no", "0") else ANSWERS
 
 
 class SftTrainer(TrlTrainer):

@@ -18,6 +18,8 @@ class TrainerSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
     other_names: ClassVar[Mapping[str, str]] = {}
     """The setting for each name that people know from the trainer's own program."""
+    of_other_trainers: ClassVar[Mapping[str, str]] = {}
+    """Why this trainer does not have a setting that another one has."""
 
     @model_validator(mode="wrap")
     @classmethod
@@ -33,6 +35,8 @@ class TrainerSettings(BaseModel):
         if line["type"] != "extra_forbidden" or len(line["loc"]) != 1:  # a part of the settings has given its own suggestion
             return words_of(line)
         name = str(line["loc"][0])[:80]
+        if name in cls.of_other_trainers:
+            return cls.of_other_trainers[name]
         near = f"did you mean {cls.other_names[name]}?" if name in cls.other_names else suggest(name, cls.model_fields)
         more = " (extra takes other arguments of the program)" if "extra" in cls.model_fields else ""
         return f"unknown setting; {near}{more}"

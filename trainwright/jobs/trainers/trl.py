@@ -44,7 +44,7 @@ class TrlSettings(TrainerSettings):
     other_names: ClassVar = {
         **{option: setting for setting, option in _OPTIONS.items()},
         **{"max_steps": "steps", "max_seq_length": "max_length", "use_cpu": "cpu", "lora_r": "lora_rank", "lr": "learning_rate"},
-        **{"load_in_4bit": "method", "use_peft": "method"},
+        **{"load_in_4bit": "method", "use_peft": "method", "torch_dtype": "dtype"},
     }
 
     method: Literal["lora", "qlora", "full"] = "lora"
@@ -65,6 +65,8 @@ class TrlSettings(TrainerSettings):
     """When to evaluate the held-out rows, which reports `eval_loss`."""
     eval_steps: Annotated[int, Field(ge=1)] = 500
     seed: int = 42
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Of the weights, as they are trained and, with all of them, exported."""
     cpu: bool = False
     """Train on the CPU, without bfloat16 and activation checkpointing."""
     extra: tuple[str, ...] = ()
@@ -80,6 +82,10 @@ class TrlSettings(TrainerSettings):
     def has_second_copy(self) -> bool:
         """Whether TRL loads the weights twice."""
         return False
+
+    def start_variables(self) -> dict[str, str]:
+        """Return what the init container is to know that prepares the start of the script."""
+        return {}
 
     def arguments(self) -> list[str]:
         """Return the arguments for the script, in addition to those that the runtime sets."""
@@ -99,9 +105,15 @@ class TrlSettings(TrainerSettings):
             arguments += ["--use_peft", "--lora_target_modules", "all-linear", "--lora_r", rank, "--lora_alpha", alpha]
         if self.method == "qlora":
             arguments += _QUANTIZED
+        elif self.dtype != TrlSettings.model_fields["dtype"].default:
+            arguments += ["--dtype", self.dtype]
         if self.cpu:
             arguments += _CPU
-        return [*arguments, *self.extra]
+        return [*arguments, *self.own_arguments(), *self.extra]
+
+    def own_arguments(self) -> list[str]:
+        """Return further arguments, which only the script of this trainer takes."""
+        return []
 
 
 class TrlTrainer:
@@ -135,6 +147,7 @@ class TrlTrainer:
             requires_gpu=not given.cpu,
             without_gpu=without_gpu,
             has_reference=given.has_reference,
+            start_variables=given.start_variables(),
         )
 
     def _command(self, own: Sequence[str]) -> list[str]:
@@ -151,3 +164,13 @@ class TrlTrainer:
 
 def _scripts_in(command: Sequence[str]) -> list[str]:
     return [word for word in command if word.startswith(SCRIPTS)]
+
+
+def option_value(words: Sequence[str], name: str) -> str | None:
+    """Return the value of the last option of this name among arguments of TRL's scripts, empty for a switch; None without it."""
+    found = None
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and option[2:].replace("-", "_") == name:
+            found = value if equals else "" if following.startswith("--") else following
+    return found

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainwright.initializers.report_options import ReportMode
+from trainwright.initializers.report_options import LossOn, ReportMode
 from trainwright.steps.requests.step_request import Count, Object, StepRequest, Texts, parameter
 
 
@@ -36,8 +36,9 @@ class InitializeDataset(StepRequest):
     )
     max_length: Count = parameter("Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.", 0)
     end_token: str = parameter(
-        "Token that ends every row in the training, as its --eos_token, for the report. Empty: that of the tokenizer.", ""
+        "Token that ends every row in the training, as its end_token, for the report. Empty: that of the tokenizer.", ""
     )
+    loss_on: LossOn = parameter("What the training learns of messages, as its loss_on, for the report: answers, or all.", "")
     report_mode: ReportMode = parameter(
         "auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never; off looks at no "
         "model.",

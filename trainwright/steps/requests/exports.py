@@ -83,6 +83,9 @@ class PromoteModel(StepRequest):
     metric: str = parameter("Figure to compare.", "loss")
     greater_is_better: bool = parameter("Whether a greater metric is better.", False)
     margin: Annotated[float, Field(ge=0)] = parameter("By how much it must be better.", 0.0)
+    allow_trained_rows: bool = parameter(
+        "Whether a figure of held-out rows counts if 5 % of these rows, or more, are trained on, too.", False
+    )
     alias: str = parameter(_ALIAS, "champion")
 
 
