@@ -72,7 +72,7 @@ def show_result(result: FineTuned) -> None:
         table.add_column(column)
     change = relative_change(before, after, decimals=1)
     table.add_row(loss_label(result.evaluation), f"{before:.4f}", f"{after:.4f}{f'  ({change})' if change else ''}")
-    if all(ends := [stop_line(result.evaluation.get("samples", {}), when) for when in ("before", "after")]):
+    if all(ends := [stop_line(result.evaluation.get("samples"), when) for when in ("before", "after")]):
         table.add_row("samples", *ends)
     Console(markup=False, emoji=False, highlight=False).print(table)
     for label, text in (

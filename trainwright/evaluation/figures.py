@@ -67,9 +67,9 @@ def loss_label(evaluation: Mapping[str, Any]) -> str:
     return f"held-out loss ({mark.replace(' are', ' rows are')})" if mark else "held-out loss"
 
 
-def stop_line(samples: Mapping[str, Any], when: str) -> str:
+def stop_line(samples: Any, when: str) -> str:
     """Return how many samples of a model ended, and their mean length, as `7 of 8 ended (22 tokens each)`; empty if unknown."""
-    found, count = samples.get(when), _number(samples.get("count"))
+    found, count = (samples.get(when), _number(samples.get("count"))) if isinstance(samples, dict) else (None, 0)
     if not isinstance(found, dict) or count < 1:
         return ""
     return f"{_number(found.get('ended')):,} of {count:,} ended ({_number(found.get('tokens')) / count:.0f} tokens each)"

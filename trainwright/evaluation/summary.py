@@ -56,8 +56,7 @@ def _losses(result: dict[str, Any]) -> list[str]:
         name = "training perplexity" if of_training else "perplexity"
         rows.append(f"| {name} | {_number(before, perplexity)} | {_number(after, perplexity)} | |")
     tasks = [name for name in after if name not in (loss, perplexity) and isinstance(after[name], int | float)]
-    samples = result.get("samples")
-    if isinstance(samples, dict) and any(ends := [stop_line(samples, when) for when in ("before", "after")]):
+    if any(ends := [stop_line(result.get("samples"), when) for when in ("before", "after")]):
         rows.append(f"| samples | {' | '.join(each or 'n/a' for each in ends)} | |")
     rows += [f"| {escaped(name)} | {_number(before, name)} | {_number(after, name)} | |" for name in tasks]
     return ["| | before | after | change |", "|---|---:|---:|---:|", *rows]

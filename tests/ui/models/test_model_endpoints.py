@@ -22,6 +22,7 @@ from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.storage.open import open_store
+from trainwright.text.one_line import one_line
 from trainwright.ui.call import Call, Page
 from trainwright.ui.models.endpoints import ModelEndpoints, show_workspaces
 from trainwright.ui.models.store_calls import SlowStore, StoreCalls
@@ -251,11 +252,15 @@ def test_a_run_shows_trainings_evaluations_and_reports(get: Callable[..., Any], 
     (run / "output" / "checkpoint-10").symlink_to("/etc")
     (run / "dataset-report.md").write_text("# Data")
     (run / "dataset-report.html").write_text("<script>alert(1)</script>")
+    finding = {"severity": "warning", "name": "never_stops", "text": HOSTILE}
+    (run / "dataset-report.json").write_text(json.dumps({"findings": [finding, {**finding, "severity": "note"}, 7]}))
     result = {
         "before": {"loss": 3.0},
         "after": {"loss": math.nan, "x": 1.0},
         "held_out": True,
         "rows": 5,
+        "trained_rows": 5,
+        "samples": {"count": 2, "before": {"ended": 0, "tokens": 96}, "after": []},
         "sample": {"prompt": HOSTILE},
     }
     for name, text in (("0123456789ab", json.dumps(result)), ("ba9876543210", "[]")):
@@ -269,8 +274,16 @@ def test_a_run_shows_trainings_evaluations_and_reports(get: Callable[..., Any], 
     good, bad = found["evaluations"]
     assert good["loss"] == {"name": "loss", "before": 3.0, "after": None}
     assert good["sample"] == {"prompt": HOSTILE}
+    assert (good["of"], good["samples"]) == (
+        "held-out loss (5 of 5 rows are also trained on)",
+        ["0 of 2 ended (48 tokens each)", ""],
+    )
+    assert found["findings"] == [f"warning: {one_line(HOSTILE)}"]
     assert bad["problem"] == "it has no valid result"
-    assert (found["reports"], found["files"]) == (["dataset-report.md"], ["dataset-report.md", "run.json"])
+    assert (found["reports"], found["files"]) == (
+        ["dataset-report.md"],
+        ["dataset-report.json", "dataset-report.md", "run.json"],
+    )
     assert found["prepared"]["dataset"]["source"] == ""
     with pytest.raises(NotFound):
         get("/run", workspace="0:default/data", run="none")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.checkpoints.promotion import check_figures
-from trainwright.evaluation.figures import loss_name
+from trainwright.evaluation.figures import loss_label, loss_name, stop_line
 from trainwright.steps.evaluation_files import FOLDER, RESULT, SUMMARY, figures_of, short_digest
 from trainwright.storage.errors import StorageError
 from trainwright.ui.call import Json
@@ -58,7 +58,8 @@ def _shown(workspace: Path, run: str, name: str) -> Json:
         "before": shown_figures(before),
         "after": shown_figures(after),
         "loss": {"name": loss, "before": shown_number(before.get(loss)), "after": shown_number(after.get(loss))},
-        "heldOut": bool(result.get("held_out")),
+        "of": shown_text(loss_label(result), 200),
+        "samples": [shown_text(stop_line(result.get("samples"), when), 200) for when in ("before", "after")],
         "rows": shown_number(result.get("rows")),
         "dataset": shown_text(result.get("dataset_digest"), 200),
         "sample": shown_json(result.get("sample")),

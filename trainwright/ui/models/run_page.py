@@ -21,6 +21,7 @@ from trainwright.ui.models.history import checkpoint_names
 from trainwright.ui.models.run_files import SUFFIXES
 from trainwright.ui.models.run_rows import run_row
 from trainwright.ui.models.tracking_links import links_in
+from trainwright.workspace.data_findings import finding_lines, recorded_findings
 from trainwright.workspace.layout import DATASETS, MODELS, OUTPUT, RUNS, run_path
 from trainwright.workspace.receipt import NAME as RECEIPT
 from trainwright.workspace.receipt import Receipt
@@ -45,6 +46,7 @@ def read_run_page(workspace: Path, run: str) -> Json:
         "prepared": {kind: read_origin_of(workspace, kind, digest) for kind, digest in digests.items() if digest},
         "trainings": [_training(workspace, place) for place in _trainings(folder)],
         "evaluations": list_evaluations(workspace, run),
+        "findings": [shown_text(line) for line in finding_lines(recorded_findings(folder))],
         "files": _texts(folder),
     }
 

@@ -130,6 +130,7 @@ function Overview({ run }) {
   ];
   const inputs = Object.entries(run.inputs || {});
   return html`<div>
+    ${run.findings.map((line) => html`<${Notice} key=${line} kind="warning">Dataset: ${line}<//>`)}
     <${Facts} facts=${facts} />
     <h2>Inputs</h2>
     <div class="columns">
@@ -219,15 +220,18 @@ function Evaluation({ workspace, run, each }) {
         : html`<${Table}
               name="Figures before and after training"
               columns=${["Figure", "Before", "After"]}
-              rows=${[...new Set([...Object.keys(each.before), ...Object.keys(each.after)])].map((name) => [
-                name,
-                valueText(ownValue(each.before, name)),
-                valueText(ownValue(each.after, name)),
-              ])}
+              rows=${[
+                ...[...new Set([...Object.keys(each.before), ...Object.keys(each.after)])].map((name) => [
+                  name,
+                  valueText(ownValue(each.before, name)),
+                  valueText(ownValue(each.after, name)),
+                ]),
+                ...(each.samples.some(Boolean) ? [["samples", ...each.samples]] : []),
+              ]}
               empty="It has no figures."
             />
             <p class="muted">
-              ${each.heldOut ? "Of held-out rows" : "Of training rows"}${each.rows !== null ? `, ${counted(each.rows, "row")}` : ""}.
+              The loss is the ${each.of}${each.rows !== null ? `, of ${counted(each.rows, "row")}` : ""}.
               ${" "}<a href=${`${runLink(workspace, run.name)}?${new URLSearchParams({ tab: "files", file: each.summary })}`}>Summary</a>
             </p>
             <${Sample} sample=${each.sample} />`}
