@@ -13,14 +13,17 @@ from typing import Any
 import pytest
 import yaml
 from factories import replicated_job, runtime
+from support.recorded_tracking import RecordedTracking
 
 from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CONFIG_MAP, TRAINJOB
 from trainwright.api.objects import name_of, owners_of
+from trainwright.cli import submit_step
 from trainwright.cluster import connect
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity
+from trainwright.jobs.diagnosis.errors import TrainJobFailed
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.medium
@@ -87,6 +90,30 @@ def test_a_function_returns_its_results(plane: ControlPlane, plain_runtime: None
     other = submitted(run, *options, "--func-args", "n=4")
     assert other.exit_code != 0
     assert "was created from another request and has not failed" in other.stderr
+
+
+@pytest.mark.parametrize(("program", "ended"), [("print(1)", None), ("raise SystemExit(9)", TrainJobFailed)])
+def test_metrics_go_to_trackers_while_the_command_waits(
+    plane: ControlPlane,
+    plain_runtime: None,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    program: str,
+    ended: type[BaseException] | None,
+) -> None:
+    tracked = RecordedTracking()
+    monkeypatch.setattr(submit_step, "tracking", tracked)
+    (tmp_path / "program.py").write_text(f"def train():\n    {program}\n")
+    options = (*ON_PLAIN, "--func", f"{tmp_path}/program.py:train", "--run-id", f"tracked-{len(program)}", "--timeout", "60")
+    alone = submitted(run, *options, "--tracking", "wandb")
+    assert alone.exit_code == 2
+    assert "--tracking: metrics are sent while the command waits; add --wait" in alone.stderr
+    submitted(run, *options, "--wait", "--tracking", "wandb:team/project")
+    assert tracked.targets == ["wandb:team/project"]
+    assert (bool(tracked.uid), bool(tracked.events)) == (True, True)
+    (end,) = tracked.ended
+    assert end is None if ended is None else end is not None and issubclass(end, ended)
 
 
 def test_code_runs_in_its_folder(plane: ControlPlane, plain_runtime: None, run: Run, tmp_path: Path) -> None:

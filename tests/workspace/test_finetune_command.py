@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support.fast_training_cluster import Inputs, Runs, is_of, learned, running, script
+from support.recorded_tracking import RecordedTracking
 from typer.testing import CliRunner, Result
 
 from trainwright.api.kinds import TRAINJOB
@@ -18,6 +19,7 @@ from trainwright.checkpoints import restore_checkpoint
 from trainwright.cli import app
 from trainwright.cli import finetune_run as command
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
+from trainwright.steps import fine_tuning
 from trainwright.steps.requests import FineTuning
 from trainwright.submission import JobsClient
 
@@ -71,10 +73,15 @@ def jobs_of(runs: Runs, run: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_a_run_ends_with_an_evaluated_export_and_is_not_done_twice(runs: Runs, finetune: Finetune, tmp_path: Path) -> None:
-    inputs = runs.inputs("whole")
-    first = finetune(inputs, "--run-id", "whole", "--promote", "better", "-o", "json")
+def test_a_run_ends_with_an_evaluated_export_and_is_not_done_twice(
+    runs: Runs, finetune: Finetune, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs, tracked = runs.inputs("whole"), RecordedTracking()
+    monkeypatch.setattr(fine_tuning, "tracking", tracked)
+    first = finetune(inputs, "--run-id", "whole", "--promote", "better", "--tracking", "tensorboard", "-o", "json")
     assert first.exit_code == 0, first.output
+    assert [target.partition(":")[0] for target in tracked.targets] == ["tensorboard"]
+    assert (bool(tracked.uid), bool(tracked.events), tracked.ended) == (True, True, [None])
     result = json.loads(first.stdout)
     assert result["checkpoint"]["uri"] == f"file://{tmp_path}/exports/whole/checkpoint-5"
     assert is_of(restored(result["checkpoint"], tmp_path / "restored"), "whole")
@@ -142,6 +149,7 @@ def test_the_method_decides_on_trainer_settings_and_device(runs: Runs, finetune:
         (("--data", "layuot=x"), "data.layuot: unknown setting; did you mean layout?"),
         (("--training", "settings.lr"), "--training: 'settings.lr' is neither KEY=VALUE nor a JSON object"),
         (("--promote", "sometimes"), "promote"),
+        (("--tracking", "nope"), "start: tracking: 'nope' is unknown; expected mlflow, wandb, tensorboard"),
         (("--method", "dpo", "--training", "builtin=sft"), "--method dpo: not with --training builtin=sft"),
         (("--training", '{"env": {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}}'), "HF_TOKEN"),
     ],
@@ -153,6 +161,18 @@ def test_a_wrong_option_is_refused_before_anything_is_created(
     assert refused.exit_code == ExitCode.bad_input, refused.output
     assert words in refused.stderr
     assert not jobs_of(runs, "wrong")
+
+
+@pytest.mark.medium
+def test_an_export_target_that_cannot_be_written_is_refused_before_the_training(
+    runs: Runs, finetune: Finetune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    refused = finetune(runs.inputs("target"), "--run-id", "target", "--export", "s3://bucket/exports")
+    assert refused.exit_code != 0
+    assert "start: s3://bucket/exports: no credentials" in refused.stderr
+    assert not jobs_of(runs, "target")
 
 
 @pytest.mark.medium

@@ -52,6 +52,12 @@ def finetune(
         list[str] | None,
         _structure("--evaluation", "Settings of export, evaluation, promotion and registration; repeatable.", _HOW),
     ] = None,
+    tracking: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Where metrics go: mlflow, wandb or tensorboard, each also with :ADDRESS; repeatable.", rich_help_panel=_WHAT
+        ),
+    ] = None,
     export: Annotated[
         str,
         typer.Option(

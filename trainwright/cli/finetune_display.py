@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -51,6 +52,10 @@ class ChainDisplay:
     def events(self, events: JobEvents) -> None:
         if self._training is not None:
             self._training(events if self._with_logs else tuple(event for event in events if not isinstance(event, LogOutput)))
+
+    def verdict(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            self._print(f"{'verdict':<9} {line}", "yellow")
 
     def estimate(self, estimate: MemoryEstimate) -> None:
         self._print(f"memory    {'' if estimate.fits else 'warning: '}{estimate}", "" if estimate.fits else "yellow")

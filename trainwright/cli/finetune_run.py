@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ from trainwright.cli.finetune_options import PREFERENCES, Method
 from trainwright.cli.output import print_lines, print_object
 from trainwright.cli.page_link import home_of, page_line
 from trainwright.cli.request_options import parsed_mapping
+from trainwright.initializers.data_report import report
+from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.request.validation_problems import message_of
@@ -43,16 +46,25 @@ def run_finetune(given: Mapping[str, Any]) -> None:
             request = _request(cluster, given, cluster.is_embedded())
     _print_page(given)
     display = ChainDisplay(Console(stderr=output is not None, markup=False, emoji=False), with_logs=given["logs"])
+    logging.getLogger(report.__name__).setLevel(logging.ERROR)  # the display shows the verdict
     resume = f"to resume, run the command again with --run-id {shlex.quote(run)}"
     try:
         with display:
-            result = fine_tune(cluster, request, owner=COMMAND_LINE, run_id=run, namespace=namespace, watcher=display)
+            result = fine_tune(
+                cluster,
+                request,
+                owner=COMMAND_LINE,
+                run_id=run,
+                namespace=namespace,
+                watcher=display,
+                trackers=given["tracking"] or (),
+            )
     except KeyboardInterrupt:
         fail(f"interrupted; {resume}", int(ExitCode.interrupted))
     except Cancelled as error:
         fail(f"{error}; {resume}", int(ExitCode.interrupted))
     except EXPECTED as error:
-        code = exit_code_of(error)
+        code = ExitCode.bad_input if isinstance(error, InitializerError) else exit_code_of(error)
         print_lines(
             "\n".join([f"{display.step}: {message_of(error)}".removeprefix(": "), *getattr(error, "__notes__", ())]), error=True
         )

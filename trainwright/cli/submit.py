@@ -94,6 +94,12 @@ def submit(
     logs: Logs = False,
     logs_of: LogsOf = RANK_0,
     log_bytes: LogBytes = TOTAL_BYTES,
+    tracking: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="With --wait: where metrics go, mlflow, wandb or tensorboard, each also with :ADDRESS; repeatable.",
+        ),
+    ] = None,
     timeout: Timeout = NO_LIMIT,
     queue_timeout: QueueTimeout = NO_LIMIT,
     start_timeout: StartTimeout = START_LIMIT,
@@ -131,7 +137,7 @@ def submit(
     )
     with cluster_errors_exit():
         requested_mode(submission_mode or "")  # a client dry run checks it, too
-    if settings or run_id or not filename:
+    if settings or run_id or tracking or not filename:
         with bad_input_exits():
             if not (settings or filename):
                 raise BadRequest("nothing to submit: use -f FILE, or settings such as --runtime, --code or --func")
@@ -153,7 +159,7 @@ def submit(
                 "lost_node_timeout_seconds": int(lost_node_timeout),
                 "on_cancel": (on_interrupt or OnInterrupt.keep).value,
             }
-            step = Submission(settings_given, filename or [], run_id, dry_run, wait, namespace, output)
+            step = Submission(settings_given, filename or [], run_id, dry_run, wait, namespace, output, tracking or ())
             raise typer.Exit(submit_step(step, wait_options, lambda: jobs_cluster_for(kubeconfig, home, submission_mode)))
     printer = WarningPrinter()
     with bad_input_exits():

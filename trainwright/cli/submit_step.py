@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
-from contextlib import nullcontext
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
 
 from trainwright.api.errors import BadRequest, Invalid
-from trainwright.api.objects import Obj, described
+from trainwright.api.objects import Obj, described, uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests, with_field_hints
@@ -25,7 +27,9 @@ from trainwright.jobs.request.validation_problems import problems_of
 from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
 from trainwright.jobs.submit.create_object import create_object
 from trainwright.jobs.submit.resolve import resolve_with
+from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.submission.jobs_client import JobsClient
+from trainwright.tracking import TrackedRun, TrackingTarget, parse_targets, tracked_run, tracking
 
 
 class DryRun(enum.StrEnum):
@@ -47,6 +51,7 @@ class Submission:
     wait: bool
     namespace: str
     output: Format | None
+    trackers: Sequence[str] = ()
 
 
 def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[], JobsClient]) -> int:
@@ -55,6 +60,9 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
     with bad_input_exits():
         documents = read_manifests(submission.files)
         request = _request(submission, documents)
+        if submission.trackers and not submission.wait:
+            raise BadRequest("--tracking: metrics are sent while the command waits; add --wait")
+        targets = parse_targets(submission.trackers, os.environ)
     hints = with_field_hints(documents[0]) if documents else nullcontext()
     identity = Identity(COMMAND_LINE, submission.run_id or new_run_id(), "train")
     if submission.dry_run is DryRun.client:
@@ -83,12 +91,20 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
         return 0
     if submission.output is None:
         print_lines(text)
-    code = wait_and_report(submitted.cluster, submitted.trainjob, wait_options.with_request(request), submission.output)
+    tracked = _tracked(tracked_run(identity, request), targets, submitted.trainjob)
+    code = wait_and_report(submitted.cluster, submitted.trainjob, wait_options.with_request(request), submission.output, tracked)
     if code == 0 and submission.output is None and (request.func or request.code):
         results = results_of(submitted.cluster, submitted.trainjob)
         if results is not None:
             print_object({"results": results}, Format.json)
     return code
+
+
+@contextmanager
+def _tracked(run: TrackedRun, targets: Sequence[TrackingTarget], trainjob: Obj) -> Iterator[OnJobEvents]:
+    with tracking(run, targets, write=partial(print_lines, error=True)) as tracker:
+        tracker.begin(uid_of(trainjob))
+        yield tracker
 
 
 def _request(submission: Submission, documents: list[Obj]) -> TrainRequest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -26,6 +27,7 @@ from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.logs.stream_logs import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
+from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_step import restarts_of_request
 from trainwright.jobs.wait.run_to_end import follow_to_end
@@ -207,17 +209,31 @@ def wait(
         raise typer.Exit(wait_and_report(cluster, trainjob, wait_options, output))
 
 
-def wait_and_report(cluster: Cluster, trainjob: Obj, wait_options: Wait, output: Format | None) -> int:
-    """Wait for a job and print the outcome; returns the exit code."""
+def wait_and_report(
+    cluster: Cluster,
+    trainjob: Obj,
+    wait_options: Wait,
+    output: Format | None,
+    observing: AbstractContextManager[OnJobEvents] | None = None,
+) -> int:
+    """Wait for a job and print the outcome; returns the exit code. What `observing` yields gets the events of the job, too."""
     on_interrupt, on_divergence = map(_interrupt_handler, (wait_options.on_interrupt, wait_options.on_divergence))
     try:
-        with ProgressDisplay(Console(stderr=True, markup=False, emoji=False)) as show:
+        with (
+            observing or nullcontext(ignore_events) as observe,
+            ProgressDisplay(Console(stderr=True, markup=False, emoji=False)) as show,
+        ):
+
+            def on_event(events: JobEvents) -> None:
+                show(events)
+                observe(events)
+
             ended = follow_to_end(
                 cluster,
                 trainjob,
                 deadlines=wait_options.deadlines,
                 settings=wait_options.settings,
-                on_event=show,
+                on_event=on_event,
                 logs=wait_options.log_options,
                 on_signal=on_interrupt,
                 on_error=on_interrupt,

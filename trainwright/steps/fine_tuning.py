@@ -6,12 +6,14 @@ Each is idempotent: the same call with the same run id resumes where the one bef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from trainwright.api.objects import uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
@@ -38,7 +40,9 @@ from trainwright.steps.requests import (
 )
 from trainwright.steps.start import StartedRun, start_run
 from trainwright.steps.workspace_steps import HereSteps, WorkspaceSteps
+from trainwright.storage.open import open_store
 from trainwright.submission.jobs_client import JobsClient
+from trainwright.tracking import TrackingTarget, parse_targets, tracked_run, tracking
 from trainwright.workspace.data_findings import finding_lines
 
 STEPS = ("start", "dataset", "model", "train", "export", "evaluate", "promote", "register")
@@ -59,6 +63,9 @@ class Watcher(Protocol):
 
     def events(self, events: JobEvents) -> None:
         """Events of the training's job."""
+
+    def verdict(self, lines: Sequence[str]) -> None:
+        """What the report on the dataset warns of, before anything trains on it."""
 
     def estimate(self, estimate: MemoryEstimate) -> None:
         """The memory that the training needs, before it is submitted."""
@@ -82,22 +89,38 @@ class FineTuned:
 
 
 def fine_tune(
-    cluster: JobsClient, request: FineTuning, *, owner: str, run_id: str, namespace: str, watcher: Watcher
+    cluster: JobsClient,
+    request: FineTuning,
+    *,
+    owner: str,
+    run_id: str,
+    namespace: str,
+    watcher: Watcher,
+    trackers: Sequence[str] = (),
 ) -> FineTuned:
-    """Fine-tune as asked, and resume the run of this id if it has begun.
+    """Fine-tune as asked, and resume the run of this id if it has begun. `trackers` get the metrics, see `parse_targets`.
 
     Credentials for sources and stores are those of this process for the steps that are done here, and the Secrets of the request
     for pods. Raises ValueError for settings, InitializerError, CheckpointError, StorageError, WorkspaceError, ApiError, and the errors
     of `run_step`: on Ctrl-C the training is suspended.
     """
-    chain = _Chain(cluster, request, owner, run_id, namespace, watcher)
+    chain = _Chain(cluster, request, owner, run_id, namespace, watcher, trackers)
     return chain.run()
 
 
 class _Chain:
-    def __init__(self, cluster: JobsClient, request: FineTuning, owner: str, run_id: str, namespace: str, watcher: Watcher):
+    def __init__(
+        self,
+        cluster: JobsClient,
+        request: FineTuning,
+        owner: str,
+        run_id: str,
+        namespace: str,
+        watcher: Watcher,
+        trackers: Sequence[str],
+    ):
         self._cluster, self._request, self._namespace, self._watcher = cluster, request, namespace, watcher
-        self._owner = owner
+        self._owner, self._trackers = owner, trackers
         self._run = StepRun(owner, run_id)
         self._phases: Phases = phases_of(StartRun.from_parameters(request.model_dump()))
         self._note = ""
@@ -155,13 +178,19 @@ class _Chain:
             workspace_path="",
             num_nodes=int(self._phases.training.get("num_nodes") or 1),
         )
+        self._targets(started)  # fail on a wrong one before anything is prepared
         self._note = f"run {self._run.run_id}, workspace {started.claim}"
         return started
 
+    def _targets(self, started: StartedRun) -> tuple[TrackingTarget, ...]:
+        return parse_targets(self._trackers, os.environ, _tracking_folder(started))
+
     def _steps(self, started: StartedRun) -> WorkspaceSteps:
+        # Whether it can be exported to the target is found out now, and not after the training.
         if started.path and self._phases.run["runs_on"] != "cluster":
+            open_store(self._request.export_uri).check_writable()
             return HereSteps(Path(started.path), self._watcher.line)
-        check_target(self._request.export_uri)  # now, and not after the training
+        check_target(self._request.export_uri)
         return ClusterSteps(
             self._cluster,
             Workspace.parse(started.workspace),
@@ -174,8 +203,7 @@ class _Chain:
     def _dataset(self, steps: WorkspaceSteps) -> dict[str, Any]:
         sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
         dataset = steps(InitializeDataset.from_parameters(sources, self._phases.data), self._run)
-        for line in verdict_of(dataset):
-            self._watcher.line(line)
+        self._watcher.verdict(verdict_of(dataset))
         self._note = f"{dataset['train_rows']} rows to train on, {dataset['test_rows']} held out"
         return dataset
 
@@ -203,14 +231,19 @@ class _Chain:
         if self._tell_estimate(request) and request.memory_check == WARN:
             request = request.model_copy(update={"memory_check": OFF})  # the submission would say it again
         identity = Identity(self._owner, self._run.run_id, "train")
-        with kept_history(started.path, identity.folder) as history:
+        folder = _tracking_folder(started)
+        with (
+            tracking(tracked_run(identity, request), self._targets(started), folder=folder, write=self._watcher.line) as tracker,
+            kept_history(started.path, identity.folder) as history,
+        ):
             trained = run_step(
                 self._cluster,
                 request,
                 identity,
                 self._namespace,
                 latest_checkpoint=latest_export_lookup(identity, self._request.export_uri),
-                observers=(self._watcher.events, history),
+                observers=(self._watcher.events, tracker, history),
+                on_submitted=lambda submitted: tracker.begin(uid_of(submitted.trainjob)),
                 job_retries=retries,
             )
         self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"
@@ -263,7 +296,7 @@ class _Chain:
         }
         registration = register_run_export(
             RegisterModel.from_parameters(given, self._phases.registration),
-            folder=Path(started.path) / "tracking" if started.path else None,
+            folder=_tracking_folder(started),
             on_line=self._watcher.line,
         )
         self._note = registration.uri
@@ -273,6 +306,11 @@ class _Chain:
 def verdict_of(dataset: dict[str, Any]) -> list[str]:
     """Return what the report on the dataset of a chain warns of, and what it could not check, a line for each."""
     return finding_lines((dataset.get("figures") or {}).get("findings"))
+
+
+def _tracking_folder(started: StartedRun) -> Path | None:
+    """Return where trackers without a server write; None where this machine does not have the workspace."""
+    return Path(started.path) / "tracking" if started.path else None
 
 
 def _with_longest_row(shape: dict[str, Any], dataset: dict[str, Any]) -> dict[str, Any]:

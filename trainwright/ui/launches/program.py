@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -47,6 +48,9 @@ class _Recorder:
 
     def events(self, events: JobEvents) -> None:
         """The page shows the job itself."""
+
+    def verdict(self, lines: Sequence[str]) -> None:
+        """The page of the run shows it."""
 
     def estimate(self, estimate: MemoryEstimate) -> None:
         self._folder.note("memory", text=cut(str(estimate)), fits=estimate.fits)
