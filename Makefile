@@ -117,6 +117,8 @@ image-locks: .venv/.ready-dev
 	  { echo "# What the image $$image installs, by version and hash. Renew all: make image-locks"; \
 	    $(LOCK) --extra $$image pyproject.toml; } > deploy/images/$$image.txt.new && mv deploy/images/$$image.txt.new deploy/images/$$image.txt || exit 1; \
 	done
+	{ echo "# The chat templates of TRL, which the report on a dataset reads; nothing in this image imports it, and torch is missing."; \
+	  awk '/^trl==/ {found = 1} found {print} found && !/\\$$/ {exit}' deploy/images/trainer.txt; } >> deploy/images/launcher.txt
 	{ echo "# What builds the package and lists what an image contains, by version and hash. Renew all: make image-locks"; \
 	  $(LOCK) deploy/images/build.in; } > deploy/images/build.txt.new && mv deploy/images/build.txt.new deploy/images/build.txt
 
