@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset
 from trainwright.initializers.columns import RowMapper
+from trainwright.initializers.conversations import from_python_text
 from trainwright.initializers.layouts import LAYOUTS, is_empty
 
 Row = dict[str, Any]
@@ -30,11 +34,21 @@ CONTEXT_PROMPT = "### Instruction:\ni\n\n### Input:\nx\n\n### Response:\n"
 USER, GOOD, BAD = says("user", "u"), says("assistant", "good"), says("assistant", "bad")
 TALK = [says("system", "s"), says("user", "u"), says("assistant", "a")]
 CASES: list[tuple[str, Row, Row]] = [
-    ("question-answer", {"question": "q", "answer": "a", "id": 1}, {"prompt": "q", "completion": "a"}),
-    ("question-response", {"system_prompt": "s", "question": "q", "response": "a"}, {"prompt": "q", "completion": "a"}),
-    ("query-response", {"query": "q", "response": "a"}, {"prompt": "q", "completion": "a"}),
-    ("prompt-response", {"prompt": "q", "response": "a"}, {"prompt": "q", "completion": "a"}),
-    ("input-output", {"input": "q", "output": "a"}, {"prompt": "q", "completion": "a"}),
+    ("question-answer", {"question": "q", "answer": "a", "id": 1}, {"prompt": "q\n\n", "completion": "a"}),
+    (
+        "question-response",
+        {"system_prompt": "s", "question": "q \n", "response": "a"},
+        {"prompt": "s\n\nq\n\n", "completion": "a"},
+    ),
+    ("prompt-completion", {"prompt": "q", "completion": "a", "system": "s"}, {"prompt": "q", "completion": "a"}),
+    (
+        "alpaca",
+        {"instruction": "i", "output": "o", "system": "s"},
+        {"prompt": f"s\n\n{ALPACA_PROMPT}", "completion": "o"},
+    ),
+    ("query-response", {"query": "q", "response": "a"}, {"prompt": "q\n\n", "completion": "a"}),
+    ("prompt-response", {"prompt": "q", "response": "a"}, {"prompt": "q\n\n", "completion": "a"}),
+    ("input-output", {"input": "q", "output": "a"}, {"prompt": "q\n\n", "completion": "a"}),
     ("input-output", {"input": [USER], "output": [GOOD]}, {"prompt": [USER], "completion": [GOOD]}),
     (
         "alpaca",
@@ -97,12 +111,21 @@ CASES: list[tuple[str, Row, Row]] = [
     ),
     ("preference", {"chosen": "p: good", "rejected": "p: bad"}, {"chosen": "p: good", "rejected": "p: bad"}),
     *(
-        ("preference", {column: "p", "chosen": "good", "rejected": "bad"}, {"prompt": "p", "chosen": "good", "rejected": "bad"})
+        (
+            "preference",
+            {column: "p", "chosen": "good", "rejected": "bad"},
+            {"prompt": "p\n\n", "chosen": "good", "rejected": "bad"},
+        )
         for column in ("question", "query", "input")
     ),
     (
         "preference",
         {"question": "p", "system": "s", "chosen": "good", "rejected": "bad"},
+        {"prompt": "s\n\np\n\n", "chosen": "good", "rejected": "bad"},
+    ),
+    (
+        "preference",
+        {"prompt": "p", "system_prompt": "s", "chosen": "good", "rejected": "bad"},
         {"prompt": "s\n\np", "chosen": "good", "rejected": "bad"},
     ),
     (
@@ -122,6 +145,7 @@ CASES: list[tuple[str, Row, Row]] = [
     ),
     ("conversation", {"conversation": [{"input": "u", "output": "good"}], "source": "x"}, {"messages": [USER, GOOD]}),
     ("messages", {"messages": json.dumps([USER, {**GOOD, "weight": 1}])}, {"messages": [USER, GOOD]}),
+    ("messages", {"messages": [USER, GOOD], "system": "s"}, {"messages": [says("system", "s"), USER, GOOD]}),
     ("preference", {"chosen": [USER, GOOD], "rejected": [USER, BAD]}, {"chosen": [USER, GOOD], "rejected": [USER, BAD]}),
     (
         "preference",
@@ -151,6 +175,66 @@ def test_rows_of_every_layout_become_those_that_trl_reads(layout: str, row: Row,
     assert mapper.layout == layout
     assert not is_empty(mapped)
     assert RowMapper(layout).map_row(row, "row 1") == mapped
+
+
+AS_MESSAGES: list[tuple[Row, Row]] = [
+    ({"question": "u", "answer": "good"}, {"prompt": [USER], "completion": [GOOD]}),
+    ({"query": "u", "response": "good", "system": None}, {"prompt": [USER], "completion": [GOOD]}),
+    ({"prompt": "u", "response": "good", "system_prompt": "s"}, {"prompt": [TALK[0], USER], "completion": [GOOD]}),
+    ({"input": "u", "output": "good", "system": "s"}, {"prompt": [TALK[0], USER], "completion": [GOOD]}),
+    ({"instruction": "u", "output": "good", "input": ""}, {"prompt": [USER], "completion": [GOOD]}),
+    ({"instruction": "i", "context": "x", "response": "good"}, {"prompt": [says("user", "i\n\nx")], "completion": [GOOD]}),
+    ({"prompt": "u", "completion": "good"}, {"prompt": "u", "completion": "good"}),
+    ({"prompt": "u", "completion": "good", "label": True}, {"prompt": "u", "completion": "good", "label": True}),
+    ({"prompt": "u", "chosen": "good", "rejected": "bad"}, {"prompt": "u", "chosen": "good", "rejected": "bad"}),
+    (
+        {"prompt": "u", "system": "s", "chosen": "good", "rejected": "bad"},
+        {"prompt": [TALK[0], USER], "chosen": [GOOD], "rejected": [BAD]},
+    ),
+    ({"question": "u", "chosen": "good", "rejected": "bad"}, {"prompt": [USER], "chosen": [GOOD], "rejected": [BAD]}),
+    (
+        {"instruction": "i", "input": "x", "chosen": "good", "rejected": "bad"},
+        {"prompt": [says("user", "i\n\nx")], "chosen": [GOOD], "rejected": [BAD]},
+    ),
+    ({"chosen": "Human: u\nA: a", "rejected": "Human: u\nA: b"}, {"chosen": "Human: u\nA: a", "rejected": "Human: u\nA: b"}),
+    ({"text": "t"}, {"text": "t"}),
+]
+
+
+@pytest.mark.parametrize(("row", "expected"), AS_MESSAGES)
+def test_questions_become_messages_for_a_chat_template(row: Row, expected: Row) -> None:
+    assert RowMapper(as_messages=True).map_row(row, "row 1") == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "as_messages", "form"),
+    [
+        ({"question": "u", "answer": "a"}, True, "messages"),
+        ({"question": "u", "answer": "a"}, False, "text"),
+        ({"instruction": "u", "output": "a"}, False, "text"),
+        ({"question": "u", "chosen": "a", "rejected": "b"}, True, "messages"),
+        ({"prompt": "u", "completion": "a"}, True, ""),
+        ({"question": [USER], "answer": [GOOD]}, True, ""),
+        ({"messages": TALK}, True, ""),
+    ],
+)
+def test_mapper_names_the_form_of_questions(row: Row, as_messages: bool, form: str) -> None:
+    mapper = RowMapper(as_messages=as_messages)
+    mapper.map_row(row, "row 1")
+    assert mapper.questions == form
+
+
+@given(st.lists(st.builds(says, st.sampled_from(["user", "assistant"]), st.text()), min_size=1))
+def test_messages_in_python_notation_are_read_as_written(messages: list[Row]) -> None:
+    assert from_python_text(str(messages), "messages") == messages
+
+
+@given(st.text(alphabet="[]{}'\":,() \n\\rolecntusx0#", max_size=60))
+def test_text_in_python_notation_is_kept_or_refused(text: str) -> None:
+    for given_text in (text, f"[{{'role': {text}"):
+        with suppress(InitializerError):
+            found = from_python_text(given_text, "messages")
+            assert found == given_text or isinstance(found, list | dict)
 
 
 @pytest.mark.medium
@@ -272,8 +356,14 @@ def test_a_mapping_that_does_not_fit_is_one_clear_error(columns: dict[str, str],
         ({"conversations": [[[[[TALK]]]]]}, "column 'conversations' is not a list of messages"),
         ({"conversations": TALK[1:], "system": 5}, "column 'system' is int, expected text"),
         ({"messages": [says("user", [{"type": "image"}])]}, "message 1 has a part of type 'image'; only texts are learned"),  # type: ignore[arg-type]
-        ({"messages": [USER, {**GOOD, "weight": 0}]}, "message 2 has the weight 0"),
-        ({"messages": [USER, {**GOOD, "weight": 0.5}]}, "message 2 has the weight 0.5"),
+        ({"messages": [USER, {**GOOD, "weight": 0.5}]}, "message 2 has the weight 0.5; expected 0 or 1"),
+        ({"messages": [USER, {**GOOD, "weight": "0"}]}, "message 2 has the weight 0; expected 0 or 1"),
+        ({"chosen": [USER, {**GOOD, "weight": 0}], "rejected": [USER, BAD]}, "message 2 has the weight 0; expected 1;"),
+        ({"question": "q", "answer": "a", "system": "s", "system_prompt": "t"}, "system and system_prompt differ"),
+        ({"messages": "[{'role': 'user', 'content': open}]"}, "messages in Python's notation, which cannot be read"),
+        ({"question": "[{'role': 'user' 'content': 'u'}]", "answer": "a"}, "column 'question' has messages in Python's notation"),
+        ({"question": str([USER]), "answer": "a"}, "column 'question' is a list and column 'answer' is text"),
+        ({"messages": f"[{{'role': 'user', 'content': '{'x' * 1024 * 1024}'}}]"}, "it has more than 1,048,576 characters"),
         *(
             (
                 {"messages": TALK, column: "x.png"},
@@ -341,8 +431,6 @@ def test_the_documentation_lists_every_layout() -> None:
 
 JSON_TALK = json.dumps([USER])
 LOST: list[tuple[Row, str]] = [
-    ({"conversations": [tells("human", "u"), {**tells("gpt", "a"), "weight": 0}]}, "message 2 has the weight 0"),
-    ({"messages": [USER, {"role": "assistant", "value": "a", "weight": 0}]}, "message 2 has the weight 0"),
     ({"conversation": [{"input": "q", "output": "a", "output_with_loss": False}]}, "'output_with_loss' beside input and output"),
     ({"conversation": [{"input": "q", "output": "a", "instruction": "i"}]}, "'instruction' beside input and output"),
     ({"messages": [{**USER, "images": ["a.png"]}, GOOD]}, "message 1 has 'images'"),
@@ -377,6 +465,16 @@ KEPT: list[tuple[Row, Row]] = [
     ({"prompt": "p", "question": "p", "chosen": "a", "rejected": "b"}, {"prompt": "p", "chosen": "a", "rejected": "b"}),
     ({"prompt": JSON_TALK, "completion": json.dumps([GOOD])}, {"prompt": [USER], "completion": [GOOD]}),
     ({"prompt": JSON_TALK, "completion": "good"}, {"prompt": JSON_TALK, "completion": "good"}),
+    ({"messages": str([says("user", 'it\'s "u"\n'), GOOD])}, {"messages": [says("user", 'it\'s "u"\n'), GOOD]}),
+    ({"conversations": str({"messages": [tells("human", "u"), tells("gpt", "good")]})}, {"messages": [USER, GOOD]}),
+    ({"prompt": str([USER]), "completion": str([GOOD])}, {"prompt": [USER], "completion": [GOOD]}),
+    ({"prompt": "p", "completion": "[{'value': 1}]"}, {"prompt": "p", "completion": "[{'value': 1}]"}),
+    ({"prompt": "p", "completion": "{'value': x}"}, {"prompt": "p", "completion": "{'value': x}"}),
+    ({"question": str([USER]), "answer": str([GOOD]), "system": "s"}, {"prompt": [*TALK[:1], USER], "completion": [GOOD]}),
+    (
+        {"conversations": [tells("human", "u"), {**tells("gpt", "a"), "weight": 0}]},
+        {"messages": [USER, {**says("assistant", "a"), "weight": 0}]},
+    ),
     (
         {"prompt": "p", "chosen": '[{"name": "f"}]', "rejected": "no"},
         {"prompt": "p", "chosen": '[{"name": "f"}]', "rejected": "no"},

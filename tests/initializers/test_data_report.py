@@ -18,6 +18,7 @@ from support.tiny_tokenizer import EOS, write_tokenizer
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset
 from trainwright.initializers.data_report import measure, model_tokenizer
 from trainwright.initializers.data_report.figures import DataReport, token_figures
+from trainwright.initializers.data_report.model_tokenizer import learns_messages
 from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.data_report.report import DataUnfit, report_dataset
 from trainwright.initializers.data_report.token_program import measured
@@ -31,13 +32,17 @@ Row = dict[str, Any]
 USER, ANSWER = {"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}
 
 
-def reported(folder: Path, train: list[Row], test: list[Row] | None = None, **options: Any) -> DataReport:
+def reported(
+    folder: Path, train: list[Row], test: list[Row] | None = None, *, as_messages: bool = False, **options: Any
+) -> DataReport:
     """Prepare the rows and report on them."""
     (folder / "rows").mkdir(parents=True)
     for name, rows in (("train", train), ("test", test or [])):
         if rows:
             (folder / "rows" / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    receipt = initialize_dataset(f"file://{folder}/rows", folder / "out", DatasetOptions(test_fraction=0))
+    receipt = initialize_dataset(
+        f"file://{folder}/rows", folder / "out", DatasetOptions(test_fraction=0), as_messages=as_messages
+    )
     return report_dataset(folder / "out", receipt, ReportOptions(**options))
 
 
@@ -327,6 +332,82 @@ def test_loss_on_answers_without_trl_is_not_checked(tmp_path: Path, monkeypatch:
     options = {"model_uri": f"file://{folder}", "max_length": 90, "loss_on": "answers"}
     (found,) = reported(tmp_path, [{"messages": [USER, ANSWER]}], **options).findings
     assert (found.severity, found.name) == ("not checked", "never_stops")
+
+
+@pytest.mark.parametrize(
+    ("files", "options", "trainer", "expected"),
+    [
+        ({}, {}, "", True),
+        ({}, {}, "sft", True),
+        ({}, {}, "dpo", True),
+        ({}, {"report_mode": "warn"}, "sft", True),
+        ({}, {"report_mode": "warn"}, "", False),
+        ({}, {"report_mode": "off"}, "sft", False),
+        ({}, {}, "torchtune", False),
+        ({}, {}, "absent", False),
+        ({"template": None}, {}, "sft", False),
+    ],
+)
+def test_questions_become_messages_where_a_template_is_rendered(
+    tmp_path: Path, files: dict[str, Any], options: dict[str, Any], trainer: str, expected: bool
+) -> None:
+    model = f"file://{write_tokenizer(tmp_path, **files)}"
+    assert learns_messages(ReportOptions(model_uri=model, **options), trainer) is expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("{{ x }}", True),
+        ("", False),
+        (None, False),
+        ([{"name": "default", "template": "x"}], True),
+        ([{"name": "tool_use", "template": "x"}], False),
+        ({}, False),
+    ],
+)
+def test_template_for_all_chats_is_found_in_the_configuration(tmp_path: Path, given: Any, expected: bool) -> None:
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"chat_template": given}), "utf-8")
+    assert learns_messages(ReportOptions(model_uri=f"file://{tmp_path}"), "sft") is expected
+
+
+def test_questions_stay_texts_if_the_model_cannot_be_seen(
+    tmp_path: Path, hub: HubServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not learns_messages(ReportOptions(), "sft")
+    assert not learns_messages(ReportOptions(model_uri="hf://org/absent"), "sft")
+    assert "event=chat_template_unknown model=hf://org/absent" in caplog.text
+    assert {*hub.downloads()} == set()
+
+
+def test_template_is_found_without_the_tokenizer(tmp_path: Path, hub: HubServer) -> None:
+    hub.repository("models/org/model").push({"chat_template.jinja": b"x", "tokenizer.json": b"{}", "config.json": b"{}"})
+    assert learns_messages(ReportOptions(model_uri="hf://org/model"), "sft")
+    assert {*hub.downloads()} == {"chat_template.jinja", "config.json"}
+
+
+def test_report_shows_questions_as_the_model_sees_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    chat = f"file://{write_tokenizer(tmp_path / 'chat', template=CHATML, **CHATML_TOKENS, eos_token='<|im_end|>')}"
+    plain = f"file://{write_tokenizer(tmp_path / 'plain', template=None)}"
+    rows = [{"question": "q", "answer": "a", "system_prompt": "s"}] * 3
+    report = reported(tmp_path / "a", rows, model_uri=chat, max_length=90, as_messages=True)
+    assert report.sample == "".join(
+        f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in (("system", "s"), ("user", "q"), ("assistant", "a"))
+    )
+    assert report.findings == ()
+    assert "messages, which the model's chat template renders" in markdown_page(report)
+    assert f"event=data_sample layout=question-answer questions=messages seen_by_model=True text={report.sample!r}" in caplog.text
+    report = reported(tmp_path / "b", rows, model_uri=plain)
+    assert report.sample == f"<s>s\n\nq\n\na{EOS}"
+    assert "with headings (the model has no chat template)" in html_page(report)
+    assert "(the trainer renders no chat template)" in html_page(reported(tmp_path / "c", rows, model_uri=chat))
+    assert "chat template is not known: no model was named" in html_page(reported(tmp_path / "d", rows))
+
+
+def test_sample_shows_the_end_of_a_long_row(tmp_path: Path, model: str) -> None:
+    sample = reported(tmp_path, [text(5000)], model_uri=model).sample
+    assert (len(sample), sample[:4], sample[-5:]) == (2000, "<s>a", f"a{EOS}")
 
 
 def test_held_out_rows_with_the_same_words_are_trained_on(tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def test_columns_become_those_that_training_reads(source: Path, target: Path, ro
     assert train(target) == [prepared]
     dropped = receipt.details.get("dropped_columns", [])
     assert {*dropped} == row.keys() - LAYOUTS[layout].used(frozenset(row))
-    counts = {"layout": layout, "train_rows": 1, "test_rows": 0, "empty_rows": 0}
+    counts: dict[str, Any] = {"layout": layout, "train_rows": 1, "test_rows": 0, "empty_rows": 0}
+    counts |= {"questions": "text"} if layout == "alpaca" else {}
     assert {**receipt.details, "dropped_columns": dropped} == {**counts, "dropped_columns": dropped}
 
 
@@ -514,6 +515,101 @@ def test_caches_beside_a_saved_dataset_are_not_read(source: Path, target: Path) 
 
 
 def test_columns_that_are_not_read_are_named(source: Path, target: Path, caplog: pytest.LogCaptureFixture) -> None:
-    write(source / "a.jsonl", [{"instruction": "i", "input": "", "output": "o", "system": "s", "history": [], "label": "news"}])
-    assert prepare(source, target, test_fraction=0).details["dropped_columns"] == ["label", "system", "history"]
-    assert "event=columns_dropped" in caplog.text
+    write(source / "a.jsonl", [{"instruction": "i", "input": "", "output": "o", "tools": "", "history": [], "label": "news"}] * 2)
+    assert prepare(source, target, test_fraction=0).details["dropped_columns"] == ["label", "tools", "history"]
+    assert caplog.text.count("event=columns_dropped") == 1
+
+
+def talk(*messages: tuple[str, str] | tuple[str, str, int]) -> dict[str, Any]:
+    """Messages with role, content and perhaps weight."""
+    fields = ("role", "content", "weight")
+    return {"messages": [dict(zip(fields, message, strict=False)) for message in messages]}
+
+
+WEIGHTED = talk(("user", "a"), ("assistant", "b", 0), ("user", "c"), ("assistant", "d", 1), ("user", "e"), ("assistant", "f"))
+
+
+def test_answers_of_weight_0_are_not_learned(source: Path, target: Path) -> None:
+    plain = talk(("user", "u"), ("assistant", "v", 1))
+    write(source / "a.jsonl", [{**plain, "tools": [{"name": "t"}]}, WEIGHTED])
+    receipt = prepare(source, target, test_fraction=0)
+    talks = [(row["prompt"], row["completion"]) for row in train(target)]
+    user_a, answer_b, user_c, answer_d, user_e, answer_f = [{**message} for message in WEIGHTED["messages"]]
+    for message in (answer_b, answer_d):
+        del message["weight"]
+    assert talks == [
+        ([{"role": "user", "content": "u"}], [{"role": "assistant", "content": "v"}]),
+        ([user_a, answer_b, user_c], [answer_d]),
+        ([user_a, answer_b, user_c, answer_d, user_e], [answer_f]),
+    ]
+    assert [row["tools"] for row in train(target)] == ['[{"name": "t"}]', "null", "null"]
+    assert (receipt.details["train_rows"], receipt.details["layout"]) == (3, "messages")
+
+
+def test_conversations_without_weight_0_stay_whole(source: Path, target: Path) -> None:
+    plain = talk(("user", "u"), ("assistant", "v", 1))
+    write(source / "a.jsonl", [plain])
+    prepare(source, target, test_fraction=0)
+    assert train(target) == [talk(("user", "u"), ("assistant", "v"))]
+
+
+def test_conversations_with_nothing_to_learn_are_counted_as_empty(source: Path, target: Path) -> None:
+    nothing = [talk(("user", "u"), ("assistant", "v", 0)), talk(("user", "u"), ("assistant", " "), ("assistant", "x", 0))]
+    write(source / "a.jsonl", [*nothing, WEIGHTED])
+    receipt = prepare(source, target, test_fraction=0)
+    assert (receipt.details["train_rows"], receipt.details["empty_rows"]) == (2, 2)
+
+
+def test_answers_of_a_conversation_are_held_out_together(source: Path, target: Path) -> None:
+    turns = [
+        (("user", f"{n}"), ("assistant", "x", 0), ("user", "c"), ("assistant", "d"), ("user", "e"), ("assistant", "f"))
+        for n in range(60)
+    ]
+    write(source / "a.jsonl", [talk(*each) for each in turns])
+    prepare(source, target, test_fraction=0.3)
+    sides = [{row["prompt"][0]["content"] for row in rows} for rows in (train(target), held_out(target))]
+    assert not sides[0] & sides[1]
+    assert all(sides)
+    assert len(train(target)) == 2 * len(sides[0])
+
+
+def test_answer_to_learn_with_nothing_before_is_refused(source: Path, target: Path) -> None:
+    write(source / "a.jsonl", [talk(("assistant", "hi"), ("user", "u"), ("assistant", "v", 0))])
+    with pytest.raises(InitializerError, match=r"\(a.jsonl, row 1\): the first message is an answer to learn, .* the weight 0"):
+        prepare(source, target, test_fraction=0)
+
+
+@pytest.mark.parametrize(
+    ("split", "options", "expected"),
+    [
+        ("train[:50%]", {}, "abcde"),
+        ("train[50%:]", {}, "fghij"),
+        ("train[2:4]", {}, "cd"),
+        ("train[-3:]", {"max_rows": 2}, "hi"),
+        ("test[1:]", {}, "y"),
+    ],
+)
+def test_part_of_a_split_is_trained_on(source: Path, target: Path, split: str, options: Any, expected: str) -> None:
+    write(source / "train-1.jsonl", [{"text": letter} for letter in "abcdef"])
+    write(source / "train-2.jsonl", [{"text": letter} for letter in "ghij"])
+    write(source / "test.jsonl", [{"text": letter} for letter in "xy"])
+    receipt = prepare(source, target, test_fraction=0, split=split, **options)
+    assert "".join(row["text"] for row in train(target)) == expected
+    assert receipt.details["split"] == split
+    assert "".join(row["text"] for row in held_out(target)) == ("" if split.startswith("test") else "xy")
+
+
+def test_part_without_rows_is_refused(source: Path, target: Path) -> None:
+    write(source / "train.jsonl", [{"text": "a"}])
+    with pytest.raises(InitializerError, match=r"has no rows to train on in split='train\[5:\]'"):
+        prepare(source, target, split="train[5:]")
+
+
+def test_questions_for_a_chat_template_are_prepared_again(source: Path, target: Path) -> None:
+    write(source / "a.jsonl", [{"question": "question", "answer": "answer"}])
+    uri = str(StorageUri.from_path(source))
+    texts = initialize_dataset(uri, target, DatasetOptions(test_fraction=0))
+    assert train(target) == [{"prompt": "question\n\n", "completion": "answer"}]
+    messages = initialize_dataset(uri, target, DatasetOptions(test_fraction=0), as_messages=True)
+    assert train(target) == [{"prompt": [USER], "completion": [ASSISTANT]}]
+    assert (texts.details["questions"], messages.details["questions"]) == ("text", "messages")

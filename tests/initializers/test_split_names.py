@@ -7,9 +7,12 @@ import re
 
 import pytest
 from fsspec.utils import glob_translate
+from hypothesis import given
+from hypothesis import strategies as st
 from support.shared_folder import shared_folder
 
-from trainwright.initializers.split_names import is_held_out, splits_of
+from trainwright.initializers.errors import InitializerError
+from trainwright.initializers.split_names import is_held_out, parse_split, splits_of
 from trainwright.initializers.subsets import select_files
 
 KEYWORDS = (
@@ -96,3 +99,57 @@ def test_where_it_differs_fewer_rows_are_trained_on(names: list[str], expected: 
 def test_what_is_not_read_is_named() -> None:
     assert select_files(["train.jsonl", "all.jsonl", "test.jsonl"]).unread == ("all.jsonl",)
     assert select_files(["train.jsonl", "all.jsonl"], subset="*").train == ("all.jsonl", "train.jsonl")
+
+
+BOUNDARY = st.one_of(st.just(""), st.integers(-130, 130).map(str), st.integers(-100, 100).map(lambda percent: f"{percent}%"))
+
+
+@given(BOUNDARY, BOUNDARY, st.integers(0, 1000))
+def test_part_of_a_split_has_the_rows_of_the_library(start: str, stop: str, total: int) -> None:
+    reader = pytest.importorskip("datasets.arrow_reader")
+    spec = f"train[{start}:{stop}]"
+    rows = list(range(total))
+    try:
+        (expected,) = reader.ReadInstruction.from_spec(spec).to_absolute({"train": total})
+    except ValueError:  # a percentage above 100, as in [120:3%]
+        with pytest.raises(InitializerError, match="percentages are between -100 and 100"):
+            parse_split(spec)
+        return
+    name, part = parse_split(spec)
+    assert name == "train"
+    assert part is not None
+    assert list(itertools.islice(rows, *part.bounds(lambda: total))) == rows[expected.from_ : expected.to]
+
+
+def test_rows_are_counted_only_for_percentages_and_from_the_end() -> None:
+    counted = {}
+    for spec in ("train[5:10]", "train[:1_000]", "train[5:]", "train[:10%]", "train[-5:]"):
+        counted[spec] = False
+
+        def count(spec: str = spec) -> int:
+            counted[spec] = True
+            return 100
+
+        _, part = parse_split(spec)
+        assert part is not None
+        part.bounds(count)
+    assert [spec for spec, is_counted in counted.items() if is_counted] == ["train[:10%]", "train[-5:]"]
+
+
+@pytest.mark.parametrize("split", ["", "train", "train_sft", "clean.100"])
+def test_split_without_a_part_is_its_name(split: str) -> None:
+    assert parse_split(split) == (split, None)
+
+
+@pytest.mark.parametrize("split", ["train+test", "train[:10]+train[20:]"])
+def test_combined_splits_are_refused(split: str) -> None:
+    with pytest.raises(InitializerError, match="combines splits, which is not supported: name one"):
+        parse_split(split)
+
+
+@pytest.mark.parametrize(
+    "split", ["train[", "train[10]", "train[a:b]", "train[:10%](pct1_dropremainder)", "[:3]", "train[:1.5%]"]
+)
+def test_part_that_cannot_be_read_is_refused(split: str) -> None:
+    with pytest.raises(InitializerError, match="expected a name and a part of it, as in train"):
+        parse_split(split)

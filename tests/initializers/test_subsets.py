@@ -257,7 +257,7 @@ def test_a_changed_card_prepares_the_dataset_again(tmp_path: Path) -> None:
 def test_receipt_records_options_and_rules(tmp_path: Path) -> None:
     receipt = prepare(write(tmp_path / "source", {"rows.jsonl": "a"}), tmp_path / "out")
     assert receipt.options["rules"] >= 1
-    assert receipt.options.keys() == {"rules", *DatasetOptions.model_fields}
+    assert receipt.options.keys() == {"rules", "as_messages", *DatasetOptions.model_fields}
     assert receipt.details == {"layout": "text", "train_rows": 1, "test_rows": 0, "empty_rows": 0}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from trainwright.initializers.conversations import NOT_TEXT
+from trainwright.initializers.conversations import NOT_TEXT, from_python_text
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import COLUMNS, LABEL, LAYOUTS, Layout, Row
 from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS, read_template_columns
@@ -30,24 +30,36 @@ _MAX_LISTED = 40
 class RowMapper:
     """Maps the rows of one dataset. All have the layout of the first, which `layout` then names, and become the same columns."""
 
-    def __init__(self, layout: str = "", columns: Mapping[str, str] | None = None, trainer: str = ""):
+    def __init__(
+        self, layout: str = "", columns: Mapping[str, str] | None = None, trainer: str = "", *, as_messages: bool = False
+    ):
         """`layout` forces one of LAYOUTS; `columns` names the source column of each column that the layout reads.
 
-        `trainer` is the builtin trainer that the rows are for. Raises InitializerError for an unknown layout or column.
+        `trainer` is the builtin trainer that the rows are for; `as_messages` makes messages of questions and answers. Raises
+        InitializerError for an unknown layout or column.
         """
         if layout and layout not in LAYOUTS:
             raise InitializerError(f"unknown layout {layout!r}; known: {', '.join(LAYOUTS)}")
         check_column_names(columns or {})
         self.layout = layout
         self._trainer = trainer
+        self._as_messages = as_messages
         self._columns = dict(columns or {})
         self._first: tuple[tuple[str, ...], str] | None = None
+        self._reads_questions = False
         self._dropped: set[str] = set()
 
     @property
     def dropped(self) -> list[str]:
         """The columns of rows so far that the layout does not read, first those that other layouts read: they may matter."""
         return sorted(self._dropped, key=lambda column: (column not in COLUMNS, column))
+
+    @property
+    def questions(self) -> str:
+        """What became of questions and answers in columns of text: messages, or text where a blank line or headings separate them."""
+        if not self.layout or self._first is None or not self._reads_questions:
+            return ""
+        return "messages" if self._first[1] == MESSAGES else "text"
 
     def map_row(self, row: Row, where: str) -> Row:
         """Return the row with the columns that TRL reads. `where` names it in errors.
@@ -65,13 +77,18 @@ class RowMapper:
                 f"columns={named_ones}"
             )
         try:
-            mapped = layout.map_row(named)
+            read = {column: from_python_text(named[column], column) for column in layout.used(frozenset(named))}
+            mapped = layout.map_row({**named, **read}, self._as_messages)
             beside = read_template_columns(named) if _content_type(mapped) == MESSAGES else {}
         except InitializerError as error:
             raise InitializerError(f"{where}: {error}; the row begins {str(row)[:80]!r}") from error
         if LABEL in unused and _is_true_or_false(named[LABEL]) and "completion" in mapped:
             raise InitializerError(f"{where}: {_BAD_ANSWERS}")
         self._check_same_form(mapped, where)
+        if not self._reads_questions and "prompt" in mapped:
+            self._reads_questions = mapped["prompt"] != read.get("prompt") and not any(
+                isinstance(each, list) for each in read.values()
+            )
         self._dropped |= unused - (TEMPLATE_COLUMNS.keys() if _content_type(mapped) == MESSAGES else set())
         return mapped | beside
 

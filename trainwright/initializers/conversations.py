@@ -5,6 +5,9 @@ Public datasets have OpenAI's messages (`role`, `content`) or those of ShareGPT 
 
 from __future__ import annotations
 
+import ast
+import json
+import re
 from typing import Any
 
 from trainwright.initializers.errors import InitializerError
@@ -16,6 +19,9 @@ Row = dict[str, Any]
 _ROLE_KEYS, _CONTENT_KEYS = ("role", "from"), ("content", "value")
 _WEIGHT = "weight"
 """OpenAI's mark of the messages to learn: 1, or 0 for those that are context only."""
+_PYTHON = re.compile(r"\s*\[?\s*\{\s*'(?:role|content|from|value|weight|messages|conversations|conversation)'\s*:")
+_MAX_PYTHON = 1024 * 1024
+"""Characters that are read as Python, which takes a hundred times the memory."""
 NOT_TEXT = frozenset({"image", "images", "audio", "audios", "video", "videos"})
 """Columns, and fields of messages, that a text model does not see."""
 _ROLES = {
@@ -32,8 +38,8 @@ _MAX_WRAPPERS = 3
 """Objects and lists around a list of messages."""
 
 
-def read_conversation(value: Any, column: str) -> list[Row]:
-    """Return the messages in a value of the column, each with the texts `role` and `content`.
+def read_conversation(value: Any, column: str, *, has_weights: bool = False) -> list[Row]:
+    """Return the messages in a value of the column, each with the texts `role` and `content`; with weights, also `weight` if it is 0.
 
     Messages may have `from` and `value` instead, and roles such as `human` and `gpt`. The list may be inside an object, under
     `messages` or the like, or alone in another list, be JSON text, as in CSV, or consist of turns with `input` and `output`, as in
@@ -42,10 +48,55 @@ def read_conversation(value: Any, column: str) -> list[Row]:
     """
     messages = _from_turns(_unwrapped(from_json_text(value)))
     if not isinstance(messages, list) or not all(_is_message(message) for message in messages):
-        raise InitializerError(f"column {column!r} is not a list of messages with role and content, or from and value")
+        as_json = "; a text must be the JSON of one, as json.dumps writes it" if isinstance(value, str) else ""
+        raise InitializerError(f"column {column!r} is not a list of messages with role and content, or from and value{as_json}")
     if not messages:
         raise InitializerError(f"column {column!r} has no message; expected at least one with role and content")
-    return [_message(message, column, number) for number, message in enumerate(messages, 1)]
+    return [_message(message, column, number, has_weights) for number, message in enumerate(messages, 1)]
+
+
+def has_weights(row: Row) -> bool:
+    """Whether a message of a mapped row has the weight 0."""
+    return any(_WEIGHT in message for message in row.get("messages", ()))
+
+
+def learned_answers(row: Row, where: str) -> list[Row]:
+    """Return a row with prompt and completion for each answer of a conversation to learn, whose weight is 1 or missing.
+
+    The prompt has all messages before the answer. Raises InitializerError for an answer without one.
+    """
+    messages = row["messages"]
+    beside = {column: value for column, value in row.items() if column != "messages"}
+    plain = [{name: value for name, value in message.items() if name != _WEIGHT} for message in messages]
+    learned = [at for at, message in enumerate(messages) if message["role"] == "assistant" and _WEIGHT not in message]
+    if 0 in learned:
+        raise InitializerError(
+            f"{where}: the first message is an answer to learn, but nothing comes before it: give it the weight 0"
+        )
+    found = [{"prompt": plain[:at], "completion": [plain[at]], **beside} for at in learned]
+    return [each for each in found if not is_blank(each["completion"])]
+
+
+def from_python_text(value: Any, column: str) -> Any:
+    """Return the conversation that a text is the Python notation of, as pandas writes it to CSV; any other value as it is.
+
+    Raises InitializerError for a text that begins so and cannot be read: it is not learned as a text.
+    """
+    if not isinstance(value, str) or not _PYTHON.match(value):
+        return value
+    try:
+        if len(value) > _MAX_PYTHON:
+            raise ValueError(f"it has more than {_MAX_PYTHON:,} characters")
+        parsed = parse_json(json.dumps(ast.literal_eval(value.strip())).encode())
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError) as error:
+        if not _has_role(value):
+            return value
+        raise InitializerError(
+            f"column {column!r} has messages in Python's notation, which cannot be read ({str(error)[:100]}): write them as JSON, "
+            "with json.dumps, or as JSON Lines or Parquet"
+        ) from error
+    messages = _unwrapped(parsed)
+    return parsed if isinstance(messages, list) and messages and all(map(_is_message, messages)) else value
 
 
 def from_json_text(value: Any) -> Any:
@@ -64,12 +115,10 @@ def from_text_of_messages(value: Any) -> Any:
     return parsed if isinstance(parsed, list) and parsed and all(map(_is_message, parsed)) else value
 
 
-def with_system(messages: list[Row], system: Any, column: str) -> list[Row]:
+def with_system(messages: list[Row], system: str) -> list[Row]:
     """Return the messages after a system message with the text `system`, unless it is empty or they have one themselves."""
     if not system or messages[0]["role"] == "system":
         return messages
-    if not isinstance(system, str):
-        raise InitializerError(f"column {column!r} is {type(system).__name__}, expected text")
     return [{"role": "system", "content": system}, *messages]
 
 
@@ -132,16 +181,23 @@ def _is_message(value: Any) -> bool:
     return _key(value, _CONTENT_KEYS) is not None or ("role" in value and has_tool_calls(value))
 
 
+def _has_role(text: str) -> bool:
+    return any(f"'{name}':" in text for name in _ROLE_KEYS)
+
+
 def _key(message: Row, names: tuple[str, str]) -> str | None:
     return next((name for name in names if name in message), None)
 
 
-def _message(message: Row, column: str, number: int) -> Row:
-    if message.get(_WEIGHT) not in (None, 1):
-        raise InitializerError(
-            f"column {column!r}: message {number} has the weight {str(message[_WEIGHT])[:40]}; only 1 is learned as it says: "
-            "leave out the messages with weight 0 that others do not need, or the rows"
-        )
+def _message(message: Row, column: str, number: int, has_weights: bool) -> Row:
+    weight = message.get(_WEIGHT)
+    if weight not in ((None, 0, 1) if has_weights else (None, 1)):
+        expected = "0 or 1" if has_weights else "1; only in whole conversations, 0 leaves out an answer"
+        raise InitializerError(f"column {column!r}: message {number} has the weight {str(weight)[:40]}; expected {expected}")
+    return {**_unweighted(message, column, number), **({_WEIGHT: 0} if weight == 0 else {})}
+
+
+def _unweighted(message: Row, column: str, number: int) -> Row:
     if seen := sorted(name for name in message.keys() & NOT_TEXT if message[name]):
         raise InitializerError(f"column {column!r}: message {number} has {seen[0]!r}; only texts are learned")
     if "role" in message and ("content" in message or has_tool_calls(message)):

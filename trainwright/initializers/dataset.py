@@ -7,6 +7,8 @@ import logging
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from trainwright.initializers.columns import RowMapper, check_column_names, listed
+from trainwright.initializers.conversations import has_weights, learned_answers
 from trainwright.initializers.dataset_card import CARD
 from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
@@ -22,7 +25,8 @@ from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.json_lines import json_line
 from trainwright.initializers.layouts import LABEL, has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
-from trainwright.initializers.rows import SUFFIXES, Reading, Row, read_rows
+from trainwright.initializers.rows import SUFFIXES, Row, read_rows
+from trainwright.initializers.split_names import SplitPart, parse_split
 from trainwright.initializers.subsets import Selection
 from trainwright.initializers.trainer_rows import check_receipt
 from trainwright.storage.digests import no_progress
@@ -37,10 +41,12 @@ TRAIN, TEST = "train.jsonl", "test.jsonl"
 _EMPTY, _SAME = "empty", "same"
 _METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "cache-*.arrow")
 """Files without rows of the dataset, written by the `datasets` library and the hub: its caches repeat rows."""
-_RULES = {"rules": 3}
+_RULES = {"rules": 4}
 """The version of the rules by which splits are chosen and rows are read; raise it with a change of what is prepared from the same
 source. It is recorded as an option, so that what other rules prepared is prepared again.
 """
+_AS_MESSAGES = "as_messages"
+"""Recorded like an option: whether questions and answers became messages."""
 
 
 def _parsed_columns(value: Any) -> Any:
@@ -89,15 +95,17 @@ def initialize_dataset(
     options: DatasetOptions | None = None,
     *,
     trainer: str = "",
+    as_messages: bool = False,
     start_progress: StartProgress = lambda _total: no_progress,
 ) -> Receipt:
     """Write `train.jsonl` and `test.jsonl` of the dataset at `uri` to `target`, atomically. Returns the receipt.
 
     An existing result is reused if source, revision and options are the same; without `options` any options match.
-    `test.jsonl` is omitted if it would have no rows. `trainer` is the builtin trainer that the dataset is for.
+    `test.jsonl` is omitted if it would have no rows. `trainer` is the builtin trainer that the dataset is for, `as_messages` makes
+    messages of questions and answers, for a model with a chat template.
     Raises InitializerError (no data, no such subset, unknown columns, invalid rows, rows for another trainer), StorageError, NoSpace.
     """
-    receipt = prepare_folder(_preparation(uri, options, trainer, start_progress), target)
+    receipt = prepare_folder(_preparation(uri, options, trainer, as_messages, start_progress), target)
     check_receipt(receipt, trainer)
     return receipt
 
@@ -108,19 +116,37 @@ def prepare_dataset(
     options: DatasetOptions | None = None,
     *,
     trainer: str = "",
+    as_messages: bool = False,
     start_progress: StartProgress = lambda _total: no_progress,
 ) -> Prepared:
     """Write the dataset at `uri` to the store shared by all runs of `workspace`. Returns its receipt and its folder.
 
     An existing result is reused if source, revision and options are the same; without `options` any options match. Files are
-    read-only. Raises the errors of `initialize_dataset`.
+    read-only. Arguments and errors are those of `initialize_dataset`.
     """
-    prepared = prepare_in_workspace(_preparation(uri, options, trainer, start_progress), workspace)
+    prepared = prepare_in_workspace(_preparation(uri, options, trainer, as_messages, start_progress), workspace)
     check_receipt(prepared.receipt, trainer)
     return prepared
 
 
-def _preparation(uri: str, options: DatasetOptions | None, trainer: str, start_progress: StartProgress) -> Preparation:
+@dataclass(frozen=True)
+class _Asked:
+    """What to prepare of a source, and how."""
+
+    uri: str
+    file_filter: FileFilter
+    options: DatasetOptions
+    trainer: str
+    as_messages: bool
+    start_progress: StartProgress
+
+    def new_mapper(self) -> RowMapper:
+        return RowMapper(self.options.layout, self.options.columns, self.trainer, as_messages=self.as_messages)
+
+
+def _preparation(
+    uri: str, options: DatasetOptions | None, trainer: str, as_messages: bool, start_progress: StartProgress
+) -> Preparation:
     parsed, uri = parse_source(uri)
     file_filter = FileFilter(
         "dataset",
@@ -128,35 +154,27 @@ def _preparation(uri: str, options: DatasetOptions | None, trainer: str, start_p
         (*_METADATA_FILES, *(options.ignore if options else ())),
         also=frozenset({CARD}),  # another card may choose other files
     )
-
-    def make(source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
-        return _fetch_and_prepare(
-            source, uri, file_filter, revision, scratch, options or DatasetOptions(), trainer, start_progress
-        )
-
-    return Preparation("dataset", parsed, uri, file_filter, options.recorded() if options else _RULES, make)
+    asked = _Asked(uri, file_filter, options or DatasetOptions(), trainer, as_messages, start_progress)
+    needed = {**(options.recorded() if options else _RULES), _AS_MESSAGES: as_messages}
+    return Preparation("dataset", parsed, uri, file_filter, needed, partial(_fetch_and_prepare, asked))
 
 
-def _fetch_and_prepare(
-    source: StorageUri,
-    uri: str,
-    file_filter: FileFilter,
-    revision: str | None,
-    scratch: Path,
-    options: DatasetOptions,
-    trainer: str,
-    start_progress: StartProgress,
-) -> tuple[Receipt, Path]:
+def _fetch_and_prepare(asked: _Asked, source: StorageUri, revision: str | None, scratch: Path) -> tuple[Receipt, Path]:
+    uri, options = asked.uri, asked.options
     fetched, prepared = scratch / "fetched", scratch / "prepared"
     fetched.mkdir(exist_ok=True)
     shutil.rmtree(prepared, ignore_errors=True)
     prepared.mkdir()
+    split, part = parse_split(options.split)
     selection = fetch_selection(
-        source, file_filter, revision, fetched, start_progress, subset=options.subset, split=options.split, where=uri
+        source, asked.file_filter, revision, fetched, asked.start_progress, subset=options.subset, split=split, where=uri
     )
-    mapper = RowMapper(options.layout, options.columns, trainer)
-    features = Features()
-    counts = _prepare(fetched, selection, prepared, options, uri, mapper, features)
+    source_rows = _SourceRows(fetched, selection, part, options.max_rows)
+    try:
+        mapper, features, counts = _prepare(asked, source_rows, prepared, by_answers=False)
+    except _WeightFound:
+        log.info("event=weights_found uri=%s each answer to learn becomes a row, without those of weight 0", uri)
+        mapper, features, counts = _prepare(asked, source_rows, prepared, by_answers=True)
     if mapper.dropped:
         log.warning("event=columns_dropped uri=%s layout=%s columns=%r", uri, mapper.layout, one_line(listed(mapper.dropped)))
     names = [Path(name) for name in (TRAIN, TEST) if counts[name]]
@@ -165,16 +183,16 @@ def _fetch_and_prepare(
         kind="dataset",
         source=uri,
         revision=revision or "",
-        options=options.recorded(),
+        options={**options.recorded(), _AS_MESSAGES: asked.as_messages},
         files=digest_files(prepared, [card, *names]),
-        details=_details(mapper, counts, selection),
+        details=_details(mapper, counts, selection, options.split if part else selection.split),
     )
     receipt.write(prepared)
     log.info("dataset prepared uri=%s train_rows=%d test_rows=%d digest=%s", uri, counts[TRAIN], counts[TEST], receipt.digest)
     return receipt, prepared
 
 
-def _details(mapper: RowMapper, counts: Counter[str], selection: Selection) -> dict[str, Any]:
+def _details(mapper: RowMapper, counts: Counter[str], selection: Selection, split: str) -> dict[str, Any]:
     """Return what the receipt says of the rows, without what there is none of."""
     return {
         "layout": mapper.layout,
@@ -182,56 +200,89 @@ def _details(mapper: RowMapper, counts: Counter[str], selection: Selection) -> d
         "test_rows": counts[TEST],
         "empty_rows": counts[_EMPTY],
         **({"same_answers": counts[_SAME]} if counts[_SAME] else {}),
+        **({"questions": mapper.questions} if mapper.questions else {}),
         **({"dropped_columns": mapper.dropped} if mapper.dropped else {}),
         **({"unread_files": list(selection.unread)} if selection.unread else {}),
         **({"subset": selection.subset} if selection.subset else {}),
-        **({"split": selection.split} if selection.split else {}),
+        **({"split": split} if split else {}),
         **selection.details,
     }
 
 
-def _prepare(
-    folder: Path, selection: Selection, out: Path, options: DatasetOptions, uri: str, mapper: RowMapper, features: Features
-) -> Counter[str]:
-    """Map all rows into the two files. Returns the numbers of train, test and skipped empty rows."""
+class _WeightFound(Exception):
+    """A message has the weight 0, so each answer to learn becomes a row: also those of earlier rows."""
+
+
+def _prepare(asked: _Asked, source_rows: _SourceRows, out: Path, *, by_answers: bool) -> tuple[RowMapper, Features, Counter[str]]:
+    """Map all rows into the two files. Returns the numbers of train, test and skipped empty rows.
+
+    With `by_answers`, a conversation becomes a row for each answer to learn; all of them are on the same side of the split.
+    Raises _WeightFound if that is needed.
+    """
+    uri, mapper, features = asked.uri, asked.new_mapper(), Features()
+    has_held_out = bool(source_rows.selection.held_out)
     counts: Counter[str] = Counter()
     labels: set[bool] = set()
     with open(out / TRAIN, "wb") as train, open(out / TEST, "wb") as test:
         files = {TRAIN: train, TEST: test}
-        for is_train, sources in ((True, selection.train), (False, selection.held_out)):
-            for path, number, row in _rows(folder, sources, options.max_rows, selection.reading):
-                where = f"{uri} ({path}, row {number})"
-                mapped = mapper.map_row(row, where)
-                if is_empty(mapped):
-                    counts[_EMPTY] += 1
-                    counts[_SAME] += has_same_answers(mapped)
-                    continue
-                line = _line(mapped, where)
-                is_sampled = not selection.held_out and _is_test_row(line, options.test_fraction)
-                name = TRAIN if is_train and not is_sampled else TEST
-                files[name].write(line)
-                features.add(mapped)
-                counts[name] += 1
-                if name == TRAIN and LABEL in mapped:
-                    labels.add(mapped[LABEL])
+        for is_train, path, number, row in source_rows:
+            where = f"{uri} ({path}, row {number})"
+            mapped = mapper.map_row(row, where)
+            learned = [mapped]
+            if by_answers:
+                learned = learned_answers(mapped, where)
+            elif has_weights(mapped):
+                raise _WeightFound
+            if is_empty(mapped) or not learned:
+                counts[_EMPTY] += 1
+                counts[_SAME] += has_same_answers(mapped)
+                continue
+            lines = [_line(each, where) for each in learned]
+            is_sampled = not has_held_out and _is_test_row(b"".join(lines), asked.options.test_fraction)
+            name = TRAIN if is_train and not is_sampled else TEST
+            files[name].writelines(lines)
+            for each in learned:
+                features.add(each)
+            counts[name] += len(lines)
+            if name == TRAIN and LABEL in mapped:
+                labels.add(mapped[LABEL])
     if not counts[TRAIN]:
-        is_sampled = bool(counts[TEST]) and not selection.held_out
+        is_sampled = bool(counts[TEST]) and not has_held_out
         all_test = f": all {counts[TEST]} rows are test rows; lower test_fraction" if is_sampled else ""
-        raise InitializerError(f"{uri} has no rows to train on{all_test}")
+        part = f" in split={asked.options.split!r}" if source_rows.part else ""
+        raise InitializerError(f"{uri} has no rows to train on{part}{all_test}")
     if len(labels) == 1:
         raise InitializerError(
             f"{uri}: all rows to train on have the {LABEL} {labels.pop()}, but KTO learns from the difference to others"
         )
     if not counts[TEST]:
         (out / TEST).unlink()  # the datasets library rejects a folder with an empty split
-    return counts
+    return mapper, features, counts
 
 
-def _rows(folder: Path, names: tuple[str, ...], max_rows: int, reading: Reading) -> Iterator[tuple[Path, int, Row]]:
-    """Yield rows with their file and their number in it."""
-    paths = sorted(Path(name) for name in names)
-    rows = ((path, number, row) for path in paths for number, row in enumerate(read_rows(folder / path, reading), 1))
-    return islice(rows, max_rows or None)
+@dataclass(frozen=True)
+class _SourceRows:
+    """The rows of the fetched files, those to train on first; each with its file and its number in it."""
+
+    folder: Path
+    selection: Selection
+    part: SplitPart | None
+    max_rows: int
+
+    def __iter__(self) -> Iterator[tuple[bool, Path, int, Row]]:
+        for is_train, names in ((True, self.selection.train), (False, self.selection.held_out)):
+            start, stop = (
+                self.part.bounds(lambda: sum(1 for _ in self._read(self.selection.train)))
+                if is_train and self.part
+                else (0, None)
+            )
+            for path, number, row in islice(islice(self._read(names), start, stop), self.max_rows or None):
+                yield is_train, path, number, row
+
+    def _read(self, names: tuple[str, ...]) -> Iterator[tuple[Path, int, Row]]:
+        for path in sorted(Path(name) for name in names):
+            for number, row in enumerate(read_rows(self.folder / path, self.selection.reading), 1):
+                yield path, number, row
 
 
 def _is_test_row(line: bytes, fraction: float) -> bool:

@@ -2,6 +2,9 @@
 
 TRL reads prompt and completion, messages, text, for preferences chosen and rejected with or without a prompt, and for KTO prompt,
 completion and label. Beside messages, it reads tools and settings of the chat template, whatever the layout.
+
+A question and its answer in separate columns become messages for a model with a chat template. Without one, a blank line separates
+them: TRL joins prompt and completion as they are.
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS
 from trainwright.text.finite_number import is_number
 
 Row = dict[str, Any]
-Mapper = Callable[[Row], Row]
+Mapper = Callable[[Row, bool], Row]
 
 PROMPT_COMPLETION, MESSAGES, TEXT, PREFERENCE, KTO = "prompt-completion", "messages", "text", "preference", "kto"
 """The kinds of mapped rows, by which builtin trainers name what they learn from."""
@@ -32,6 +35,9 @@ LABEL = "label"
 _LABELS: dict[Any, bool] = {True: True, False: False, "true": True, "false": False, "1": True, "0": False}
 """Python takes 1, 1.0 and True for the same key."""
 _RESPONSE = "### Response:\n"
+_BLANK_LINE = "\n\n"
+_SYSTEMS = ("system", "system_prompt")
+"""Columns that may have the text of a system message."""
 _PROMPTS = ("prompt", "question", "query", "instruction", "input")
 """Columns that may have the prompt of a chosen and a rejected answer."""
 _NAME_THE_PROMPT = 'name the prompt with columns={"prompt": ..., "chosen": ..., "rejected": ...}'
@@ -41,6 +47,7 @@ _NAME_THE_PROMPT = 'name the prompt with columns={"prompt": ..., "chosen": ..., 
 class Layout:
     """The columns that a row of the layout has and those that it may have; `map_row` raises InitializerError.
 
+    The second argument of `map_row` says whether questions and answers become messages.
     `rows` is the kind of the mapped rows, which decides who learns from them: `prompt-completion`, `messages`, `text`, `preference`
     or `kto`.
     """
@@ -81,36 +88,73 @@ def alpaca_prompt(instruction: str, context: str = "") -> str:
 
 
 def _instruction(context: str, answer: str) -> Layout:
-    def map_row(row: Row) -> Row:
-        return {"prompt": alpaca_prompt(_text(row, "instruction"), _text_or_none(row, context)), "completion": _text(row, answer)}
+    def map_row(row: Row, as_messages: bool) -> Row:
+        given, system, wanted = _text_or_none(row, context), _system(row), _text(row, answer)
+        instruction = _text(row, "instruction")
+        if as_messages:
+            return {"prompt": _asked(_paragraphs(instruction, given), system), "completion": _answered(wanted)}
+        return {"prompt": _paragraphs(system, alpaca_prompt(instruction, given)), "completion": wanted}
 
-    return _layout(map_row, "instruction", answer, optional=[context], rows=PROMPT_COMPLETION)
+    return _layout(map_row, "instruction", answer, optional=[context, *_SYSTEMS], rows=PROMPT_COMPLETION)
 
 
 def _pair(question: str, answer: str) -> Layout:
-    def map_row(row: Row) -> Row:
+    """Return the layout of two columns. Texts in TRL's own columns stay as they are: their author decides how they are joined."""
+    is_joined = (question, answer) != ("prompt", "completion")
+
+    def map_row(row: Row, as_messages: bool) -> Row:
         read = {column: from_text_of_messages(row[column]) for column in (question, answer)}
         if all(isinstance(value, list) for value in read.values()):
             row = {**row, **read}
         lists = [column for column in (question, answer) if isinstance(row[column], list)]
         if len(lists) == 2:
-            return {"prompt": read_conversation(row[question], question), "completion": read_conversation(row[answer], answer)}
+            prompt = with_system(read_conversation(row[question], question), _system(row) if is_joined else "")
+            return {"prompt": prompt, "completion": read_conversation(row[answer], answer)}
         texts = {column: _text(row, column) for column in (question, answer) if column not in lists}
         if lists:
             raise InitializerError(
                 f"column {lists[0]!r} is a list and column {next(iter(texts))!r} is text; "
                 "expected text in both, or lists of messages in both"
             )
-        return {"prompt": texts[question], "completion": texts[answer]}
+        if not is_joined:
+            return {"prompt": texts[question], "completion": texts[answer]}
+        if as_messages:
+            return {"prompt": _asked(texts[question], _system(row)), "completion": _answered(texts[answer])}
+        return {"prompt": _separated(_paragraphs(_system(row), texts[question])), "completion": texts[answer]}
 
-    return _layout(map_row, question, answer, rows=PROMPT_COMPLETION)
+    return _layout(map_row, question, answer, optional=_SYSTEMS if is_joined else (), rows=PROMPT_COMPLETION)
+
+
+def _asked(question: str, system: str) -> list[Row]:
+    return with_system([{"role": "user", "content": question}], system)
+
+
+def _answered(answer: str) -> list[Row]:
+    return [{"role": "assistant", "content": answer}]
+
+
+def _paragraphs(*texts: str) -> str:
+    return _BLANK_LINE.join(filter(None, texts))
+
+
+def _separated(question: str) -> str:
+    """Return a question with the blank line before its answer, which ends the prompt: a token may join `?` and line ends."""
+    return f"{question.rstrip()}{_BLANK_LINE}" if question else ""
+
+
+def _system(row: Row) -> str:
+    """Return the text of the system message, empty without one. Raises InitializerError for two different ones."""
+    found = [text for column in _SYSTEMS if row.get(column) is not None and (text := _text(row, column)).strip()]
+    if len({*found}) > 1:
+        raise InitializerError(f"{' and '.join(_SYSTEMS)} differ, and one is needed; name the columns to learn from with columns")
+    return found[0] if found else ""
 
 
 def _kto() -> Layout:
     answer = _pair("prompt", "completion")
 
-    def map_row(row: Row) -> Row:
-        return {**answer.map_row(row), LABEL: _is_good(row[LABEL])}
+    def map_row(row: Row, as_messages: bool) -> Row:
+        return {**answer.map_row(row, as_messages), LABEL: _is_good(row[LABEL])}
 
     return _layout(map_row, *answer.required, LABEL, rows=KTO)
 
@@ -126,25 +170,25 @@ def _is_good(label: Any) -> bool:
     return _LABELS[value]
 
 
-def _messages(row: Row) -> Row:
-    return {"messages": read_conversation(row["messages"], "messages")}
+def _conversation(column: str) -> Layout:
+    def map_row(row: Row, _as_messages: bool) -> Row:
+        return {"messages": with_system(read_conversation(row[column], column, has_weights=True), _system(row))}
+
+    return _layout(map_row, column, optional=_SYSTEMS, rows=MESSAGES)
 
 
-def _sharegpt(column: str) -> Layout:
-    def map_row(row: Row) -> Row:
-        return {"messages": with_system(read_conversation(row[column], column), row.get("system"), "system")}
-
-    return _layout(map_row, column, optional=["system"], rows=MESSAGES)
-
-
-def _preference(row: Row) -> Row:
+def _preference(row: Row, as_messages: bool) -> Row:
     column = _prompt_column(row)
     given: Row = {name: from_text_of_messages(row[name]) for name in (column, "chosen", "rejected") if name}
     if not any(isinstance(given[name], list) for name in ("chosen", "rejected")):
         chosen, rejected = _text(row, "chosen"), _text(row, "rejected")
+        is_own = column == "prompt" and not {*_SYSTEMS} & row.keys()
+        if column and as_messages and not is_own:
+            asked = _paragraphs(_text(row, column), _text_or_none(row, "input") if column == "instruction" else "")
+            return _with_text_prompt(asked, _system(row), _answered(chosen), _answered(rejected))
         if column:
             return {"prompt": _text_prompt(row, column), "chosen": chosen, "rejected": rejected}
-        if row.get("system"):
+        if _system(row):
             raise InitializerError(f"there is a system text, but no column with the prompt; {_NAME_THE_PROMPT}")
         if chosen and rejected and not _begin_alike(chosen, rejected):
             raise InitializerError(f"chosen and rejected have no common beginning that is the prompt; {_NAME_THE_PROMPT}")
@@ -156,11 +200,10 @@ def _preference(row: Row) -> Row:
         )
     if not column:
         _check_implicit_prompt(answers["chosen"], answers["rejected"])
-        return {name: with_system(messages, row.get("system"), "system") for name, messages in answers.items()}
+        return {name: with_system(messages, _system(row)) for name, messages in answers.items()}
     if isinstance(given[column], list):
-        prompt = read_conversation(given[column], column)
-        return {"prompt": with_system(prompt, row.get("system"), "system"), **answers}
-    return _with_text_prompt(_text(row, column), row.get("system"), answers["chosen"], answers["rejected"])
+        return {"prompt": with_system(read_conversation(given[column], column), _system(row)), **answers}
+    return _with_text_prompt(_text(row, column), _system(row), answers["chosen"], answers["rejected"])
 
 
 def _prompt_column(row: Row) -> str:
@@ -178,9 +221,11 @@ def _prompt_column(row: Row) -> str:
 
 
 def _text_prompt(row: Row, column: str) -> str:
-    """Return the prompt of answers that are text, after the text of `system`; an instruction with its headings, as in Alpaca."""
-    prompt = alpaca_prompt(_text(row, column), _text_or_none(row, "input")) if column == "instruction" else _text(row, column)
-    return f"{_text(row, 'system')}\n\n{prompt}" if row.get("system") else prompt
+    """Return the prompt of answers that are text, after that of the system; an instruction with its headings, as in Alpaca."""
+    if column == "instruction":
+        return _paragraphs(_system(row), alpaca_prompt(_text(row, column), _text_or_none(row, "input")))
+    prompt = _paragraphs(_system(row), _text(row, column))
+    return prompt if column == "prompt" else _separated(prompt)
 
 
 def _begin_alike(chosen: str, rejected: str) -> bool:
@@ -198,7 +243,7 @@ def _check_implicit_prompt(chosen: list[Row], rejected: list[Row]) -> None:
         )
 
 
-def _with_text_prompt(prompt: str, system: Any, chosen: list[Row], rejected: list[Row]) -> Row:
+def _with_text_prompt(prompt: str, system: str, chosen: list[Row], rejected: list[Row]) -> Row:
     """Return a row whose prompt is a list of messages too: TRL ignores a text beside conversations.
 
     The conversations may repeat the prompt, as in UltraFeedback, or hold the answers alone.
@@ -206,12 +251,11 @@ def _with_text_prompt(prompt: str, system: Any, chosen: list[Row], rejected: lis
     same = common_beginning(chosen, rejected)
     if chosen[0]["role"] != "assistant" and chosen != rejected:
         _check_implicit_prompt(chosen, rejected)
-        return {"prompt": with_system(chosen[:same], system, "system"), "chosen": chosen[same:], "rejected": rejected[same:]}
-    asked = [{"role": "user", "content": prompt}]
-    return {"prompt": with_system(asked, system, "system"), "chosen": chosen, "rejected": rejected}
+        return {"prompt": with_system(chosen[:same], system), "chosen": chosen[same:], "rejected": rejected[same:]}
+    return {"prompt": _asked(prompt, system), "chosen": chosen, "rejected": rejected}
 
 
-def _plain_text(row: Row) -> Row:
+def _plain_text(row: Row, _as_messages: bool) -> Row:
     return {"text": _text(row, "text")}
 
 
@@ -236,12 +280,12 @@ def _layout(map_row: Mapper, *required: str, optional: Iterable[str] = (), rows:
 
 LAYOUTS: dict[str, Layout] = {
     "prompt-completion": _pair("prompt", "completion"),
-    "messages": _layout(_messages, "messages", rows=MESSAGES),
+    "messages": _conversation("messages"),
     "alpaca": _instruction("input", "output"),
-    "preference": _layout(_preference, "chosen", "rejected", optional=[*_PROMPTS, "system"], rows=PREFERENCE),
+    "preference": _layout(_preference, "chosen", "rejected", optional=[*_PROMPTS, *_SYSTEMS], rows=PREFERENCE),
     "kto": _kto(),
-    "conversations": _sharegpt("conversations"),
-    "conversation": _sharegpt("conversation"),
+    "conversations": _conversation("conversations"),
+    "conversation": _conversation("conversation"),
     "question-answer": _pair("question", "answer"),
     "question-response": _pair("question", "response"),
     "query-response": _pair("query", "response"),

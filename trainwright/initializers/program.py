@@ -61,8 +61,16 @@ def run_initializer(kind: Kind, target: Path, environ: Mapping[str, str], *, as_
     trainer, options = environ.get(DATASET_TRAINER_VARIABLE, ""), _options(environ)
     if as_is and not trainer and (options is None or options == DatasetOptions(ignore=options.ignore)):
         return copy_dataset(uri, target, ignore=_ignored(environ), start_progress=log_progress(kind))
-    receipt = initialize_dataset(uri, target, options, trainer=trainer, start_progress=log_progress(kind))
+    receipt = initialize_dataset(
+        uri, target, options, trainer=trainer, as_messages=_as_messages(of_report, trainer), start_progress=log_progress(kind)
+    )
     return _reported(receipt, target, of_report)
+
+
+def _as_messages(options: ReportOptions, trainer: str) -> bool:
+    from trainwright.initializers.data_report.model_tokenizer import learns_messages
+
+    return learns_messages(options, trainer)
 
 
 def _reported(receipt: Receipt, folder: Path, options: ReportOptions) -> Receipt:
@@ -86,7 +94,14 @@ def _prepare_for_run(
         prepared = prepare_model(uri, workspace, ignore=_ignored(environ), start_progress=log_progress(kind))
     else:
         trainer = environ.get(DATASET_TRAINER_VARIABLE, "")
-        prepared = prepare_dataset(uri, workspace, _options(environ), trainer=trainer, start_progress=log_progress(kind))
+        prepared = prepare_dataset(
+            uri,
+            workspace,
+            _options(environ),
+            trainer=trainer,
+            as_messages=_as_messages(of_report, trainer),
+            start_progress=log_progress(kind),
+        )
     link_into_run(kind, prepared, destination)
     return _reported(prepared.receipt, destination, of_report) if kind == "dataset" else prepared.receipt
 

@@ -7,8 +7,11 @@ too: rows for tests shall not be trained on because their file is called `Test.j
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+
+from trainwright.initializers.errors import InitializerError
 
 TRAIN, TEST, VALIDATION = "train", "test", "validation"
 _WORDS = {
@@ -22,8 +25,51 @@ _NEUTRAL_WORDS = ("data", "dataset", "files", "rows", "set", "split", "splits")
 _BETWEEN_WORDS = re.compile(r"[-._ /0-9]+")
 _SHARD = re.compile(r"([^-/]+)-[0-9]{5}-of-[0-9]{5}(?:[-.].*)?", re.DOTALL)
 """The names that the `datasets` library writes."""
+_PART = re.compile(r"([^\[\]+]+)\[(?:(-?\d+(?:_\d+)*)(%?))?:(?:(-?\d+(?:_\d+)*)(%?))?\]", re.ASCII)
+"""A split and a part of its rows."""
 
 Splits = dict[str, list[str]]
+
+
+@dataclass(frozen=True)
+class SplitPart:
+    """A part of the rows of a split, as the library `datasets` reads it: percentages are rounded to the closest row."""
+
+    start: int | None
+    stop: int | None
+    is_percent: bool
+
+    def bounds(self, count_rows: Callable[[], int]) -> tuple[int, int | None]:
+        """Return the first row, and the one after the last; None: to the end. The rows are counted only if that is needed."""
+        if not self.is_percent and min(self.start or 0, self.stop or 0) >= 0:
+            return self.start or 0, self.stop
+        total = count_rows()
+        given = (0 if self.start is None else self.start, (100 if self.is_percent else total) if self.stop is None else self.stop)
+        start, stop = (round(each * total / 100) if self.is_percent else each for each in given)
+        return (max(total + start, 0) if start < 0 else start), (max(total + stop, 0) if stop < 0 else stop)
+
+
+def parse_split(split: str) -> tuple[str, SplitPart | None]:
+    """Return the name of a split, and the part of it that follows in brackets, such as `train[:50%]` or `train[100:200]`.
+
+    Raises InitializerError for a combination of splits, and for a part that cannot be read.
+    """
+    if "+" in split:
+        raise InitializerError(
+            f"split={split!r} combines splits, which is not supported: name one, or prepare files that have all rows"
+        )
+    if "[" not in split:
+        return split, None
+    found = _PART.fullmatch(split.strip())
+    if found is None:
+        raise InitializerError(
+            f"split={split!r} cannot be read; expected a name and a part of it, as in train[:50%] or train[100:200]"
+        )
+    name, start, start_percent, stop, stop_percent = found.groups()
+    part = SplitPart(int(start) if start else None, int(stop) if stop else None, bool(start_percent or stop_percent))
+    if part.is_percent and max(abs(part.start or 0), abs(part.stop or 0)) > 100:
+        raise InitializerError(f"split={split!r}: percentages are between -100 and 100")
+    return name.strip(), part
 
 
 def splits_of(names: Iterable[str], below: str = "", *, all_files: bool = False) -> Splits:

@@ -48,6 +48,17 @@ def check_trainer(layout: str, trainer: str, where: str) -> None:
     )
 
 
+def renders_messages(trainer: str) -> bool:
+    """Whether a builtin trainer renders messages by the chat template of the model, as TRL's do."""
+    from trainwright.jobs.trainers.builtin_trainers import NoSuchTrainer, named_trainer  # slow
+    from trainwright.jobs.trainers.trl import TrlTrainer
+
+    try:
+        return isinstance(named_trainer(trainer), TrlTrainer)
+    except NoSuchTrainer:  # whoever reads its rows says so
+        return False
+
+
 def check_receipt(receipt: Receipt, trainer: str) -> None:
     """Raise InitializerError if the builtin trainer does not learn from the rows of a prepared dataset."""
     layout = receipt.details.get("layout")

@@ -9,6 +9,7 @@ from typing import Any
 
 from trainwright.initializers import DatasetOptions, prepare_dataset, prepare_model
 from trainwright.initializers.data_report.figures import DataReport
+from trainwright.initializers.data_report.model_tokenizer import learns_messages
 from trainwright.initializers.data_report.pages import write_pages
 from trainwright.initializers.data_report.report import report_dataset, with_report
 from trainwright.initializers.report_options import ReportOptions
@@ -34,7 +35,8 @@ def prepare_run_dataset(
 
     Raises InitializerError (also for rows that the builtin `trainer` does not learn from), DataUnfit, WorkspaceError, StorageError.
     """
-    prepared = prepare_dataset(uri, workspace, options, trainer=trainer)
+    as_messages = learns_messages(report_options, trainer)
+    prepared = prepare_dataset(uri, workspace, options, trainer=trainer, as_messages=as_messages)
     report = report_dataset(prepared.folder, prepared.receipt, report_options)
     if run_id:
         folder = run_folder(run_id, map_index)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 MAX_SAMPLE = 2000
 """Characters of a sample row."""
+_SAMPLE_END, _LEFT_OUT = 500, " [...] "
 MAX_ANSWER = 1024 * 1024
 """Bytes of a `Measured` as it is passed on."""
 
@@ -95,6 +96,8 @@ class DataReport:
     """Rows of each split that were compared, the first ones."""
     dropped: dict[str, int] = field(default_factory=dict)
     """Rows of the source that were left out, by the reason."""
+    questions: str = ""
+    """What became of columns with questions and answers: `messages`, or `text` with a separator."""
     dropped_columns: tuple[str, ...] = ()
     unread_files: tuple[str, ...] = ()
     model: str = ""
@@ -106,7 +109,7 @@ class DataReport:
     findings: tuple[Finding, ...] = ()
     """The verdict, the worst first."""
     sample: str = ""
-    """The beginning of the first row as the model will see it, or, without a tokenizer, as it is stored."""
+    """The beginning and the end of the first row as the model will see it, or, without a tokenizer, as it is stored."""
 
     def as_details(self) -> dict[str, Any]:
         """Return the figures for a receipt: no rows, and nothing that the receipt has elsewhere."""
@@ -115,6 +118,13 @@ class DataReport:
 
 
 _IN_RECEIPT = ("splits", "findings", "overlap", "compared", "model", "max_length", "has_chat_template", "tokens_missing")
+
+
+def shortened(text: str) -> str:
+    """Return a text without its middle, if it is longer than a sample: its end shows what the model learns to stop with."""
+    if len(text) <= MAX_SAMPLE:
+        return text
+    return f"{text[: MAX_SAMPLE - len(_LEFT_OUT) - _SAMPLE_END]}{_LEFT_OUT}{text[-_SAMPLE_END:]}"
 
 
 def token_figures(totals: list[int], **numbers: int) -> TokenFigures | None:

@@ -7,6 +7,7 @@ credentials and network access of Hugging Face's libraries, with a limit of memo
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import signal
 import sys
@@ -21,22 +22,26 @@ from trainwright.initializers.data_report.token_counts import ROW_SECONDS
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.file_filter import FileFilter
 from trainwright.initializers.prepare import parse_source
+from trainwright.initializers.report_options import ReportOptions
 from trainwright.initializers.source import fetch, resolve_revision
+from trainwright.initializers.trainer_rows import renders_messages
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.text.foreign_texts import without_credentials
+from trainwright.text.json_reader import read_json
 from trainwright.tools.process_group import run_in_group
 
 MAX_SECONDS = 900.0
 """Counting the tokens of two splits takes a minute or two."""
 _TOKENIZER = "tokenizer.json"
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+_TEMPLATE = "chat_template.jinja"
+_TEMPLATE_FILES = ("config.json", _TOKENIZER_CONFIG, _TEMPLATE)
 _FILES = (
+    *_TEMPLATE_FILES,
     _TOKENIZER,
-    "config.json",
     "generation_config.json",
-    "tokenizer_config.json",
     "special_tokens_map.json",
-    "chat_template.jinja",
     "additional_chat_templates/*.jinja",
 )
 _MAX_BYTES = 512 * 1024 * 1024
@@ -45,8 +50,42 @@ _PROGRAM = "trainwright.initializers.data_report.token_program"
 _INHERITED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 
 
+log = logging.getLogger(__name__)
+
+
 class TokenizerMissing(Exception):
     """The tokenizer cannot be had here; the message says why. The training may have it all the same."""
+
+
+def learns_messages(options: ReportOptions, trainer: str) -> bool:
+    """Whether questions and answers should become messages: the model has a chat template, and the builtin trainer renders it.
+
+    An empty trainer is TRL's, unless a report that only warns says that another program trains. False if it cannot be known.
+    Raises BadUri.
+    """
+    is_rendered = renders_messages(trainer) if trainer else options.report_mode != "warn"
+    if not options.model_uri or options.report_mode == "off" or not is_rendered:
+        return False
+    with tempfile.TemporaryDirectory(prefix="trainwright-template-") as folder:
+        try:
+            _fetch(options.model_uri, Path(folder), _TEMPLATE_FILES)
+        except TokenizerMissing as error:
+            log.warning("event=chat_template_unknown model=%s reason=%r", shown(options.model_uri), str(error))
+            return False
+        return _has_chat_template(Path(folder))
+
+
+def _has_chat_template(model: Path) -> bool:
+    """Whether the files of a tokenizer have a template for all chats; those with other names need to be asked for."""
+    if (model / _TEMPLATE).is_file():
+        return True
+    try:
+        found = read_json((model / _TOKENIZER_CONFIG).read_text("utf-8")).get("chat_template")
+    except (OSError, ValueError, AttributeError):  # no such file, or the report says what is wrong with it
+        return False
+    if isinstance(found, list):
+        return any(isinstance(each, dict) and each.get("name") == "default" for each in found)
+    return isinstance(found, str) and bool(found)
 
 
 def measure_with_model(
@@ -70,7 +109,9 @@ def measure_with_model(
     with tempfile.TemporaryDirectory(prefix="trainwright-tokenizer-") as folder:
         model = Path(folder) / "model"
         model.mkdir()
-        _fetch(model_uri, model)
+        _fetch(model_uri, model, _FILES)
+        if not (model / _TOKENIZER).is_file():
+            raise TokenizerMissing(f"the model has no {_TOKENIZER}; tokens are counted with that file only")
         found = _run(MeasureRequest(model, shown(model_uri), data.absolute(), rows, max_length, end_token, loss_on), Path(folder))
     if found.missing:
         raise TokenizerMissing(without_credentials(found.missing))
@@ -82,17 +123,16 @@ def shown(model_uri: str) -> str:
     return model_uri.partition("?")[0]
 
 
-def _fetch(model_uri: str, folder: Path) -> None:
+def _fetch(model_uri: str, folder: Path, names: tuple[str, ...]) -> None:
+    """Fetch small files of a model. Raises TokenizerMissing, BadUri."""
     try:
         source, _ = parse_source(model_uri)
-        file_filter = FileFilter("model", _FILES)
+        file_filter = FileFilter("model", names)
         fetch(source, file_filter, resolve_revision(source, file_filter), folder, _limited)
     except BadUri:
         raise
     except (InitializerError, StorageError, OSError) as error:
         raise TokenizerMissing(without_credentials(error)) from None
-    if not (folder / _TOKENIZER).is_file():
-        raise TokenizerMissing(f"the model has no {_TOKENIZER}; tokens are counted with that file only")
 
 
 def _limited(total: int) -> ProgressCallback:

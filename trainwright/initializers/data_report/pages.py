@@ -90,6 +90,8 @@ def _cells(split: SplitFigures, has_tokens: bool, max_length: int) -> tuple[str,
 def _notes(report: DataReport) -> Iterator[str]:
     yield from (f"{found.severity}: {found.text}" for found in report.findings)
     yield f"layout: {report.layout}"
+    if report.questions:
+        yield _questions_note(report)
     yield from (f"{count:,} rows were dropped: {reason}" for reason, count in report.dropped.items())
     if report.compared < max(split.rows for split in report.splits.values()):
         yield f"duplicates were looked for in the first {report.compared:,} rows of each split"
@@ -98,6 +100,17 @@ def _notes(report: DataReport) -> Iterator[str]:
     if report.unread_files:
         yield f"files that were not read, since others are named for training: {_listed(report.unread_files)}"
     yield from _model_notes(report)
+
+
+def _questions_note(report: DataReport) -> str:
+    """Say how the model sees questions and answers, and why."""
+    if report.questions == "messages":
+        return "questions and answers: messages, which the model's chat template renders; the answer is learned"
+    if report.has_chat_template is None:
+        reason = f"whether the model has a chat template is not known: {report.tokens_missing}"
+    else:
+        reason = "the trainer renders no chat template" if report.has_chat_template else "the model has no chat template"
+    return f"questions and answers: texts with a blank line between, or with headings ({reason}); prompts need the same later"
 
 
 def _model_notes(report: DataReport) -> Iterator[str]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainwright.initializers.data_report.figures import MAX_SAMPLE, DataReport, Finding, Measured, SplitFigures
+from trainwright.initializers.data_report.figures import DataReport, Finding, Measured, SplitFigures, shortened
 from trainwright.initializers.data_report.findings import findings
 from trainwright.initializers.data_report.measure import MAX_COMPARED, compare_rows, first_row
 from trainwright.initializers.data_report.model_tokenizer import TokenizerMissing, measure_with_model, shown
@@ -62,13 +62,14 @@ def _reported(folder: Path, receipt: Receipt, options: ReportOptions) -> DataRep
         overlap=overlap,
         compared=min(max(rows.values()), MAX_COMPARED),
         dropped=_dropped(receipt.details),
+        questions=str(receipt.details.get("questions", "")),
         dropped_columns=tuple(receipt.details.get("dropped_columns", ())),
         unread_files=tuple(receipt.details.get("unread_files", ())),
         model=shown(model_uri),
         max_length=max_length,
         has_chat_template=found.has_chat_template,
         tokens_missing=found.missing,
-        sample=_sample(found.sample or json.dumps(first_row(folder / TRAIN), ensure_ascii=False)),
+        sample=shortened(found.sample or json.dumps(first_row(folder / TRAIN), ensure_ascii=False)),
     )
     _log(report)
     return report
@@ -115,16 +116,19 @@ def _dropped(details: dict[str, Any]) -> dict[str, int]:
     return {reason: count for reason, count in found.items() if count}
 
 
-def _sample(text: str) -> str:
-    return text if len(text) <= MAX_SAMPLE else f"{text[:MAX_SAMPLE]} ..."
-
-
 def _log(report: DataReport) -> None:
     for name, split in report.splits.items():
         tokens = split.tokens
         counted = f" p50={tokens.p50} p95={tokens.p95} longest={tokens.longest} cut={tokens.cut}" if tokens else ""
         emptied = f" emptied={tokens.emptied}" if tokens else ""
         log.info("event=data_report split=%s rows=%d duplicates=%d%s%s", name, split.rows, split.duplicates, counted, emptied)
+    log.info(
+        "event=data_sample layout=%s questions=%s seen_by_model=%s text=%r",
+        report.layout,
+        report.questions or "none",
+        not report.tokens_missing,
+        report.sample,
+    )
     for found in report.findings:
         level = logging.INFO if found.severity == "note" else logging.WARNING
         log.log(level, "event=data_finding severity=%r name=%s text=%r", found.severity, found.name, found.text)

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from trainwright.initializers.data_report.figures import MAX_ANSWER, MAX_SAMPLE, Measured, MeasureRequest, TokenFigures
+from trainwright.initializers.data_report.figures import MAX_ANSWER, Measured, MeasureRequest, TokenFigures, shortened
 from trainwright.initializers.data_report.measure import RowUnfit, first_row, measure_tokens
 from trainwright.initializers.data_report.token_counts import Learned, RowRejected, row_text
 from trainwright.text.chat_templates import (
@@ -61,7 +61,7 @@ def measured(request: MeasureRequest) -> Measured:
         return Measured(unfit=f"loss_on={request.loss_on}: {request.model}: {error}")
     try:
         found = {name: _tokens(request, name, tokenizer, learned) for name in request.rows}
-        sample = row_text(tokenizer, row, learned)[: MAX_SAMPLE + 1]
+        sample = shortened(row_text(tokenizer, row, learned))
     except (RowUnfit, RowRejected) as error:
         if isinstance(root_of(error), TimeoutError | MemoryError):  # limits of this process, which the training does not have
             return Measured(missing=str(error))
