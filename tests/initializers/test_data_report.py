@@ -141,6 +141,49 @@ def test_rows_on_which_the_training_would_fail_are_refused(
     assert report.splits["train"].tokens is None
 
 
+@pytest.mark.parametrize(
+    ("config", "files", "message"),
+    [
+        ({"architectures": ["BertForMaskedLM"]}, {}, "cannot be trained: it is a BertForMaskedLM, which does not write text"),
+        (
+            {"auto_map": {"AutoModelForCausalLM": "modeling_own.Own"}, "model_type": "own"},
+            {},
+            r"needs the code in its repository .* does not know the model_type 'own'; use a model of a type that it knows",
+        ),
+        ({"vocab_size": 300}, {"eos_token": None}, "names no eos_token"),
+        (
+            {"vocab_size": 100},
+            {},
+            r"train.jsonl row 2: the token '\w+' has the id \d+, but the model has embeddings for 100 only",
+        ),
+        (
+            {"vocab_size": 1},
+            {},
+            "the eos_token '</s>' of .* has the id 1, but the model has embeddings for 1 tokens only: resize",
+        ),
+    ],
+)
+def test_models_that_cannot_be_trained_are_refused(
+    tmp_path: Path, config: dict[str, Any], files: dict[str, Any], message: str
+) -> None:
+    folder = write_tokenizer(tmp_path / "model", **files)
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    rows = [{"text": "!"}, {"text": "\u00ff"}]
+    with pytest.raises(DataUnfit, match=message):
+        reported(tmp_path / "a", rows, model_uri=f"file://{folder}")
+    report = reported(tmp_path / "b", rows, model_uri=f"file://{folder}", report_mode="warn")
+    assert re.search(message, report.tokens_missing)
+
+
+@pytest.mark.parametrize(
+    "config", [{"auto_map": {"AutoConfig": "own.Own"}, "model_type": "llama"}, {"model_type": "own"}, {"vocab_size": 300}]
+)
+def test_models_that_may_be_trained_are_reported_on(tmp_path: Path, config: Any) -> None:
+    folder = write_tokenizer(tmp_path / "model")
+    (folder / "config.json").write_text(json.dumps(config), "utf-8")
+    assert reported(tmp_path, [text(3)], model_uri=f"file://{folder}").splits["train"].tokens == token_figures([3], ended=1)
+
+
 def test_some_rows_with_nothing_left_are_no_error(tmp_path: Path, model: str) -> None:
     rows = [{"prompt": "a" * length, "completion": "b"} for length in (1, 2, 9)]
     tokens = reported(tmp_path, rows, model_uri=model, max_length=8).splits["train"].tokens

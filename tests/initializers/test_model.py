@@ -204,3 +204,20 @@ def test_a_prepared_link_of_an_earlier_attempt_is_removed_not_followed(source: P
         raise StorageError
     prepare(source, target)
     assert (tmp_path / "elsewhere" / "file").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("config", "warning"),
+    [
+        (b'{"architectures": ["BertForMaskedLM"]}', "event=model_not_trained_by_trl"),
+        (b'{"quantization_config": {"quant_method": "bitsandbytes"}}', "event=model_quantized"),
+        (b'{"architectures": ["LlamaForCausalLM"]}', ""),
+    ],
+)
+def test_model_for_another_program_is_prepared_with_a_warning(
+    source: Path, target: Path, config: bytes, warning: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (source / "config.json").write_bytes(config)
+    prepare(source, target)
+    assert "config.json" in names(target)
+    assert (warning in caplog.text) if warning else (caplog.text == "")

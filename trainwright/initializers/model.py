@@ -14,6 +14,7 @@ from trainwright.initializers.file_filter import FileFilter, StartProgress
 from trainwright.initializers.lfs_pointer import refuse_pointer
 from trainwright.initializers.model_files import fetch_model
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
+from trainwright.initializers.trained_models import quantization_of, untrainable_reason
 from trainwright.storage.digests import no_progress
 from trainwright.storage.uri import StorageUri
 from trainwright.text.one_line import one_line
@@ -121,6 +122,12 @@ def _checked_architecture(folder: Path, uri: str) -> str:
     problem = weights_error(folder)
     if problem is not None:
         raise InitializerError(f"{uri} is incomplete: {problem}")
+    if reason := untrainable_reason(config):
+        log.warning("event=model_not_trained_by_trl uri=%s reason=%r", uri, reason)
+    elif method := quantization_of(config):
+        log.warning(
+            "event=model_quantized uri=%s method=%s reason=%r", uri, method, "only adapters can be trained on such weights"
+        )
     match config:
         case {"architectures": [str(first), *_]}:
             return first

@@ -51,7 +51,7 @@ def measure_tokens(
 ) -> tuple[TokenFigures | None, Counter[int]]:
     """Count the tokens of a file with this number of rows, and the special tokens that rows end with, by their ids.
 
-    Raises RowUnfit for a row that the chat template rejects, OSError.
+    Raises RowUnfit for a row that the chat template rejects, or with a token without an embedding, OSError.
     """
     totals: list[int] = []
     numbers: Counter[str] = Counter()

@@ -33,13 +33,12 @@ from trainwright.tools.process_group import run_in_group
 
 MAX_SECONDS = 900.0
 """Counting the tokens of two splits takes a minute or two."""
-_TOKENIZER = "tokenizer.json"
 _TOKENIZER_CONFIG = "tokenizer_config.json"
 _TEMPLATE = "chat_template.jinja"
 _TEMPLATE_FILES = ("config.json", _TOKENIZER_CONFIG, _TEMPLATE)
 _FILES = (
     *_TEMPLATE_FILES,
-    _TOKENIZER,
+    "tokenizer.json",
     "generation_config.json",
     "special_tokens_map.json",
     "additional_chat_templates/*.jinja",
@@ -110,8 +109,6 @@ def measure_with_model(
         model = Path(folder) / "model"
         model.mkdir()
         _fetch(model_uri, model, _FILES)
-        if not (model / _TOKENIZER).is_file():
-            raise TokenizerMissing(f"the model has no {_TOKENIZER}; tokens are counted with that file only")
         found = _run(MeasureRequest(model, shown(model_uri), data.absolute(), rows, max_length, end_token, loss_on), Path(folder))
     if found.missing:
         raise TokenizerMissing(without_credentials(found.missing))

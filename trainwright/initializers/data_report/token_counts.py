@@ -48,13 +48,15 @@ class RowTokens:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a training learns: `ends` are the ids of the tokens that end a generation.
+    """What a training learns: `ends` are the ids of the tokens that end a generation; only those below `embedded` have an embedding,
+    with 0 all.
 
     With `answers`, a chat template that marks them, the loss is on the assistant's tokens of messages alone.
     """
 
     ends: Collection[int] = ()
     answers: str = ""
+    embedded: int = 0
 
 
 EVERYTHING = Learned()
@@ -70,9 +72,21 @@ def count_tokens(tokenizer: Any, rows: Sequence[Row], learned: Learned = EVERYTH
     for start in range(0, len(rows), _BATCH):
         texts = [_texts(tokenizer, row, start + index) for index, row in enumerate(rows[start : start + _BATCH])]
         is_chat = [is_conversational(row) for row in rows[start : start + _BATCH]]
-        for row, ids in zip(rows[start : start + _BATCH], _encoded(tokenizer, texts, is_chat), strict=True):
+        for index, (row, ids) in enumerate(
+            zip(rows[start : start + _BATCH], _encoded(tokenizer, texts, is_chat), strict=True), start
+        ):
+            _check_embedded(tokenizer, ids, learned, index)
             counts.append(_row_tokens(ids, learned.ends, special, has_answer="text" not in row))
     return counts
+
+
+def _check_embedded(tokenizer: Any, ids: list[list[int]], learned: Learned, index: int) -> None:
+    """Raise RowRejected if a token of a row has no embedding."""
+    if learned.embedded and (highest := max(map(max, filter(None, ids)), default=0)) >= learned.embedded:
+        token = tokenizer.convert_ids_to_tokens(highest)
+        raise RowRejected(
+            index, f"the token {token!r} has the id {highest}, but the model has embeddings for {learned.embedded} only"
+        )
 
 
 def row_text(tokenizer: Any, row: Row, learned: Learned = EVERYTHING) -> str:
@@ -87,7 +101,7 @@ def row_text(tokenizer: Any, row: Row, learned: Learned = EVERYTHING) -> str:
 
 
 class RowRejected(InitializerError):
-    """The chat template rejects the row with the index `row`, as in the training."""
+    """The chat template, or the embedding of the model, rejects the row with the index `row`, as in the training."""
 
     def __init__(self, row: int, reason: str):
         super().__init__(reason)
@@ -129,6 +143,7 @@ def _answer_tokens(tokenizer: Any, row: Row, index: int, learned: Learned, speci
     """Return the counts of a conversation of which the answers alone are learned."""
     with _rendering(index):
         ids, mask = learned_answers(tokenizer, row["messages"], learned.answers, **_template_options(row))
+    _check_embedded(tokenizer, [ids], learned, index)
     places = [at for at, is_learned in enumerate(mask) if is_learned]
     if not places:
         raise RowRejected(index, "it has no answer of the assistant, and loss_on=answers learns those alone")

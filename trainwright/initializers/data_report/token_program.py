@@ -6,6 +6,7 @@ import contextlib
 import resource
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pydantic import TypeAdapter
 from trainwright.initializers.data_report.figures import MAX_ANSWER, Measured, MeasureRequest, TokenFigures, shortened
 from trainwright.initializers.data_report.measure import RowUnfit, first_row, measure_tokens
 from trainwright.initializers.data_report.token_counts import Learned, RowRejected, row_text
+from trainwright.initializers.trained_models import embedded_tokens, untrainable_reason
 from trainwright.text.chat_templates import (
     NoTrainingTemplate,
     TrlMissing,
@@ -42,6 +44,11 @@ def measured(request: MeasureRequest) -> Measured:
     """Return the tokens of each file, or why the training would fail. Raises OSError."""
     from transformers import AutoTokenizer
 
+    config = _settings(request.tokenizer / "config.json")
+    if reason := untrainable_reason(config) or _why_unknown(config):
+        return Measured(unfit=f"{request.model} cannot be trained: {reason}")
+    if not (request.tokenizer / "tokenizer.json").is_file():
+        return Measured(missing="the model has no tokenizer.json; tokens are counted with that file only")
     try:
         tokenizer = AutoTokenizer.from_pretrained(request.tokenizer, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # of any library that reads these files
@@ -52,11 +59,12 @@ def measured(request: MeasureRequest) -> Measured:
         if end not in tokenizer.get_vocab():
             return Measured(unfit=f"{end!r}, the end token of the training, is missing in the vocabulary of {request.model}")
         tokenizer.eos_token = end
-    if problem := _why_unusable(tokenizer, row, request):
+    embedded = embedded_tokens(config)
+    if problem := _why_unusable(tokenizer, row, request) or _why_not_embedded(tokenizer, embedded, request.model):
         return Measured(unfit=problem)
     ends = _end_tokens(tokenizer, request.tokenizer)
     try:
-        learned, not_checked = _learned(tokenizer, ends, request.loss_on)
+        learned, not_checked = _learned(tokenizer, Learned(ends, embedded=embedded), request.loss_on)
     except NoTrainingTemplate as error:
         return Measured(unfit=f"loss_on={request.loss_on}: {request.model}: {error}")
     try:
@@ -65,7 +73,9 @@ def measured(request: MeasureRequest) -> Measured:
     except (RowUnfit, RowRejected) as error:
         if isinstance(root_of(error), TimeoutError | MemoryError):  # limits of this process, which the training does not have
             return Measured(missing=str(error))
-        return Measured(unfit=f"{error}; the training with {request.model} would fail there: change the row, or the template")
+        return Measured(
+            unfit=f"{error}; the training with {request.model} would fail there: change the row, the template or the model"
+        )
     tokens = {name: figures for name, (figures, _) in found.items()}
     last = found[first][1].most_common(1)[0][0]
     return Measured(
@@ -79,14 +89,14 @@ def measured(request: MeasureRequest) -> Measured:
     )
 
 
-def _learned(tokenizer: Any, ends: frozenset[int], loss_on: str) -> tuple[Learned, str]:
+def _learned(tokenizer: Any, everything: Learned, loss_on: str) -> tuple[Learned, str]:
     """Return what the training learns, and what is not known of it. Raises NoTrainingTemplate."""
     if loss_on != "answers":
-        return Learned(ends), ""
+        return everything, ""
     try:
-        return Learned(ends, answer_template(tokenizer.chat_template)), ""
+        return replace(everything, answers=answer_template(tokenizer.chat_template)), ""
     except TrlMissing as error:
-        return Learned(ends), str(error)
+        return everything, str(error)
 
 
 def root_of(error: BaseException) -> BaseException:
@@ -109,13 +119,45 @@ def _end_tokens(tokenizer: Any, model: Path) -> frozenset[int]:
     """
     found = {tokenizer.eos_token_id}
     for name in ("generation_config.json", "config.json"):
-        try:
-            given = read_json((model / name).read_text("utf-8")).get("eos_token_id")
-        except (OSError, ValueError, AttributeError):  # it has none, or the training says what is wrong with it
-            continue
-        found |= {*given} if isinstance(given, list) else {given}
-        break
+        if settings := _settings(model / name):
+            given = settings.get("eos_token_id")
+            found |= {*given} if isinstance(given, list) else {given}
+            break
     return frozenset(each for each in found if isinstance(each, int) and 0 <= each < len(tokenizer))
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """Return the settings in a file of the model; empty without them: the preparation of the model says what is wrong."""
+    try:
+        found = read_json(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _why_unknown(config: dict[str, Any]) -> str:
+    """Say that a model needs code from its repository, which no training runs; empty if transformers has that code."""
+    from transformers import CONFIG_MAPPING, __version__
+
+    kind = str(config.get("model_type"))
+    if not config.get("auto_map") or kind in CONFIG_MAPPING:
+        return ""
+    return (
+        f"it needs the code in its repository (auto_map in config.json), which is not run: transformers {__version__} does not know "
+        f"the model_type {kind[:40]!r}; use a model of a type that it knows"
+    )
+
+
+def _why_not_embedded(tokenizer: Any, embedded: int, model: str) -> str:
+    """Say that tokens which the training adds to rows have no embedding."""
+    for name in ("eos_token", "pad_token"):
+        number = getattr(tokenizer, f"{name}_id")
+        if embedded and number is not None and number >= embedded:
+            return (
+                f"the {name} {getattr(tokenizer, name)!r} of {model} has the id {number}, but the model has embeddings for {embedded} "
+                "tokens only: resize them with resize_token_embeddings of transformers, or use another model"
+            )
+    return ""
 
 
 def _why_unusable(tokenizer: Any, row: dict[str, Any], request: MeasureRequest) -> str:
