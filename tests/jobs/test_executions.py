@@ -118,6 +118,18 @@ def test_submitter_not_known_to_retry_gets_no_job_of_another_request(cluster: Em
     assert active(cluster) == [first.name]
 
 
+@pytest.mark.parametrize("kind", ["dataset", "model"])
+def test_training_on_changed_inputs_is_named_in_two_lines(cluster: EmbeddedCluster, kind: str) -> None:
+    first, later = ({f"{kind}_digest": f"sha256:{letter * 64}"} for letter in "ab")
+    identity = Identity("ann", "run", "train")
+    job = submitted(cluster, identity, workspace="pvc://claim", **first)
+    with pytest.raises(TrainJobNameTaken) as caught:
+        submitted(cluster, identity, workspace="pvc://claim", **later)
+    changed, advice = str(caught.value).splitlines()
+    assert changed == f"the {kind} has changed since this run began: it was sha256:{'a' * 64}, and is sha256:{'b' * 64}"
+    assert advice.endswith(f"restore its {kind}; to train it again, delete the TrainJob {job.name!r}")
+
+
 def test_a_step_that_cannot_know_who_it_is_waits_while_another_one_renews_the_lease(cluster: EmbeddedCluster) -> None:
     unsure = Identity("kfp", "run", "train", submitter=Submitter(is_certain=False))
     first = submitted(cluster, unsure)

@@ -14,7 +14,8 @@ from support.recorded_tracking import RecordedTracking
 from typer.testing import CliRunner, Result
 
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import name_of
+from trainwright.api.names import OWNER_ANNOTATION
+from trainwright.api.objects import annotations_of, name_of
 from trainwright.checkpoints import restore_checkpoint
 from trainwright.cli import app
 from trainwright.cli import finetune_run as command
@@ -94,6 +95,36 @@ def test_a_run_ends_with_an_evaluated_export_and_is_not_done_twice(
     assert "4.0000" in again.stdout
     assert result["checkpoint"]["digest"] in again.stdout
     assert jobs_of(runs, "whole") == jobs
+
+
+@pytest.mark.slow
+def test_changed_data_and_a_run_of_another_owner_are_refused_before_the_run_is_changed(
+    runs: Runs, finetune: Finetune, tmp_path: Path
+) -> None:
+    inputs = runs.inputs("changed")
+    first = finetune(inputs, "--run-id", "changed")
+    assert first.exit_code == 0, first.output
+    folder = runs.folder / "home/node/claims/default/trainwright-finetune/runs/changed"
+    names = ("run.json", "dataset-report.md", "dataset-report.html")
+    before = [(folder / name).read_bytes() for name in names]
+    rows = Path(inputs.dataset.removeprefix("file://"))
+    file = rows if rows.is_file() else next(rows.glob("*.jsonl"))
+    file.write_text(file.read_text("utf-8") + '{"prompt": "new", "completion": "row"}\n', "utf-8")
+    refused = finetune(inputs, "--run-id", "changed")
+    assert refused.exit_code != 0
+    assert "dataset: the dataset has changed since this run began: it was sha256:" in refused.stderr
+    assert (
+        "\nstart a run with another run id; to resume this one, restore its dataset; to train it again, delete" in refused.stderr
+    )
+    assert [(folder / name).read_bytes() for name in names] == before
+    assert "to resume, run" not in refused.stderr
+    (job,) = (job for job in runs.cluster.list(TRAINJOB).items if annotations_of(job)[OWNER_ANNOTATION] == "cli/changed/train")
+    owner = {"metadata": {"annotations": {OWNER_ANNOTATION: "airflow/nightly/changed/train"}}}
+    runs.cluster.patch(TRAINJOB, name_of(job), owner, "default")
+    foreign = finetune(inputs, "--run-id", "changed")
+    assert "is in use by the TrainJob" in foreign.stderr
+    assert "of airflow/nightly/changed/train; choose another run_id" in foreign.stderr
+    assert [(folder / name).read_bytes() for name in names] == before
 
 
 @pytest.mark.slow

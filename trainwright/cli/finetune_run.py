@@ -22,7 +22,7 @@ from trainwright.cli.page_link import home_of, page_line
 from trainwright.cli.request_options import parsed_mapping
 from trainwright.initializers.data_report import report
 from trainwright.initializers.errors import InitializerError
-from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.request.validation_problems import message_of
 from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
@@ -68,7 +68,8 @@ def run_finetune(given: Mapping[str, Any]) -> None:
         print_lines(
             "\n".join([f"{display.step}: {message_of(error)}".removeprefix(": "), *getattr(error, "__notes__", ())]), error=True
         )
-        if display.step and code is not ExitCode.bad_input:
+        # The same command cannot resume a run that began with other inputs, or that another owner has.
+        if display.step and code is not ExitCode.bad_input and not isinstance(error, TrainJobNameTaken):
             print_lines(resume, error=True)
         raise typer.Exit(int(code)) from None
     if output is not None:

@@ -13,15 +13,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainwright.api.objects import uid_of
+from trainwright.api.objects import Obj, uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.workspace import Workspace
+from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
 from trainwright.jobs.submit.capacity import nodes_of
+from trainwright.jobs.submit.changed_request import changed_input
 from trainwright.jobs.submit.memory_check import OFF, WARN, MemoryEstimate, estimate_memory
 from trainwright.jobs.submit.resolve import resolve_with
+from trainwright.jobs.submit.run_holder import check_run_folder
 from trainwright.jobs.wait.job_events import JobEvents
 from trainwright.steps.evaluate import CURVE, SUMMARY, evaluate_export, evaluation_asked, figures_of
 from trainwright.steps.on_cluster import ClusterSteps, check_target
@@ -43,6 +47,7 @@ from trainwright.steps.workspace_steps import HereSteps, WorkspaceSteps
 from trainwright.storage.open import open_store
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.tracking import TrackingTarget, parse_targets, tracked_run, tracking
+from trainwright.workspace import begin_run
 from trainwright.workspace.data_findings import finding_lines
 
 STEPS = ("start", "dataset", "model", "train", "export", "evaluate", "promote", "register")
@@ -122,6 +127,7 @@ class _Chain:
         self._cluster, self._request, self._namespace, self._watcher = cluster, request, namespace, watcher
         self._owner, self._trackers = owner, trackers
         self._run = StepRun(owner, run_id)
+        self._identity = Identity(owner, run_id, "train")
         self._phases: Phases = phases_of(StartRun.from_parameters(request.model_dump()))
         self._note = ""
 
@@ -129,10 +135,18 @@ class _Chain:
         with self._step("start"):
             started = self._start()
             steps = self._steps(started)
+            check_run_folder(self._cluster, Workspace.parse(started.workspace), self._identity, self._namespace)
+            training = self._begun_training(steps)
+        run = self._run if training is None else StepRun(self._owner, "")  # nothing of the run is written before it is checked
         with self._step("dataset"):
-            dataset = self._dataset(steps)
+            dataset = self._dataset(steps, run)
+            self._check_inputs(training, dataset=dataset["digest"])
         with self._step("model"):
-            model = self._model(steps)
+            model = self._model(steps, run)
+            self._check_inputs(training, model=model["digest"])
+        if training is not None:
+            digests = {"dataset": dataset["digest"], "model": model["digest"]}
+            begin_run(Path(started.path), self._identity.folder, run=self._run.run_id, owner=self._owner, **digests)
         with self._step("train"):
             trained = self._train(started, dataset, model)
         with self._step("export"):
@@ -200,15 +214,28 @@ class _Chain:
             event_printer=EventPrinter(self._watcher.line),
         )
 
-    def _dataset(self, steps: WorkspaceSteps) -> dict[str, Any]:
+    def _begun_training(self, steps: WorkspaceSteps) -> Obj | None:
+        """Return the job that the training of this run will adopt, None without one. In pods, the steps adopt their own jobs."""
+        if not isinstance(steps, HereSteps):
+            return None
+        jobs = attempts_of(self._cluster, self._identity, self._namespace)
+        newest = max(jobs, key=attempt_of, default=None)
+        return None if newest is None or needs_new_attempt(newest) else newest
+
+    def _check_inputs(self, training: Obj | None, *, dataset: str = "", model: str = "") -> None:
+        """Raise TrainJobNameTaken if the training of this run has begun with other inputs."""
+        if training is not None and (problem := changed_input(training, dataset=dataset, model=model)):
+            raise TrainJobNameTaken(problem)
+
+    def _dataset(self, steps: WorkspaceSteps, run: StepRun) -> dict[str, Any]:
         sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
-        dataset = steps(InitializeDataset.from_parameters(sources, self._phases.data), self._run)
+        dataset = steps(InitializeDataset.from_parameters(sources, self._phases.data), run)
         self._watcher.verdict(verdict_of(dataset))
         self._note = f"{dataset['train_rows']} rows to train on, {dataset['test_rows']} held out"
         return dataset
 
-    def _model(self, steps: WorkspaceSteps) -> dict[str, Any]:
-        model = steps(InitializeModel(model_uri=self._request.model_uri), self._run)
+    def _model(self, steps: WorkspaceSteps, run: StepRun) -> dict[str, Any]:
+        model = steps(InitializeModel(model_uri=self._request.model_uri), run)
         if model["shape"]:
             self._note = f"{model['shape']['parameters'] / 1e6:,.1f} million parameters"
         return model
@@ -230,18 +257,19 @@ class _Chain:
         )
         if self._tell_estimate(request) and request.memory_check == WARN:
             request = request.model_copy(update={"memory_check": OFF})  # the submission would say it again
-        identity = Identity(self._owner, self._run.run_id, "train")
         folder = _tracking_folder(started)
         with (
-            tracking(tracked_run(identity, request), self._targets(started), folder=folder, write=self._watcher.line) as tracker,
-            kept_history(started.path, identity.folder) as history,
+            tracking(
+                tracked_run(self._identity, request), self._targets(started), folder=folder, write=self._watcher.line
+            ) as tracker,
+            kept_history(started.path, self._identity.folder) as history,
         ):
             trained = run_step(
                 self._cluster,
                 request,
-                identity,
+                self._identity,
                 self._namespace,
-                latest_checkpoint=latest_export_lookup(identity, self._request.export_uri),
+                latest_checkpoint=latest_export_lookup(self._identity, self._request.export_uri),
                 observers=(self._watcher.events, tracker, history),
                 on_submitted=lambda submitted: tracker.begin(uid_of(submitted.trainjob)),
                 job_retries=retries,

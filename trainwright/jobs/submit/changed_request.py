@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainwright.api.objects import Obj
+from trainwright.api import names
+from trainwright.api.objects import Obj, annotations_of, name_of
 
 _MOST, _LONGEST = 8, 60
 _OF_OTHERS = ("suspend", "managedBy", "time")
 """Fields that a queue, Kueue or the API server may have set."""
 _ABSENT = object()
+_INPUTS = {"dataset": names.DATASET_DIGEST_ANNOTATION, "model": names.MODEL_DIGEST_ANNOTATION}
 
 
 def request_changes(existing: Obj, desired: Obj) -> str:
@@ -21,6 +23,19 @@ def request_changes(existing: Obj, desired: Obj) -> str:
     found = list(_changes(existing.get("spec") or {}, desired.get("spec") or {}, ""))
     more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
     return "; ".join(found[:_MOST]) + more
+
+
+def changed_input(existing: Obj, *, dataset: str, model: str) -> str:
+    """Say that the job trains on another prepared dataset or model than these digests name, and what to do; empty if not so."""
+    for kind, digest in (("dataset", dataset), ("model", model)):
+        before = annotations_of(existing).get(_INPUTS[kind], "")
+        if before and digest and before != digest:
+            return (
+                f"the {kind} has changed since this run began: it was {before}, and is {digest}\n"
+                f"start a run with another run id; to resume this one, restore its {kind}; to train it again, delete the TrainJob "
+                f"{name_of(existing)!r}"
+            )
+    return ""
 
 
 def _changes(before: Any, after: Any, path: str) -> Iterator[str]:

@@ -11,7 +11,10 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import RunFolderTaken
+from trainwright.jobs.manifest.workspace_mounts import folder_uri
+from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.label_values import label_value
 
 
 def check_holder(cluster: Cluster, candidate: Obj, identity: Identity) -> None:
@@ -21,6 +24,17 @@ def check_holder(cluster: Cluster, candidate: Obj, identity: Identity) -> None:
     """
     for other in _other_holders(cluster, candidate, identity):
         raise RunFolderTaken(_conflict_message(candidate, other))
+
+
+def check_run_folder(cluster: Cluster, workspace: Workspace, identity: Identity, namespace: str) -> None:
+    """Like `check_holder`, for a run that has not submitted its job yet, before anything else is written to its folder."""
+    metadata = {
+        "name": identity.name(),
+        "namespace": namespace,
+        "labels": {names.RUN_LABEL: label_value(identity.run)},
+        "annotations": {names.RUN_FOLDER_ANNOTATION: folder_uri(workspace, identity.folder)},
+    }
+    check_holder(cluster, {"metadata": metadata}, identity)
 
 
 def resolve_holder_conflict(cluster: Cluster, created: Obj, identity: Identity) -> None:

@@ -49,7 +49,7 @@ from trainwright.jobs.submit.adoption import (
 )
 from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
 from trainwright.jobs.submit.capacity import check_capacity, nodes_of
-from trainwright.jobs.submit.changed_request import request_changes
+from trainwright.jobs.submit.changed_request import changed_input, request_changes
 from trainwright.jobs.submit.code_volume import ensure_code, set_code_owner
 from trainwright.jobs.submit.job_lookup import submission_start
 from trainwright.jobs.submit.memory_check import check_memory
@@ -271,7 +271,8 @@ class _Submission:
         changes = request_changes(existing, desired) or "its code"
         if self.identity.submitter.relation_to(existing) is not Relation.retry:
             raise TrainJobNameTaken(
-                f"the TrainJob {name_of(existing)!r} was created from another request and has not failed; "
+                changed_input(existing, dataset=self.request.dataset_digest, model=self.request.model_digest)
+                or f"the TrainJob {name_of(existing)!r} was created from another request and has not failed; "
                 f"delete it, or use another run id; changed: {changes}"
             )
         if is_finished(existing):
