@@ -448,6 +448,12 @@ def test_report_shows_questions_as_the_model_sees_them(tmp_path: Path, caplog: p
     assert "chat template is not known: no model was named" in html_page(reported(tmp_path / "d", rows))
 
 
+def test_report_says_that_answers_are_learned_alone(tmp_path: Path) -> None:
+    weighted = [{"messages": [USER, {**ANSWER, "weight": 0}, USER, ANSWER]}]
+    assert "some messages have the weight 0: each other answer is a row" in html_page(reported(tmp_path / "a", weighted))
+    assert "weight 0" not in html_page(reported(tmp_path / "b", [{"messages": [USER, ANSWER]}]))
+
+
 def test_sample_shows_the_end_of_a_long_row(tmp_path: Path, model: str) -> None:
     sample = reported(tmp_path, [text(5000)], model_uri=model).sample
     assert (len(sample), sample[:4], sample[-5:]) == (2000, "<s>a", f"a{EOS}")

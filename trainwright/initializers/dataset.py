@@ -170,9 +170,11 @@ def _fetch_and_prepare(asked: _Asked, source: StorageUri, revision: str | None, 
         source, asked.file_filter, revision, fetched, asked.start_progress, subset=options.subset, split=split, where=uri
     )
     source_rows = _SourceRows(fetched, selection, part, options.max_rows)
+    by_answers = False
     try:
         mapper, features, counts = _prepare(asked, source_rows, prepared, by_answers=False)
     except _WeightFound:
+        by_answers = True
         log.info("event=weights_found uri=%s each answer to learn becomes a row, without those of weight 0", uri)
         mapper, features, counts = _prepare(asked, source_rows, prepared, by_answers=True)
     if mapper.dropped:
@@ -185,7 +187,10 @@ def _fetch_and_prepare(asked: _Asked, source: StorageUri, revision: str | None, 
         revision=revision or "",
         options={**options.recorded(), _AS_MESSAGES: asked.as_messages},
         files=digest_files(prepared, [card, *names]),
-        details=_details(mapper, counts, selection, options.split if part else selection.split),
+        details={
+            **_details(mapper, counts, selection, options.split if part else selection.split),
+            **({"by_answers": True} if by_answers else {}),
+        },
     )
     receipt.write(prepared)
     log.info("dataset prepared uri=%s train_rows=%d test_rows=%d digest=%s", uri, counts[TRAIN], counts[TEST], receipt.digest)

@@ -98,6 +98,8 @@ class DataReport:
     """Rows of the source that were left out, by the reason."""
     questions: str = ""
     """What became of columns with questions and answers: `messages`, or `text` with a separator."""
+    by_answers: bool = False
+    """Whether each answer to learn is a row, because messages have the weight 0."""
     dropped_columns: tuple[str, ...] = ()
     unread_files: tuple[str, ...] = ()
     model: str = ""

@@ -92,6 +92,8 @@ def _notes(report: DataReport) -> Iterator[str]:
     yield f"layout: {report.layout}"
     if report.questions:
         yield _questions_note(report)
+    if report.by_answers:
+        yield "some messages have the weight 0: each other answer is a row with all that comes before, and only the answer is learned"
     yield from (f"{count:,} rows were dropped: {reason}" for reason, count in report.dropped.items())
     if report.compared < max(split.rows for split in report.splits.values()):
         yield f"duplicates were looked for in the first {report.compared:,} rows of each split"

@@ -63,6 +63,7 @@ def _reported(folder: Path, receipt: Receipt, options: ReportOptions) -> DataRep
         compared=min(max(rows.values()), MAX_COMPARED),
         dropped=_dropped(receipt.details),
         questions=str(receipt.details.get("questions", "")),
+        by_answers=bool(receipt.details.get("by_answers")),
         dropped_columns=tuple(receipt.details.get("dropped_columns", ())),
         unread_files=tuple(receipt.details.get("unread_files", ())),
         model=shown(model_uri),
