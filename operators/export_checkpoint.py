@@ -24,6 +24,8 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param export_uri: file:///path or s3://bucket/prefix for exports; each run has its own folder below it.
     :param trainjob: TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
     :param folder: Folder of the training in the workspace, as the training returns it. Empty: that of the TrainJob.
+    :param which: last, or best: the checkpoint with the best metric of the training (needs eval_strategy and
+        --load_best_model_at_end, or --metric_for_best_model). Empty: best if the training loads the best at its end, else last.
     :param resumable: Whether to export optimizer and random states too, so that a training can resume from there.
     :param supersede: Whether to publish also if the run has another export of this step with other files.
     :param best_metric: Logged metric that chooses the run's best export, which best.json names.
@@ -69,6 +71,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         export_uri: str,
         trainjob: str = "",
         folder: str = "",
+        which: str = "",
         resumable: bool | str = True,
         supersede: bool | str = False,
         best_metric: str = "eval_loss",
@@ -87,6 +90,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         self.export_uri = export_uri
         self.trainjob = trainjob
         self.folder = folder
+        self.which = which
         self.resumable = resumable
         self.supersede = supersede
         self.best_metric = best_metric

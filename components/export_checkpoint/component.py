@@ -16,6 +16,7 @@ def export_checkpoint(
     export_uri: str,
     trainjob: str = "",
     folder: str = "",
+    which: str = "",
     resumable: bool = True,
     supersede: bool = False,
     best_metric: str = "eval_loss",
@@ -39,6 +40,8 @@ def export_checkpoint(
         export_uri: file:///path or s3://bucket/prefix for exports; each run has its own folder below it.
         trainjob: TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.
         folder: Folder of the training in the workspace, as the training returns it. Empty: that of the TrainJob.
+        which: last, or best: the checkpoint with the best metric of the training (needs eval_strategy and --load_best_model_at_end,
+            or --metric_for_best_model). Empty: best if the training loads the best at its end, else last.
         resumable: Whether to export optimizer and random states too, so that a training can resume from there.
         supersede: Whether to publish also if the run has another export of this step with other files.
         best_metric: Logged metric that chooses the run's best export, which best.json names.
@@ -76,6 +79,7 @@ def export_checkpoint(
         "export_uri": export_uri,
         "trainjob": trainjob,
         "folder": folder,
+        "which": which,
         "resumable": resumable,
         "supersede": supersede,
         "best_metric": best_metric,

@@ -17,6 +17,7 @@ from trainwright.api.objects import name_of, named
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.manifest.resume_patch import PATCH_MANAGER
+from trainwright.jobs.manifest.training_program import loads_best_model
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
@@ -85,6 +86,35 @@ def test_a_job_that_asks_for_nothing_is_what_it_was_before_one_could_ask() -> No
         "trainwright.dev/inputs",
     ]
     assert variables(deciding(made)[1])[names.TRAINER_VARIABLE] == "sft"
+
+
+@pytest.mark.parametrize(
+    ("extra", "expected"),
+    [
+        ([], None),
+        (["--load_best_model_at_end"], "true"),
+        (["--load-best-model-at-end", "--save_strategy", "steps"], "true"),
+        (["--load_best_model_at_end=True"], "true"),
+        (["--load_best_model_at_end", "False"], None),
+        (["--load_best_model_at_end", "--load_best_model_at_end=no"], None),
+        (["--metric_for_best_model", "loss"], None),
+    ],
+)
+def test_pods_learn_whether_the_training_ends_with_its_best_checkpoint(extra: list[str], expected: str | None) -> None:
+    _, container = deciding(manifest(settings={"extra": extra}))
+    assert variables(container).get(names.LOADS_BEST_VARIABLE) == expected
+
+
+def test_pods_learn_it_of_a_given_manifest_and_of_the_arguments_of_the_runtime() -> None:
+    runtime = bundled_runtime("trl-sft")
+    assert runtime is not None
+    own = named(runtime["spec"]["template"]["spec"]["replicatedJobs"], "node")
+    assert own is not None
+    (container,) = own["template"]["spec"]["template"]["spec"]["containers"]
+    assert not loads_best_model({}, runtime)
+    container["args"] = ["--load_best_model_at_end"]
+    assert loads_best_model({"trainer": {"numNodes": 1}}, runtime)
+    assert not loads_best_model({"trainer": {"args": ["--max_steps", "2"]}}, runtime)
 
 
 @pytest.mark.parametrize("builtin", ["dpo", "kto"])

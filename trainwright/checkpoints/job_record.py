@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.names import RESUME_JOB_VARIABLE
+from trainwright.api.names import LOADS_BEST_VARIABLE, RESUME_JOB_VARIABLE
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
@@ -29,18 +29,21 @@ _MAX_DIGITS = 6
 class Writer:
     """A job that writes to an output folder: the name of its TrainJob, and the UID of its JobSet if known.
 
-    `world_size` is its number of ranks (processes), if the variables of its pods say it.
+    `world_size` is its number of ranks (processes), if the variables of its pods say it. `loads_best`: it ends with its best
+    checkpoint, not the last.
     """
 
     name: str
     uid: str = ""
     world_size: int | None = None
+    loads_best: bool = False
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Writer | None:
         """Return the job named by a pod's variables, or None if they name none."""
         name = environ.get("TRAINJOB_NAME", "")
-        return cls(name, environ.get(RESUME_JOB_VARIABLE, ""), _world_size(environ)) if name else None
+        loads_best = environ.get(LOADS_BEST_VARIABLE, "") == "true"
+        return cls(name, environ.get(RESUME_JOB_VARIABLE, ""), _world_size(environ), loads_best) if name else None
 
 
 def record_writer(output: Path, writer: Writer, earlier: Sequence[str] | None = None) -> None:
@@ -54,6 +57,8 @@ def record_writer(output: Path, writer: Writer, earlier: Sequence[str] | None = 
         return
     kept = [entry for entry in entries if (found := _writer(entry)) and (found.name, found.uid) != (writer.name, writer.uid)]
     added: dict[str, object] = {"name": writer.name, "uid": writer.uid}
+    if writer.loads_best:
+        added["loads_best"] = True
     if writer.world_size is not None:
         added |= {"world_size": writer.world_size, "earlier": _folder_names(output) if earlier is None else list(earlier)}
     _write(output, [*kept, added])
@@ -124,7 +129,7 @@ def _write(output: Path, entries: list[Any]) -> None:
 def _writer(entry: Any) -> Writer | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
         return None
-    return Writer(entry["name"], str(entry.get("uid") or ""), _world_size_of(entry))
+    return Writer(entry["name"], str(entry.get("uid") or ""), _world_size_of(entry), entry.get("loads_best") is True)
 
 
 def _world_size_of(entry: Any) -> int | None:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from trainwright.checkpoints import quiet
 from trainwright.checkpoints.attempts import attempt_time
-from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint, NoCheckpoint
+from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
 from trainwright.checkpoints.exported import Export, find_export_in
-from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
+from trainwright.checkpoints.find import Checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.history.training_history import HISTORY, LogHistory, history_beside, logged_in, sampled
@@ -24,6 +24,7 @@ from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
 from trainwright.checkpoints.quiet import QuietCheck
+from trainwright.checkpoints.selection import Which, select_checkpoint
 from trainwright.checkpoints.training_start import STARTS_KEY, recorded_starts
 from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload
 from trainwright.jobs.state.divergence import divergence_in
@@ -52,6 +53,8 @@ class ExportOptions:
 
     resumable: bool = True
     """With optimizer and random states."""
+    which: Which = ""
+    """The checkpoint to export where no step is given: `last`, `best`, or the one that the training ended with."""
     supersede: bool = False
     """Publish also if the run has another export of this step, with other files."""
     metric: Metric = field(default_factory=Metric)
@@ -87,7 +90,7 @@ def export_checkpoint(
     metadata: dict[str, object] | None = None,
     start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
 ) -> ExportResult:
-    """Export the newest complete checkpoint below `folder` (or that of `step`) to `target/checkpoint-N`.
+    """Export a checkpoint below `folder` to `target/checkpoint-N`: that of `step`, or the one that `options.which` selects.
 
     `target` is the folder of one run's exports, `source` names the run. The digests of the dataset and the model are recorded in
     the manifest's metadata as `origin`, what the jobs of the folder began with as `starts`, and as `log_history` the losses that were
@@ -100,7 +103,7 @@ def export_checkpoint(
     """
     options = options or ExportOptions()
     parent = open_store(target)
-    checkpoint = _select_checkpoint(folder, step)
+    checkpoint = select_checkpoint(folder, step, options.which)
     with disk_errors(folder):
         history = history_beside(folder, checkpoint.path)
     _refuse_diverged(checkpoint, history)
@@ -238,19 +241,6 @@ class _Exporting:
             for_each(left, self.parent.delete, at_once=_AT_ONCE)
         except NoAccess as error:
             log.warning("event=attempts_left uri=%s files=%d reason=%r", self.parent.uri.join(name), len(left), str(error))
-
-
-def _select_checkpoint(folder: Path, step: int | None) -> Checkpoint:
-    if step is None:
-        return latest_checkpoint(folder)
-    candidates = find_checkpoints(folder)
-    for candidate in candidates:
-        if candidate.step == step:
-            if candidate.incomplete:
-                raise CheckpointError(f"{candidate.path} is incomplete: {candidate.incomplete}")
-            return candidate
-    steps = ", ".join(str(candidate.step) for candidate in candidates) or "none"
-    raise NoCheckpoint(f"{folder} has no checkpoint of step {step}; available steps: {steps}")
 
 
 def _refuse_diverged(checkpoint: Checkpoint, history: LogHistory) -> None:

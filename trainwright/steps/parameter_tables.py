@@ -231,6 +231,16 @@ _ROWS = {
             description="Folder of the training in the workspace, as the training returns it. Empty: that of the TrainJob.",
         ),
         Setting(
+            name="which",
+            kind="text",
+            default="",
+            group="step",
+            description="last, or best: the checkpoint with the best metric of the training (needs eval_strategy an"
+            "d --load_best_model_at_end, or --metric_for_best_model). Empty: best if the training loads"
+            " the best at its end, else last.",
+            choices=("", "last", "best"),
+        ),
+        Setting(
             name="resumable",
             kind="flag",
             default=True,

@@ -97,6 +97,7 @@ def _initialize_model(call: _Call, request: InitializeModel) -> dict[str, Any]:
 def _export_checkpoint(call: _Call, request: ExportCheckpoint) -> dict[str, Any]:
     options = ExportOptions(
         resumable=request.resumable,
+        which=request.which,
         supersede=request.supersede,
         metric=Metric(request.best_metric, request.greater_is_better),
     )
@@ -119,8 +120,10 @@ def _export_checkpoint(call: _Call, request: ExportCheckpoint) -> dict[str, Any]
 
 def _export_beside(call: _Call, request: ExportBeside) -> dict[str, Any]:
     """Empty as long as there is no complete checkpoint, or only one that has diverged."""
+    # A lost volume shall cost no more than the steps since the last checkpoint. The one at the end is selected, and merged, as asked.
+    beside = request.model_copy(update={"merge_adapter": False, "which": "last"})
     try:
-        return _export_checkpoint(call, request.model_copy(update={"merge_adapter": False}))  # the last one is merged
+        return _export_checkpoint(call, beside)
     except NoCheckpoint:
         return {}
     except DivergedCheckpoint as error:  # the step that waits for the training judges it, which may recover

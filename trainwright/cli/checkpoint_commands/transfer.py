@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,21 @@ import typer
 
 from trainwright.checkpoints import ExportOptions, Metric, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.export_run import exports_of_run, run_of_output
+from trainwright.checkpoints.selection import Which
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show, summary
 from trainwright.cli.checkpoint_commands.watching import watch_and_export
+from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat
 from trainwright.cli.waiting import finite_seconds
+
+
+class Selection(StrEnum):
+    auto = "auto"
+    last = "last"
+    best = "best"
+
+
+_WHICH: dict[Selection, Which] = {Selection.auto: "", Selection.last: "last", Selection.best: "best"}
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +37,10 @@ def export(
     folder: Annotated[Path, typer.Argument(help="Training output folder that contains checkpoint-N folders.")],
     target: Annotated[str, typer.Argument(help="file:///path or s3://bucket/prefix; the run gets its own folder below it.")],
     run: Annotated[str, typer.Option(help="Id of the run; default: the name of its folder, or of the job that trained.")] = "",
-    step: Annotated[int | None, typer.Option(help="Step of the checkpoint; default: the newest complete one.")] = None,
+    step: Annotated[int | None, typer.Option(help="Step of the checkpoint; default: see --which.")] = None,
+    which: Annotated[
+        Selection, typer.Option(help="The last complete checkpoint, or the best one by the training's metric; auto: as it ended.")
+    ] = Selection.auto,
     source: Annotated[str, typer.Option(help="Recorded in the manifest.")] = "",
     weights_only: Annotated[bool, typer.Option("--weights-only", help="Do not export optimizer and random states.")] = False,
     supersede: Annotated[
@@ -42,7 +57,10 @@ def export(
     output: Output = ViewFormat.table,
 ) -> None:
     """Export a checkpoint with a manifest, which is written when every stored byte is confirmed; an existing export is checked."""
-    options = ExportOptions(resumable=not weights_only, supersede=supersede, metric=Metric(best_metric, greater_is_better))
+    if which is not Selection.auto and (watch or step is not None):
+        fail("--which selects one checkpoint: leave out --watch, which exports all, and --step", BAD_INPUT)
+    metric = Metric(best_metric, greater_is_better)
+    options = ExportOptions(resumable=not weights_only, which=_WHICH[which], supersede=supersede, metric=metric)
     with errors_exit():
         exports, source = exports_of_run(target, run or run_of_output(folder)), source or str(folder.absolute())
         if watch:

@@ -72,8 +72,8 @@ def resume_patch(
 def inputs_patch(
     runtime: Obj, *, dataset: str = "", model: str = "", trainer: str = "", more: Mapping[str, str] = _NO_MORE
 ) -> Obj | None:
-    """Return the patch with the digests of prepared inputs, which the nodes verify, the name of the builtin trainer, and `more` of its
-    variables; None if none is known.
+    """Return the patch with the digests of prepared inputs, which the nodes verify, the name of the builtin trainer, and `more`
+    variables of the init container; None if none is known.
     """
     known = {names.DATASET_DIGEST_VARIABLE: dataset, names.MODEL_DIGEST_VARIABLE: model, names.TRAINER_VARIABLE: trainer, **more}
     variables = [{"name": variable, "value": value} for variable, value in known.items() if value]

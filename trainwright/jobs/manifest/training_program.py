@@ -8,11 +8,15 @@ from typing import NamedTuple
 from trainwright.api.objects import Obj
 from trainwright.jobs.manifest.code_patch import MOUNT
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.manifest.training_steps import trainer_container
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.runtimes.launcher_text import launcher_text
 
 TORCHRUN, PYTHON = "torchrun", "python3"
 _MPIRUN = ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
+_LOADS_BEST = ("--load_best_model_at_end", "--load-best-model-at-end")
+_NO = ("false", "0", "no", "n", "f")
+"""What transformers reads as false, in any case."""
 
 
 class CommandAndArgs(NamedTuple):
@@ -35,6 +39,20 @@ def training_command(resolved: ResolvedRequest) -> CommandAndArgs:
     if program is not None:
         return CommandAndArgs(program.command, program.args)
     return CommandAndArgs(request.command, request.args)
+
+
+def loads_best_model(spec: Obj, runtime: Obj) -> bool:
+    """Return whether the arguments of a TrainJob, or else of its runtime, tell transformers' Trainer to load the best checkpoint at
+    the end. Of several such arguments the last counts.
+    """
+    trainer, container = spec.get("trainer") or {}, trainer_container(runtime) or {}
+    words = [str(word) for part in ("command", "args") for word in trainer.get(part) or container.get(part) or ()]
+    found = False
+    for word, following in zip(words, [*words[1:], ""], strict=False):
+        name, equals, value = word.partition("=")
+        if name in _LOADS_BEST:
+            found = (value if equals else following).lower() not in _NO
+    return found
 
 
 def _with_launcher(request: TrainRequest, runtime: Obj, source: list[str], program: list[str]) -> CommandAndArgs:

@@ -17,7 +17,7 @@ from trainwright.jobs.manifest.pod_volumes import volume_patches
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.resume_patch import inputs_patch, resume_patch
 from trainwright.jobs.manifest.scheduling_patch import scheduling_labels, scheduling_patch
-from trainwright.jobs.manifest.training_program import training_command
+from trainwright.jobs.manifest.training_program import loads_best_model, training_command
 from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container
 from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, is_own_initializer, workspace_patches
 from trainwright.jobs.request.train_request import TrainRequest
@@ -117,7 +117,7 @@ def _spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
         spec = _build_spec(resolved, identity)
     if request.queue_name:
         spec["suspend"] = True  # until the queue admits it
-    if patches := [*(spec.get("runtimePatches") or []), *_patches(resolved, identity)]:
+    if patches := [*(spec.get("runtimePatches") or []), *_patches(resolved, identity, spec)]:
         spec["runtimePatches"] = patches
     if request.run_deadline is not None:
         spec[DEADLINE] = request.run_deadline
@@ -146,7 +146,7 @@ def _build_spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
     return spec
 
 
-def _patches(resolved: ResolvedRequest, identity: Identity) -> Iterator[Obj]:
+def _patches(resolved: ResolvedRequest, identity: Identity, spec: Obj) -> Iterator[Obj]:
     request, runtime = resolved.request, resolved.runtime
     yield from request.runtime_patches
     if request.workspace_volume is not None:
@@ -163,7 +163,9 @@ def _patches(resolved: ResolvedRequest, identity: Identity) -> Iterator[Obj]:
         yield scheduling
     yield from volume_patches(request, runtime)
     trainer = resolved.trainer.name if resolved.trainer is not None else ""
-    more = resolved.program.start_variables if resolved.program is not None else {}
+    more = dict(resolved.program.start_variables) if resolved.program is not None else {}
+    if loads_best_model(spec, runtime):
+        more[names.LOADS_BEST_VARIABLE] = "true"
     inputs = inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest, trainer=trainer, more=more)
     if inputs is not None:
         yield inputs

@@ -14,7 +14,7 @@ _ALIAS = "champion, challenger, or another name."
 
 
 class ExportCheckpoint(StepRequest):
-    """Copy the newest complete checkpoint of a run to a store."""
+    """Copy a complete checkpoint of a run, the last or the best one, to a store."""
 
     export_uri: str = parameter(
         "file:///path or s3://bucket/prefix for exports; each run has its own folder below it.", example="s3://models/support"
@@ -22,6 +22,11 @@ class ExportCheckpoint(StepRequest):
     trainjob: str = parameter("TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.", "")
     folder: str = parameter(
         "Folder of the training in the workspace, as the training returns it. Empty: that of the TrainJob.", ""
+    )
+    which: Literal["", "last", "best"] = parameter(
+        "last, or best: the checkpoint with the best metric of the training (needs eval_strategy and --load_best_model_at_end, or "
+        "--metric_for_best_model). Empty: best if the training loads the best at its end, else last.",
+        "",
     )
     resumable: bool = parameter(
         "Whether to export optimizer and random states too, so that a training can resume from there.", True
