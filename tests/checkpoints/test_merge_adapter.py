@@ -129,6 +129,7 @@ def test_transposed_weights_are_added_to_transposed(tmp_path: Path) -> None:
         ({"target_modules": ["embed_tokens"]}, {}, "belongs to a variant of LoRA"),
         ({"init_lora_weights": "olora"}, {}, "init_lora_weights is 'olora', which changes the base model"),
         ({"lora_bias": True}, {}, "its setting lora_bias"),
+        ({"trainable_token_indices": [3, 4]}, {}, "its setting trainable_token_indices"),
         ({"alpha_pattern": {"q_proj": 3}}, {}, "its setting alpha_pattern"),
         ({}, {"bias": "all"}, "it trained biases too"),
         ({}, {"peft_type": "IA3"}, "it is of type 'IA3'"),
@@ -159,6 +160,101 @@ def test_an_adapter_of_another_model_is_refused(base: Path, adapter: MakeAdapter
     AutoModelForCausalLM.from_config(wider).save_pretrained(tmp_path / "wider")
     with pytest.raises(CheckpointError, match="in the base model"):
         merge_adapter(tmp_path / "wider", adapter(), tmp_path / "merged")
+
+
+def untied(base: Path, folder: Path) -> Path:
+    """The base model with an output layer of its own."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(base, tie_word_embeddings=False)
+    model.lm_head.weight = torch.nn.Parameter(model.get_input_embeddings().weight.detach().clone())
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+    return folder
+
+
+def test_embedding_that_was_resized_for_added_tokens_is_refused(base: Path, tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    own, folder = untied(base, tmp_path / "base"), tmp_path / "adapter"
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(own), AutoTokenizer.from_pretrained(own)
+    tokenizer.add_special_tokens({"eos_token": "<|im_end|>"})
+    model.resize_token_embeddings(len(tokenizer))
+    get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(CheckpointError, match=r"the training has resized it, as for added tokens; merge it with PEFT"):
+        merge_adapter(own, folder, tmp_path / "merged")
+    assert not (tmp_path / "merged").exists()
+
+
+def test_embedding_that_was_trained_is_merged_if_the_output_layer_is_apart(
+    base: Path, adapter: MakeAdapter, tmp_path: Path
+) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
+    own = untied(base, tmp_path / "base")
+    folder = adapter(base=own, target_modules=["q_proj"], modules_to_save=["embed_tokens", "lm_head"])
+    merge_adapter(own, folder, tmp_path / "merged")
+    theirs = weights_of(PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(own), folder).merge_and_unload())
+    assert_same_weights(weights_of(AutoModelForCausalLM.from_pretrained(tmp_path / "merged")), theirs)
+
+
+def assert_same_weights(ours: dict[str, Any], theirs: dict[str, Any]) -> None:
+    import torch
+
+    assert ours.keys() == theirs.keys()
+    for name, weight in ours.items():
+        torch.testing.assert_close(weight, theirs[name])
+
+
+def test_merged_model_stops_at_the_end_token_of_the_training(base: Path, adapter: MakeAdapter, tmp_path: Path) -> None:
+    """As a model of which all weights were trained with that tokenizer."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.trainer_utils import align_special_tokens
+
+    own, folder, merged = tmp_path / "base", adapter(), tmp_path / "merged"
+    shutil.copytree(base, own)
+    (own / "special_tokens_map.json").write_text('{"eos_token": "</s>"}')  # as transformers 4 wrote it
+    tokenizer = AutoTokenizer.from_pretrained(own)
+    end = tokenizer.convert_ids_to_tokens(40)
+    tokenizer.eos_token, tokenizer.pad_token, tokenizer.chat_template = end, end, "{{ messages }}"
+    tokenizer.save_pretrained(folder)
+    merge_adapter(own, folder, merged)
+
+    whole = AutoModelForCausalLM.from_pretrained(own)
+    align_special_tokens(whole, tokenizer)
+    model, loaded = AutoModelForCausalLM.from_pretrained(merged), AutoTokenizer.from_pretrained(merged)
+    assert model.generation_config.to_dict() == whole.generation_config.to_dict()
+    assert model.generation_config.eos_token_id == [40, 1]
+    assert (
+        (model.config.eos_token_id, model.config.pad_token_id)
+        == (whole.config.eos_token_id, whole.config.pad_token_id)
+        == (40, 40)
+    )
+    assert (loaded.eos_token, loaded.pad_token, loaded.chat_template) == (end, end, "{{ messages }}")
+
+    with torch.no_grad():  # the model says the end token whatever was before
+        model.get_input_embeddings().weight.zero_()
+        model.get_input_embeddings().weight[40] = 1.0
+        model.model.norm.weight.fill_(1.0)
+    prompt = torch.full((1, 3), 40)
+    assert model.generate(prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=8, do_sample=False)[0, 3:].tolist() == [
+        40
+    ]
+
+
+def test_settings_that_the_training_left_alone_are_those_of_the_base(base: Path, adapter: MakeAdapter, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    folder = adapter()
+    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+    merge_adapter(base, folder, tmp_path / "merged")
+    for name in ("config.json", "generation_config.json"):
+        assert (tmp_path / "merged" / name).read_bytes() == (base / name).read_bytes()
 
 
 def test_embedding_that_may_be_tied_to_the_output_layer_is_refused(base: Path, adapter: MakeAdapter, tmp_path: Path) -> None:

@@ -7,24 +7,27 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainwright.checkpoints import quiet
 from trainwright.checkpoints.attempts import attempt_time
+from trainwright.checkpoints.derived_files import Subject, derived_files
 from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
 from trainwright.checkpoints.exported import Export, find_export_in
 from trainwright.checkpoints.find import Checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.history.training_history import HISTORY, LogHistory, history_beside, logged_in, sampled
-from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
+from trainwright.checkpoints.manifest import MANIFEST, MERGED, Manifest, ManifestFile
 from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
 from trainwright.checkpoints.quiet import QuietCheck
 from trainwright.checkpoints.selection import Which, select_checkpoint
+from trainwright.checkpoints.sources import SOURCES_KEY, Inputs, recorded_inputs
 from trainwright.checkpoints.training_start import STARTS_KEY, recorded_starts
 from trainwright.checkpoints.upload import SMALL_AT_ONCE, LocalFile, Upload
 from trainwright.jobs.state.divergence import divergence_in
@@ -34,7 +37,7 @@ from trainwright.storage.open import open_store
 from trainwright.storage.parallel import for_each
 from trainwright.storage.plain_files import files_below
 from trainwright.storage.store import Capabilities, Lock, Store
-from trainwright.storage.transfer import check_space, disk_errors
+from trainwright.storage.transfer import check_space, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
@@ -45,6 +48,8 @@ _RECORDS = ".trainwright-"
 EXPORTS_LOCK = "exports"
 """One export of a run at a time, since an export may reference the files of another one."""
 _AT_ONCE = 4
+_DESCRIBED = ("origin", SOURCES_KEY, MERGED)
+"""Metadata that the card of an export shows. Others may differ between two exports of one checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +97,14 @@ def export_checkpoint(
 ) -> ExportResult:
     """Export a checkpoint below `folder` to `target/checkpoint-N`: that of `step`, or the one that `options.which` selects.
 
-    `target` is the folder of one run's exports, `source` names the run. The digests of the dataset and the model are recorded in
-    the manifest's metadata as `origin`, what the jobs of the folder began with as `starts`, and as `log_history` the losses that were
-    logged outside the checkpoint (metrics.jsonl beside `folder`, TensorBoard's event files in it). `start_progress` is called with
-    the total number of bytes and returns the progress callback, which threads call. If the run has an export of this step with the
-    same files, that is checked, and repaired if files are missing or corrupt. One that lacks files that have been written since is
-    superseded; one with other files only if the options say so. Concurrent exports of a run wait for each other.
+    `target` is the folder of one run's exports, `source` names the run. The digests of the dataset and the model are recorded
+    in the manifest's metadata as `origin`, where they were fetched from as `sources`, what the jobs of the folder began with as
+    `starts`, and as `log_history` the losses that were logged outside the checkpoint (metrics.jsonl beside `folder`,
+    TensorBoard's event files in it). Some small files are written for the export, see `derived_files`. `start_progress` is
+    called with the total number of bytes and returns the progress callback, which threads call. If the run has an export of
+    this step with the same files, that is checked, and repaired if files are missing or corrupt. One that lacks files that have
+    been written since is superseded; one with other files only if the options say so. Concurrent exports of a run wait for each
+    other.
     Raises NoCheckpoint, DivergedCheckpoint, CheckpointError (another export of this step, the checkpoint changed), LockLost,
     StorageError.
     """
@@ -107,11 +114,16 @@ def export_checkpoint(
     with disk_errors(folder):
         history = history_beside(folder, checkpoint.path)
     _refuse_diverged(checkpoint, history)
-    origin, starts = recorded_origin(folder), recorded_starts(folder)
-    recorded = {"origin": origin, STARTS_KEY: starts or None, HISTORY: sampled(history) or None}
+    origin, starts, inputs = recorded_origin(folder), recorded_starts(folder), recorded_inputs(folder)
+    recorded = {
+        "origin": origin,
+        SOURCES_KEY: dict(inputs.sources) or None,
+        STARTS_KEY: starts or None,
+        HISTORY: sampled(history) or None,
+    }
     metadata = {**{key: value for key, value in recorded.items() if value is not None}, **(metadata or {})}
     with disk_errors(checkpoint.path), parent.lock(EXPORTS_LOCK) as lock:
-        exporting = _Exporting(parent, checkpoint, options, source, metadata, lock, start_progress)
+        exporting = _Exporting(parent, checkpoint, options, source, metadata, inputs, lock, start_progress)
         name, exported = exporting.run()
     update_latest(parent, name, exported.manifest)
     update_best(parent, name, exported.manifest, options.metric)
@@ -128,6 +140,7 @@ class _Exporting:
     options: ExportOptions
     source: str
     metadata: dict[str, object]
+    inputs: Inputs
     lock: Lock
     start_progress: Callable[[int], ProgressCallback]
 
@@ -135,8 +148,9 @@ class _Exporting:
         """Return the name of the export and the result."""
         seconds = self.options.quiet_seconds
         check = QuietCheck(self.checkpoint.path, quiet.QUIET_SECONDS if seconds is None else seconds)
-        with pin_checkpoint(self.checkpoint) as folder:
-            files = self._files(folder)
+        with pin_checkpoint(self.checkpoint) as folder, tempfile.TemporaryDirectory(prefix="trainwright-export-") as written:
+            metrics = dict(_metrics(folder, self.checkpoint.step))
+            files = self._files(folder, Path(written), metrics)
             on_progress = self.start_progress(sum(file.size for file in files))
             existing = self._newest_of_step()
             if existing is not None:
@@ -145,7 +159,7 @@ class _Exporting:
                 on_progress = no_progress  # already reported
             name = f"checkpoint-{self.checkpoint.step}" if existing is None else _next_name(existing.name)
             check.settle(are_ranks_known=self.checkpoint.world_size is not None)
-            manifest = self._store(name, existing, folder, files, on_progress)
+            manifest = self._store(name, existing, files, metrics, on_progress)
             check.require()
         self.lock.require()
         self._publish(name, manifest)
@@ -153,7 +167,8 @@ class _Exporting:
         store = self.parent.below(name)
         return name, ExportResult(str(store.uri), manifest, False, self.parent.capabilities())
 
-    def _files(self, folder: Path) -> list[LocalFile]:
+    def _files(self, folder: Path, written: Path, metrics: Mapping[str, float]) -> list[LocalFile]:
+        """Return the files of the export: those of the checkpoint in `folder`, and those that are written for it, to `written`."""
         paths = [path for path in files_below(folder) if path.name not in _NOT_EXPORTED and not path.name.startswith(_RECORDS)]
         if not self.options.resumable:
             paths = weights_only_files(checkpoint_format(self.checkpoint.format), folder, paths)
@@ -161,7 +176,14 @@ class _Exporting:
             raise CheckpointError(f"{self.checkpoint.path} has no files to export")
         if any(path.parts[0] == MANIFEST for path in paths):
             raise CheckpointError(f"{self.checkpoint.path / MANIFEST} has the name of the export's own manifest; rename it")
-        return [LocalFile(_key(path), (folder / path).stat().st_size) for path in paths]
+        metadata = {name: self.metadata[name] for name in _DESCRIBED if name in self.metadata}
+        run = self.parent.uri.location.rpartition("/")[2]
+        subject = Subject(run, self.checkpoint.step, self.checkpoint.format, metrics, metadata)
+        derived = derived_files(folder, paths, self.inputs, subject)
+        for path, content in derived.items():
+            write_bytes(written / path, content)
+        places = {**dict.fromkeys(paths, folder), **dict.fromkeys(derived, written)}
+        return [LocalFile(place, _key(path), (place / path).stat().st_size) for path, place in places.items()]
 
     def _newest_of_step(self) -> Export | None:
         """Return the newest export of this step: an export that supersedes another one has the next number, as `checkpoint-5.2`."""
@@ -172,15 +194,21 @@ class _Exporting:
 
     def _is_exported_by(self, existing: Export, folder: Path, files: list[LocalFile], on_progress: ProgressCallback) -> bool:
         """Whether the existing export has these files; then it is checked and repaired. Raises CheckpointError for other files."""
-        digests = for_each(files, lambda file: file_digest(folder / file.path, on_progress, within=folder), at_once=_AT_ONCE)
-        local = {file.path: digest for file, digest in zip(files, digests, strict=True)}
+        digests = for_each(files, lambda file: file_digest(file.location, on_progress, within=file.folder), at_once=_AT_ONCE)
+        local = {file.path: (digest, file) for file, digest in zip(files, digests, strict=True)}
         exported = {file.path: file.sha256 for file in existing.manifest.files}
-        if local.items() <= exported.items() and (local == exported or not self.options.resumable):
-            self._repair(existing, [file for file in existing.manifest.files if file.path in local], folder)
+        compared = {path: digest for path, (digest, _) in local.items()}
+        if not self.options.supersede:
+            # What an earlier version has written for the same checkpoint, or has not, makes it no other one.
+            written = [file.path for file in files if file.folder != folder]
+            compared |= {path: exported[path] for path in written if path in exported}
+            compared = {path: digest for path, digest in compared.items() if path in exported or path not in written}
+        if compared.items() <= exported.items() and (compared == exported or not self.options.resumable):
+            self._repair(existing, [local[path][1] for path in compared if local[path][0] == exported[path]])
             return True
-        is_extended = exported.items() <= local.items()
+        is_extended = exported.items() <= compared.items()
         if not is_extended and not self.options.supersede:
-            differing = sorted(set(local.items()) ^ set(exported.items()))[0][0]
+            differing = sorted(set(compared.items()) ^ set(exported.items()))[0][0]
             raise CheckpointError(
                 f"{existing.uri} is a different checkpoint of this step, of {existing.manifest.source} ({differing} differs); "
                 "export to the folder of another run, or supersede it"
@@ -188,21 +216,23 @@ class _Exporting:
         log.info("event=export_superseded uri=%s digest=%s", existing.uri, existing.manifest.digest)
         return False
 
-    def _repair(self, existing: Export, files: list[ManifestFile], folder: Path) -> None:
+    def _repair(self, existing: Export, local: list[LocalFile]) -> None:
         """Upload files again whose stored copy differs from the manifest."""
+        folders = {file.path: file.folder for file in local}
+        files = [file for file in existing.manifest.files if file.path in folders]
         intact = for_each(files, lambda file: _is_intact(existing, file), at_once=_AT_ONCE)
         for file, is_intact in zip(files, intact, strict=True):
             if not is_intact:
                 self.lock.require()
                 log.warning("an exported file is missing or corrupt, uploading it again uri=%s", existing.uri_of(file))
-                existing.put_again(file, folder)
+                existing.put_again(file, folders[file.path])
                 if not _is_intact(existing, file):
                     raise CheckpointError(f"{existing.uri_of(file)} is corrupt, and remains so after it was uploaded again")
 
     def _store(
-        self, name: str, existing: Export | None, folder: Path, files: list[LocalFile], on_progress: ProgressCallback
+        self, name: str, existing: Export | None, files: list[LocalFile], metrics: dict[str, float], on_progress: ProgressCallback
     ) -> Manifest:
-        upload = Upload(self.parent, name, folder, self.lock, small_at_once=self.options.small_at_once)
+        upload = Upload(self.parent, name, self.lock, small_at_once=self.options.small_at_once)
         latest = latest_export(self.parent)
         for known in (existing, None if latest is None else find_export_in(self.parent.below(latest[0]))):
             if known is not None:
@@ -219,7 +249,7 @@ class _Exporting:
             resumable=self.options.resumable,
             confirmed="checked" if self.parent.capabilities().checks_uploads else "read-back",
             supersedes="" if existing is None else existing.manifest.digest,
-            metrics=dict(_metrics(folder, self.checkpoint.step)),
+            metrics=metrics,
             metadata=self.metadata,
             files=stored,
         )

@@ -53,6 +53,7 @@ from trainwright.checkpoints.origin import (
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import ResumeSource, find_export
 from trainwright.checkpoints.saved_time import begin_training
+from trainwright.checkpoints.sources import record_inputs
 from trainwright.checkpoints.training_start import (
     describe_export_source,
     describe_start,
@@ -147,6 +148,7 @@ def resume_point(
         origin[LOSS_ON] = options.loss_on
     if leader:
         _initialize_output(output, origin, options)
+        record_inputs(output, dataset=dataset or workspace / "dataset", model=model or workspace / "model")
         if writer is not None:
             complete = find_checkpoints(output, formats=(FORMAT,), use_record=False) if writer.world_size is not None else []
             record_writer(output, writer, [each.path.name for each in complete if not each.incomplete])

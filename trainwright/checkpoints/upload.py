@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -39,10 +39,15 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class LocalFile:
-    """A file to export: `path` relative to the folder, as a key, and its size in bytes."""
+    """A file to export: its `folder`, the `path` in it, as a key, and its size in bytes."""
 
+    folder: Path
     path: str
     size: int
+
+    @property
+    def location(self) -> Path:
+        return self.folder / self.path
 
 
 @dataclass(frozen=True)
@@ -56,11 +61,10 @@ class StoredCopy:
 
 @dataclass
 class Upload:
-    """One attempt to store the files in `folder` below `store`, the run's exports, as the export `name`."""
+    """One attempt to store files below `store`, the run's exports, as the export `name`."""
 
     store: Store
     name: str
-    folder: Path
     lock: Lock
     copies: dict[tuple[str, int], list[StoredCopy]] = field(default_factory=lambda: defaultdict(list))
     attempt: str = field(default_factory=new_attempt)
@@ -91,7 +95,7 @@ class Upload:
 
         sent = for_each(large, store_one, at_once=_LARGE_AT_ONCE, stop=stop)
         sent += for_each(listed[len(large) :], store_one, at_once=self._small_at_once, stop=stop)
-        self._confirm(sent)
+        self._confirm(sent, {file.path: file for file in listed})
         return tuple(sorted(sent, key=lambda file: file.path))
 
     @property
@@ -109,9 +113,7 @@ class Upload:
         return found or self._put(file, on_progress)
 
     def _put(self, file: LocalFile, on_progress: ProgressCallback) -> ManifestFile:
-        stored = self.store.put(
-            self.folder / file.path, f"{self.name}/{self.attempt}/{file.path}", on_progress, within=self.folder
-        )
+        stored = self.store.put(file.location, f"{self.name}/{self.attempt}/{file.path}", on_progress, within=file.folder)
         return ManifestFile(
             path=file.path,
             size=stored.size,
@@ -138,7 +140,7 @@ class Upload:
     def _has_same_sample(self, file: LocalFile, copy: StoredCopy) -> bool:
         """Compare a piece from the middle: files of another step mostly have the same size but other contents."""
         start = max(0, file.size // 2 - _SAMPLE // 2)
-        with open_plain(self.folder / file.path, self.folder) as local:
+        with open_plain(file.location, file.folder) as local:
             local.seek(start)
             expected = local.read(_SAMPLE)
         try:
@@ -148,7 +150,7 @@ class Upload:
 
     def _read(self, file: LocalFile) -> StoredFile:
         seen = Checksums()
-        with open_plain(self.folder / file.path, self.folder) as local:
+        with open_plain(file.location, file.folder) as local:
             for chunk in chunks_of(local, CHUNK):
                 seen.update(chunk)
         return StoredFile(seen.size, seen.sha256, seen.crc64nvme)
@@ -161,7 +163,7 @@ class Upload:
             return stored.crc64nvme == local.crc64nvme
         return self.store.checksums(copy.key) == local
 
-    def _confirm(self, sent: list[ManifestFile]) -> None:
+    def _confirm(self, sent: list[ManifestFile], files: Mapping[str, LocalFile]) -> None:
         """Check what has arrived under the keys of this attempt: by its size if the store has checked the contents, else by reading.
 
         A file that is damaged is sent again. Raises CheckpointError if it stays damaged.
@@ -175,9 +177,9 @@ class Upload:
             for file in damaged:
                 self.lock.require()
                 log.warning("event=upload_damaged uri=%s action=send_again", self.store.uri.join(self._key(file)))
-                again = self._put(LocalFile(file.path, file.size), no_progress)
+                again = self._put(files[file.path], no_progress)
                 if again != file:
-                    raise CheckpointError(f"{self.folder / file.path} changed during the export; try again")
+                    raise CheckpointError(f"{files[file.path].location} changed during the export; try again")
             self.store.sync([self._key(file) for file in damaged])
             own = damaged
         names = ", ".join(file.path for file in own[:5])

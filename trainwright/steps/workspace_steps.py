@@ -120,7 +120,7 @@ def _export_checkpoint(call: _Call, request: ExportCheckpoint) -> dict[str, Any]
 
 def _export_beside(call: _Call, request: ExportBeside) -> dict[str, Any]:
     """Empty as long as there is no complete checkpoint, or only one that has diverged."""
-    # A lost volume shall cost no more than the steps since the last checkpoint. The one at the end is selected, and merged, as asked.
+    # After a lost volume, training resumes from the last checkpoint. The one at the end is selected, and merged, as asked.
     beside = request.model_copy(update={"merge_adapter": False, "which": "last"})
     try:
         return _export_checkpoint(call, beside)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,8 +78,7 @@ def test_card_names_the_method(trainer: str, words: str, tags: list[str]) -> Non
     ("recorded", "trainer"), [({"trainer": "dpo"}, "dpo"), ({"trainer": "a\nb"}, ""), ({"trainer": 5}, ""), ([], "")]
 )
 def test_trainer_of_an_export_is_a_name_or_unknown(recorded: Any, trainer: str) -> None:
-    manifest: Any = SimpleNamespace(metadata={"origin": recorded})
-    assert export_facts._trainer(manifest) == trainer
+    assert export_facts._trainer({"origin": recorded}) == trainer
 
 
 @pytest.mark.parametrize(

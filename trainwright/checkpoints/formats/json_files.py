@@ -27,10 +27,10 @@ _CONFIGS = (
     "original_repo_id.json",
 )
 _COMPANIONS = (
-    ("adapter_model.safetensors", "adapter_config.json"),
-    ("generation_config.json", "config.json"),
+    ("adapter_model.safetensors", ("adapter_config.json",)),
+    ("generation_config.json", ("config.json", "adapter_config.json")),
 )
-"""A library writes the second file whenever it writes the first."""
+"""A library writes the second file, or an export one of them, whenever it writes the first."""
 
 
 def config_error(folder: Path) -> str | None:
@@ -42,9 +42,9 @@ def config_error(folder: Path) -> str | None:
             continue
         except (IsADirectoryError, ValueError, RecursionError):
             return f"{name} is incomplete"
-    for first, second in _COMPANIONS:
-        if (folder / first).exists() and not (folder / second).exists():
-            return f"{second} is missing"
+    for first, others in _COMPANIONS:
+        if (folder / first).exists() and not any((folder / other).exists() for other in others):
+            return f"{others[0]} is missing"
     return None
 
 

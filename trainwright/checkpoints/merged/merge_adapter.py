@@ -1,11 +1,13 @@
 """Merges an adapter into a copy of its base model: the files of the base, in which the weights that the adapter changes are replaced.
 
-All other bytes stay as they are, which is checked, as is every weight that was written. Shards are merged one after another.
+All other bytes of the weights stay as they are, which is checked, as is every weight that was written. Shards are merged one after
+another. The tokenizer is that of the training, and the settings of the model say the tokens at which it was trained to stop.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
@@ -16,9 +18,18 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.hf_trainer import STATE
 from trainwright.checkpoints.merged.lora import LoraAdapter, read_lora
 from trainwright.checkpoints.merged.tensor_file import TensorFile
+from trainwright.checkpoints.special_tokens import (
+    CONFIG,
+    GENERATION_CONFIG,
+    TOKENIZER_CONFIG,
+    aligned_settings,
+    generation_settings,
+    joined_generation,
+    special_token_ids,
+)
 from trainwright.storage.digests import CHUNK
 from trainwright.storage.plain_files import files_below, open_plain, read_plain
-from trainwright.storage.transfer import check_space, copy_new_file, disk_errors
+from trainwright.storage.transfer import check_space, copy_new_file, disk_errors, write_bytes
 from trainwright.text.json_reader import read_json
 
 log = logging.getLogger(__name__)
@@ -34,6 +45,8 @@ _OF_TRAINING = (
     "preprocessor_config.json",
 )
 """Files that are the adapter's if it has them: the training may have changed the tokenizer, and its state says which step it is."""
+_STALE = ("special_tokens_map.json", "added_tokens.json", "chat_template*")
+"""Files of the base that contradict the tokenizer of the training if that has none of them: libraries read them last."""
 _EMBEDDINGS = {"lm_head", "embed_tokens", "wte", "embed_in", "embed_out", "word_embeddings", "tok_embeddings"}
 """Modules that models may tie to each other."""
 _MAX_CONFIG_BYTES = 4 * 1024 * 1024
@@ -51,20 +64,34 @@ def merge_adapter(base: Path, adapter: Path, target: Path) -> int:
     with disk_errors(target):
         kept = [path for path in files_below(base) if not _matches(path, _NOT_COPIED)]
         own = [path for path in files_below(adapter) if _matches(path, _OF_TRAINING)]
+        if Path(TOKENIZER_CONFIG) in own:
+            kept = [path for path in kept if not _matches(path, _STALE)]
         sources = {**dict.fromkeys(kept, base), **dict.fromkeys(own, adapter)}
         weights = [TensorFile.open(base / path) for path in kept if path.suffix == ".safetensors"]
         _check_fits(lora, base, weights)
+        _check_same_rows(lora, base, weights)
         _check_not_tied(lora, base)
         target.mkdir(parents=True)
         check_space(target, sum((folder / path).stat().st_size for path, folder in sources.items()))
         for path, folder in sources.items():
             copy_new_file(folder / path, target / path, within=folder)
+        _align_tokens(base, adapter, target)
         for file in weights:
             merged = target / file.path.relative_to(base)
             written = _replace_weights(file, merged, lora)
             _verify(file, merged, written)
     log.info("event=adapter_merged weights=%d", len(lora.changes))
     return len(lora.changes)
+
+
+def _align_tokens(base: Path, adapter: Path, target: Path) -> None:
+    """Put the tokens of the training's tokenizer into the settings of the model, as transformers does before it trains all weights."""
+    before, generation = _config_of(base), generation_settings(base)
+    own = joined_generation(generation, generation_settings(adapter))
+    config, settings = aligned_settings(before, own, special_token_ids(adapter))
+    for name, old, new in ((CONFIG, before, config), (GENERATION_CONFIG, generation, settings)):
+        if new != old:
+            write_bytes(target / name, json.dumps(new, indent=2, sort_keys=True).encode() + b"\n")
 
 
 def _matches(path: Path, patterns: Iterable[str]) -> bool:
@@ -81,6 +108,18 @@ def _check_fits(lora: LoraAdapter, base: Path, weights: list[TensorFile]) -> Non
         )
     if twice := sorted(name for name in lora.changes if found.count(name) > 1):
         raise CheckpointError(f"{base}: the weight {twice[0]!r} is in several files; keep one set of weights")
+
+
+def _check_same_rows(lora: LoraAdapter, base: Path, weights: list[TensorFile]) -> None:
+    """Added tokens make the embedding longer, and nothing but the weights that the adapter changes would know it."""
+    shapes = {name: tensor.shape for file in weights for name, tensor in file.tensors.items()}
+    for name, change in lora.changes.items():
+        own = lora.file.tensors[change.whole].shape if change.whole else shapes[name]
+        if own != shapes[name]:
+            raise CheckpointError(
+                f"{lora.file.path}: {name} is {own}, and {shapes[name]} in the base model: the training has resized it, as for added "
+                "tokens; merge it with PEFT (resize_token_embeddings, then merge_and_unload), or leave merge_adapter out"
+            )
 
 
 def _check_not_tied(lora: LoraAdapter, base: Path) -> None:

@@ -20,6 +20,7 @@ from trainwright.checkpoints.merged.lora import CONFIG, WEIGHTS
 from trainwright.checkpoints.merged.merge_adapter import merge_adapter
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
 from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.sources import SOURCES_KEY
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.checkpoints.verify import verify_export
 from trainwright.jobs.state.run_folder import RUNS, export_name
@@ -109,5 +110,7 @@ def _exported_before(target: str, about: dict[str, Any]) -> ExportResult | None:
 
 
 def _metadata(adapter: Manifest, about: dict[str, Any]) -> dict[str, object]:
-    kept = {name: adapter.metadata[name] for name in ("origin", STARTS_KEY, OWNER, USAGE) if name in adapter.metadata}
+    kept = {
+        name: adapter.metadata[name] for name in ("origin", SOURCES_KEY, STARTS_KEY, OWNER, USAGE) if name in adapter.metadata
+    }
     return {**kept, MERGED: about}

@@ -9,8 +9,8 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError
@@ -19,6 +19,8 @@ from trainwright.checkpoints.hf_trainer import STATE, parse_state
 from trainwright.checkpoints.history.training_history import LogHistory, logged_in
 from trainwright.checkpoints.manifest import MERGED, USAGE, Manifest
 from trainwright.checkpoints.origin import TRAINER
+from trainwright.checkpoints.sources import Source, name_and_revision, sources_in
+from trainwright.checkpoints.special_tokens import GENERATION_CONFIG
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.jobs.state.usage import Usage
 from trainwright.text.finite_number import is_number
@@ -31,7 +33,7 @@ _MAX_STARTS = 6
 _URI = re.compile(r" \S+://\S*")
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_CONFIG, _ADAPTER = "config.json", "adapter_config.json"
+_CONFIG, _ADAPTER, _TEMPLATE = "config.json", "adapter_config.json", "chat_template.jinja"
 _TASKS = {
     "CAUSAL_LM": "text-generation",
     "SEQ_CLS": "text-classification",
@@ -77,8 +79,18 @@ class ExportFacts:
     """Of a merged model: digests of the `adapter` (the manifest of its export) and of the prepared `base_model`."""
     log_history: LogHistory = field(default_factory=list, repr=False)
     base_model: str = ""
+    """The base model's repository in the Hub."""
+    base_name: str = ""
+    """The base model as the configuration of an adapter names it: a repository, a path, or a URI."""
     library: str = ""
     pipeline_tag: str = ""
+    sources: dict[str, Source] = field(default_factory=dict)
+    """Where `dataset` and `model` were fetched from."""
+    dtype: str = ""
+    """The number format of a model's weights."""
+    has_generation: bool = False
+    """Whether an adapter has generation settings, which say where it stops."""
+    has_chat_template: bool = False
 
     @property
     def default_version(self) -> str:
@@ -91,27 +103,66 @@ def read_facts(export: Export) -> ExportFacts:
     """Read the facts of a published export: its manifest, and a few small JSON files. Raises CheckpointError, StorageError."""
     manifest = export.manifest
     run, trainjob = _source(manifest.source)
-    state = _document(export, STATE)
-    adapter, config = _document(export, _ADAPTER), _document(export, _CONFIG)
-    return ExportFacts(
+    facts = checkpoint_facts(
+        lambda path: _verified(export, path),
+        {file.path for file in manifest.files},
+        step=manifest.step,
+        format=manifest.format,
+        metrics=manifest.metrics,
+        metadata=manifest.metadata,
+        run=run,
+    )
+    return replace(
+        facts,
         uri=export.uri,
         digest=manifest.digest,
-        step=manifest.step,
-        format=_text(manifest.format),
         created=_text(manifest.created),
         supersedes=manifest.supersedes,
-        run=run,
         trainjob=trainjob,
-        metrics=dict(_metrics(manifest)),
-        origin=_origin(manifest),
-        trainer=_trainer(manifest),
         starts=_starts(manifest),
         usage=_usage(manifest.metadata.get(USAGE)),
-        merged=_digests(manifest.metadata.get(MERGED), ("adapter", "base_model")),
-        log_history=logged_in(state) or logged_in(manifest.metadata),
-        base_model=_base_model(adapter, config),
+    )
+
+
+def checkpoint_facts(
+    read: Callable[[str], bytes | None],
+    paths: Collection[str],
+    *,
+    step: int,
+    format: str,
+    metrics: Mapping[str, float],
+    metadata: Mapping[str, Any],
+    run: str,
+) -> ExportFacts:
+    """Return the facts of a checkpoint before it is published, which every export of it has.
+
+    `read` returns the contents of one of its files, which are at `paths`, or None if it has no such file.
+    """
+    state = parse_state(read(STATE) or b"") or {}
+    adapter, config = _document(read(_ADAPTER)), _document(read(_CONFIG))
+    sources = sources_in(metadata)
+    base_name = adapter.get("base_model_name_or_path")
+    dtype = config.get("dtype") or config.get("torch_dtype")
+    return ExportFacts(
+        uri="",
+        digest="",
+        step=step,
+        format=_text(format),
+        created="",
+        run=_text(run),
+        metrics=dict(_metrics(metrics)),
+        origin=_digests(metadata.get("origin"), ("dataset", "model")),
+        trainer=_trainer(metadata),
+        merged=_digests(metadata.get(MERGED), ("adapter", "base_model")),
+        log_history=logged_in(state) or logged_in(dict(metadata)),
+        base_model=_base_model(adapter, config, sources),
+        base_name=base_name if isinstance(base_name, str) and base_name == _text(base_name) else "",
         library="peft" if adapter else "transformers" if config.get("architectures") else "",
         pipeline_tag=_pipeline_tag(adapter, config),
+        sources=sources,
+        dtype=dtype if isinstance(dtype, str) and _NAME.fullmatch(dtype) else "",
+        has_generation=bool(adapter) and GENERATION_CONFIG in paths,
+        has_chat_template=_TEMPLATE in paths,
     )
 
 
@@ -123,14 +174,10 @@ def _source(source: str) -> tuple[str, str]:
     return (_text(run), _text(trainjob)) if slash else (_text(source), "")
 
 
-def _metrics(manifest: Manifest) -> Iterator[tuple[str, float]]:
-    for name, value in sorted(manifest.metrics.items())[:_MAX_METRICS]:
+def _metrics(metrics: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    for name, value in sorted(metrics.items())[:_MAX_METRICS]:
         if math.isfinite(value) and _text(name):
             yield _text(name), value
-
-
-def _origin(manifest: Manifest) -> dict[str, str]:
-    return _digests(manifest.metadata.get("origin"), ("dataset", "model"))
 
 
 def _digests(found: Any, names: tuple[str, ...]) -> dict[str, str]:
@@ -138,8 +185,8 @@ def _digests(found: Any, names: tuple[str, ...]) -> dict[str, str]:
     return {name: values[name] for name in names if isinstance(values.get(name), str) and _DIGEST.fullmatch(values[name])}
 
 
-def _trainer(manifest: Manifest) -> str:
-    origin = manifest.metadata.get("origin")
+def _trainer(metadata: Mapping[str, Any]) -> str:
+    origin = metadata.get("origin")
     found = origin.get(TRAINER) if isinstance(origin, dict) else None
     return found if isinstance(found, str) and _NAME.fullmatch(found) else ""
 
@@ -159,9 +206,10 @@ def _starts(manifest: Manifest) -> tuple[str, ...]:
     return tuple(filter(None, map(_text, kept)))
 
 
-def _base_model(adapter: dict[str, Any], config: dict[str, Any]) -> str:
-    """Return the base model if the configuration names one on the Hub; a path in a pod says nothing to others."""
-    for name in (adapter.get("base_model_name_or_path"), config.get("_name_or_path")):
+def _base_model(adapter: dict[str, Any], config: dict[str, Any], sources: Mapping[str, Source]) -> str:
+    """Return the base model if it is one of the Hub; a path in a pod says nothing to others."""
+    source = name_and_revision(sources["model"])[0] if "model" in sources else ""
+    for name in (adapter.get("base_model_name_or_path"), config.get("_name_or_path"), source):
         if isinstance(name, str) and len(name) <= _MAX_TEXT and name == one_line(name) and is_bare_name(name):
             return name
     return ""
@@ -179,18 +227,20 @@ def _pipeline_tag(adapter: dict[str, Any], config: dict[str, Any]) -> str:
     return ""
 
 
-def _document(export: Export, path: str) -> dict[str, Any]:
-    """Return a small JSON file of the checkpoint, or an empty dict if it is missing or no object. Raises CheckpointError."""
+def _verified(export: Export, path: str) -> bytes | None:
+    """Return a small file of the export. Raises CheckpointError if it is corrupt."""
     content = export.read(path)
-    if content is None:
-        return {}
-    (listed,) = (file for file in export.manifest.files if file.path == path)
-    if hashlib.sha256(content).hexdigest() != listed.sha256:
-        raise CheckpointError(f"{export.uri_of(listed)} is corrupt: its SHA-256 differs from the manifest")
-    if path == STATE:
-        return parse_state(content) or {}
+    if content is not None:
+        (listed,) = (file for file in export.manifest.files if file.path == path)
+        if hashlib.sha256(content).hexdigest() != listed.sha256:
+            raise CheckpointError(f"{export.uri_of(listed)} is corrupt: its SHA-256 differs from the manifest")
+    return content
+
+
+def _document(content: bytes | None) -> dict[str, Any]:
+    """Return the object in a JSON file of the checkpoint, empty if it is missing or no object."""
     try:
-        document = json.loads(content)
+        document = json.loads(content or b"null")
     except (ValueError, RecursionError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -1,6 +1,7 @@
 """The model card of an export: `README.md` with the front matter that the Hub reads, metrics, and where the model comes from.
 
-Everything that others have written is escaped. The export's URI is left out: a repository may be public, and a bucket private.
+Everything that others have written is escaped. URIs of the export and its sources are left out in the Hub: a repository may be public,
+and a bucket private.
 """
 
 from __future__ import annotations
@@ -21,12 +22,21 @@ CARD = "README.md"
 CURVE = "loss_curve.svg"
 _FOLDER = "./model"
 """Where the page of an export says that its files are: its URI may be secret."""
+_OF_EXPORT = "Trainwright has written this card for the export."
+_GENERATED = (
+    _OF_EXPORT,
+    "# Model Card for Model ID",
+    "This model card has been generated automatically according to the information the Trainer had access to",
+    "It has been trained using [TRL](https://github.com/huggingface/trl).",
+)
+"""What is in the templates of ours, PEFT, transformers and TRL."""
 _METHODS = {
     "sft": "supervised fine-tuning",
     "dpo": "direct preference optimization (DPO)",
     "kto": "Kahneman-Tversky optimization (KTO)",
 }
 """What builtin trainers do; others are shown by their names."""
+_HUB = "hf://"
 _MAX_ROWS = 12
 """Of the table of losses."""
 _AUTO_CLASSES = {
@@ -88,6 +98,21 @@ def export_page(facts: ExportFacts) -> str:
         _provenance(facts),
     ]
     return "\n\n".join(blocks) + "\n"
+
+
+def export_card(facts: ExportFacts) -> str:
+    """Return the card among the files of an export: its page with front matter."""
+    return f"---\n{to_yaml(_front_matter(facts, CardContext(repository='')))}---\n\n{export_page(facts)}\n{_OF_EXPORT}\n"
+
+
+def is_generated_card(content: bytes) -> bool:
+    """Whether a library has written this README into a checkpoint, from a template, or an export has."""
+    return any(mark.encode() in content for mark in _GENERATED)
+
+
+def is_export_card(text: str) -> bool:
+    """Whether a README is what `export_card` has written."""
+    return _OF_EXPORT in text
 
 
 def _front_matter(facts: ExportFacts, context: CardContext) -> dict[str, Any]:
@@ -153,7 +178,7 @@ def _loading(facts: ExportFacts, context: CardContext, name: str) -> str:
     """Say how to load the model; `name` is its repository or folder."""
     auto = _AUTO_CLASSES.get(facts.pipeline_tag, "")
     if facts.library == "peft" and auto:
-        lines = [f"from peft import AutoPeftModelFor{auto}", "", f'model = AutoPeftModelFor{auto}.from_pretrained("{name}")']
+        lines = _loading_adapter(facts, auto, name)
     elif facts.library == "transformers":
         kind = f"AutoModelFor{auto}" if auto and auto != "FeatureExtraction" else "AutoModel"
         lines = [f"from transformers import {kind}", "", f'model = {kind}.from_pretrained("{name}")']
@@ -161,6 +186,20 @@ def _loading(facts: ExportFacts, context: CardContext, name: str) -> str:
         lines = ["from huggingface_hub import snapshot_download", "", f'folder = snapshot_download("{name}")']
     program = "\n".join(["```python", *lines, "```"])
     return "\n\n".join(filter(None, (program, _serving(facts, context, name))))
+
+
+def _loading_adapter(facts: ExportFacts, auto: str, name: str) -> list[str]:
+    """PEFT fetches a base model that is named by a repository or a path, and no other. It does not read generation settings."""
+    is_elsewhere = "://" in facts.base_name
+    peft, transformers = ("PeftModel", [f"AutoModelFor{auto}"]) if is_elsewhere else (f"AutoPeftModelFor{auto}", [])
+    transformers += ["GenerationConfig"] if facts.has_generation else []
+    imports = [f"from peft import {peft}", *([f"from transformers import {', '.join(transformers)}"] if transformers else [])]
+    loading = (
+        ["# ./base is a copy of the base model.", f'base = AutoModelFor{auto}.from_pretrained("./base")'] if is_elsewhere else []
+    )
+    loading += [f'model = {peft}.from_pretrained({"base, " if is_elsewhere else ""}"{name}")']
+    loading += [f'model.generation_config = GenerationConfig.from_pretrained("{name}")'] if facts.has_generation else []
+    return [*imports, "", *loading]
 
 
 def _reading(context: CardContext) -> list[str]:
@@ -178,6 +217,8 @@ def _serving(facts: ExportFacts, context: CardContext, name: str) -> str:
 
 
 def _provenance(facts: ExportFacts) -> str:
+    sources = {kind: _public_name(source["source"]) for kind, source in facts.sources.items()}
+    revisions = {kind: source["revision"] for kind, source in facts.sources.items() if source["source"].startswith(_HUB)}
     rows = [
         ("manifest of the export", facts.digest),
         ("run", facts.run),
@@ -187,11 +228,22 @@ def _provenance(facts: ExportFacts) -> str:
         ("used", ", ".join(facts.usage)),
         ("exported", facts.created),
         ("format", facts.format),
+        ("number format", facts.dtype),
+        ("chat template", "chat_template.jinja" if facts.has_chat_template else ""),
         ("merged from the adapter", facts.merged.get("adapter", "")),
         ("dataset", facts.origin.get("dataset", "")),
+        ("source of the dataset", sources.get("dataset", "")),
+        ("its revision", revisions.get("dataset", "")),
         ("model", facts.origin.get("model", "")),
+        ("source of the model", sources.get("model", "")),
+        ("its revision", revisions.get("model", "")),
     ]
     return table(("", ""), [(name, code(value)) for name, value in rows if value])
+
+
+def _public_name(source: str) -> str:
+    """Return a repository of the Hub as it is, and of others only the last part: buckets and folders are private."""
+    return source if source.startswith(_HUB) else source.rstrip("/").rpartition("/")[2]
 
 
 def _hub_link(name: str, kind: str = "") -> str:

@@ -11,10 +11,11 @@ import typer
 from trainwright.checkpoints import ExportOptions, Metric, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.export_run import exports_of_run, run_of_output
 from trainwright.checkpoints.selection import Which
+from trainwright.checkpoints.sources import adapter_base, base_advice
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show, summary
 from trainwright.cli.checkpoint_commands.watching import watch_and_export
 from trainwright.cli.errors import BAD_INPUT, fail
-from trainwright.cli.output import ViewFormat
+from trainwright.cli.output import ViewFormat, print_lines
 from trainwright.cli.waiting import finite_seconds
 
 
@@ -104,7 +105,10 @@ def restore(
     digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
     output: Output = ViewFormat.table,
 ) -> None:
-    """Copy an export to a local folder and verify every file."""
+    """Copy an export to a local folder and verify every file. Says how to load an adapter whose base model has to be fetched first."""
     with errors_exit(), byte_progress("restoring") as start_progress:
         manifest = restore_checkpoint(uri, target, digest=digest, start_progress=start_progress)
-    show({"folder": str(target.absolute()), **summary(manifest)}, output)
+    base = adapter_base(target)
+    show({"folder": str(target.absolute()), **summary(manifest), **({"base_model": base} if base else {})}, output)
+    if advice := base_advice(base, target):
+        print_lines(advice, error=True)

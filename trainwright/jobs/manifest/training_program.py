@@ -16,7 +16,7 @@ TORCHRUN, PYTHON = "torchrun", "python3"
 _MPIRUN = ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
 _LOADS_BEST = ("--load_best_model_at_end", "--load-best-model-at-end")
 _NO = ("false", "0", "no", "n", "f")
-"""What transformers reads as false, in any case."""
+"""What transformers reads as false, in capitals too."""
 
 
 class CommandAndArgs(NamedTuple):

@@ -11,7 +11,7 @@ from trainwright.checkpoints.exported import Export
 from trainwright.checkpoints.history.training_history import HISTORY
 from trainwright.checkpoints.manifest import OWNER, USAGE
 from trainwright.checkpoints.registries.export_facts import read_facts
-from trainwright.checkpoints.registries.model_card import CARD, export_page
+from trainwright.checkpoints.registries.model_card import CARD, export_page, is_export_card
 from trainwright.checkpoints.training_start import STARTS_KEY
 from trainwright.storage.errors import StorageError
 from trainwright.storage.store import FolderNames, Store
@@ -71,7 +71,7 @@ def read_files(store: Store, offset: int) -> Json:
 
 
 def read_card(store: Store) -> Json:
-    """Return the model card of an export in Markdown, and the README among its files, if it has one.
+    """Return the model card of an export in Markdown, and the README among its files, if others have written it.
 
     Raises NoCheckpoint, CheckpointError, StorageError.
     """
@@ -96,7 +96,8 @@ def _readme(export: Export) -> tuple[str, str]:
         return "", shown_text(error)
     if hashlib.sha256(content).hexdigest() != listed.sha256:
         return "", f"{CARD} is corrupt: its SHA-256 differs from the manifest"
-    return shown_text(content.decode("utf-8", "replace"), _MAX_CARD), ""
+    text = content.decode("utf-8", "replace")
+    return ("", "") if is_export_card(text) else (shown_text(text, _MAX_CARD), "")
 
 
 def _superseded_by(run: Store, beside: FolderNames, export: Export) -> list[dict[str, Any]]:

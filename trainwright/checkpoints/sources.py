@@ -1,0 +1,132 @@
+"""Records in an output folder where its dataset and its base model were fetched from, and the generation settings of the base.
+
+The digests in the origin decide what may be resumed. This record only describes: from it an export names the base of its adapter as
+others can fetch it, and not as the path in a pod.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypedDict
+
+from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, read_config
+from trainwright.checkpoints.output_record import read_description
+from trainwright.checkpoints.special_tokens import generation_settings
+from trainwright.storage.errors import BadUri
+from trainwright.storage.transfer import write_bytes
+from trainwright.storage.uri import StorageUri
+from trainwright.text.hub_names import with_scheme
+from trainwright.text.one_line import one_line
+from trainwright.workspace.receipt import Receipt, read_receipt
+
+SOURCES = ".trainwright-sources.json"
+SOURCES_KEY = "sources"
+"""Key of an export's metadata: the sources of its `dataset` and `model`."""
+_KINDS = ("dataset", "model")
+_MAX_TEXT = 2000
+
+
+class Source(TypedDict):
+    """The URI of a prepared input, without a query, and the revision that was fetched; empty if it has none."""
+
+    source: str
+    revision: str
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The sources of `dataset` and `model` as far as they are known, and the generation settings of the base model."""
+
+    sources: Mapping[str, Source] = field(default_factory=dict)
+    generation: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def base_name(self) -> tuple[str, str]:
+        """The name by which libraries load the base model, and its revision; empty if it is not known."""
+        return name_and_revision(self.sources["model"]) if "model" in self.sources else ("", "")
+
+
+def record_inputs(output: Path, *, dataset: Path, model: Path) -> None:
+    """Record the sources of the prepared folders that have receipts. Raises StorageError."""
+    receipts = {"dataset": read_receipt(dataset), "model": read_receipt(model)}
+    sources = {kind: found for kind, receipt in receipts.items() if receipt and (found := source_of(receipt)) is not None}
+    record = {"sources": sources, "generation": generation_settings(model)}
+    if sources and read_description(output, SOURCES) != record:
+        write_bytes(output / SOURCES, json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
+
+
+def recorded_inputs(output: Path) -> Inputs:
+    """Return what is recorded; what is invalid counts as unknown. Raises StorageError."""
+    found = read_description(output, SOURCES)
+    found = found if isinstance(found, dict) else {}
+    generation = found.get("generation")
+    return Inputs(sources_in(found), generation if isinstance(generation, dict) else {})
+
+
+def sources_in(metadata: Mapping[str, Any]) -> dict[str, Source]:
+    """Return the sources in the metadata of an export, or in a record."""
+    found = metadata.get(SOURCES_KEY)
+    entries = {kind: found.get(kind) for kind in _KINDS} if isinstance(found, dict) else {}
+    return {
+        kind: Source(source=entry["source"], revision=entry["revision"])
+        for kind, entry in entries.items()
+        if isinstance(entry, dict) and entry.get("source") and all(_is_line(entry.get(name)) for name in ("source", "revision"))
+    }
+
+
+def source_of(receipt: Receipt) -> Source | None:
+    """Return the source of a prepared input; of one that was fetched from a run's exports, that export."""
+    export = receipt.details.get("export")
+    text = export.get("uri") if isinstance(export, dict) else None
+    try:
+        uri = StorageUri.parse(with_scheme(str(text or receipt.source).strip()))
+    except BadUri:
+        return None
+    return Source(source=str(uri), revision=receipt.revision)
+
+
+def name_and_revision(source: Source) -> tuple[str, str]:
+    """Return how transformers and PEFT name a model, and its revision: a repository of the Hub, or a local path.
+
+    They cannot load others, nor exports, whose files are stored under other names: these are named by their URI.
+    """
+    try:
+        uri = StorageUri.parse(source["source"])
+    except BadUri:
+        return "", ""
+    if uri.scheme == "hf" and not uri.folder:
+        return uri.location, source["revision"] or uri.revision
+    if uri.scheme == "file" and not source["revision"].startswith("export:"):
+        return uri.location, ""
+    return str(uri), ""
+
+
+def adapter_base(folder: Path) -> str:
+    """Return the base model as the adapter in a folder names it; empty for all weights of a model, and if it names none."""
+    try:
+        name = read_config(folder, ADAPTER_CONFIG).get("base_model_name_or_path")
+    except (OSError, ValueError):
+        return ""
+    return str(name) if _is_line(name) else ""
+
+
+def base_advice(name: str, folder: Path) -> str:
+    """Return how to load the adapter in a folder if libraries cannot fetch the base model by its `name`; empty if they can."""
+    if "://" in name:
+        fetch = f"STORAGE_URI={shlex.quote(name)} python -m trainwright.initializers model --target ./base"
+        return f"libraries cannot fetch the base model {name}. Fetch it: {fetch}; {_load(folder)}"
+    if not name.startswith("/") or Path(name).is_dir():
+        return ""
+    return f"the base model was {name}, which is not on this machine. Copy it to ./base; {_load(folder)}"
+
+
+def _load(folder: Path) -> str:
+    return f'then load PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained("./base"), "{folder}")'
+
+
+def _is_line(text: Any) -> bool:
+    return isinstance(text, str) and len(text) <= _MAX_TEXT and text == one_line(text)
