@@ -163,7 +163,7 @@ def test_an_adapter_of_another_model_is_refused(base: Path, adapter: MakeAdapter
 
 
 def untied(base: Path, folder: Path) -> Path:
-    """The base model with an output layer of its own."""
+    """The base model with an output layer apart from the embedding."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -381,6 +381,9 @@ def test_cards_say_how_to_load_either(workspace: Path, exported: tuple[str, str]
         assert "## How to load it" in export_page(facts)
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     assert "merged from the adapter" in card
+    written = open_export(merged.uri, merged.digest).read("README.md") or b""
+    assert written.startswith(b"---\nlibrary_name: transformers\n")
+    assert b"# tuned, step 7\n\nMerged model" in written
 
 
 def loss_of(model: Any, base: Path) -> float:

@@ -26,6 +26,7 @@ from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
 from trainwright.checkpoints.quiet import QuietCheck
+from trainwright.checkpoints.registries.export_facts import run_and_job
 from trainwright.checkpoints.selection import Which, select_checkpoint
 from trainwright.checkpoints.sources import SOURCES_KEY, Inputs, recorded_inputs
 from trainwright.checkpoints.training_start import STARTS_KEY, recorded_starts
@@ -177,7 +178,7 @@ class _Exporting:
         if any(path.parts[0] == MANIFEST for path in paths):
             raise CheckpointError(f"{self.checkpoint.path / MANIFEST} has the name of the export's own manifest; rename it")
         metadata = {name: self.metadata[name] for name in _DESCRIBED if name in self.metadata}
-        run = self.parent.uri.location.rpartition("/")[2]
+        run = run_and_job(self.source)[0] or self.parent.uri.location.rpartition("/")[2]
         subject = Subject(run, self.checkpoint.step, self.checkpoint.format, metrics, metadata)
         derived = derived_files(folder, paths, self.inputs, subject)
         for path, content in derived.items():

@@ -102,7 +102,7 @@ class ExportFacts:
 def read_facts(export: Export) -> ExportFacts:
     """Read the facts of a published export: its manifest, and a few small JSON files. Raises CheckpointError, StorageError."""
     manifest = export.manifest
-    run, trainjob = _source(manifest.source)
+    run, trainjob = run_and_job(manifest.source)
     facts = checkpoint_facts(
         lambda path: _verified(export, path),
         {file.path for file in manifest.files},
@@ -166,7 +166,7 @@ def checkpoint_facts(
     )
 
 
-def _source(source: str) -> tuple[str, str]:
+def run_and_job(source: str) -> tuple[str, str]:
     """Split `RUN/TRAINJOB`. The path of a local folder, which the command line records, says nothing to others."""
     if source.startswith("/"):
         return "", ""
