@@ -21,13 +21,14 @@ from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
 from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.sources import record_inputs
 from trainwright.checkpoints.verify import verify_export
 from trainwright.steps.old_exports import delete_old_exports
 from trainwright.steps.requests import ExportCheckpoint, StepRun
 from trainwright.steps.workspace_steps import do_step
 from trainwright.workspace.errors import PreparedMismatch
 from trainwright.workspace.layout import prepared_path
-from trainwright.workspace.receipt import Receipt, digest_files
+from trainwright.workspace.receipt import Receipt, digest_files, read_receipt
 
 require_packages("torch", "transformers", "peft")
 
@@ -384,6 +385,36 @@ def test_cards_say_how_to_load_either(workspace: Path, exported: tuple[str, str]
     written = open_export(merged.uri, merged.digest).read("README.md") or b""
     assert written.startswith(b"---\nlibrary_name: transformers\n")
     assert b"# tuned, step 7\n\nMerged model" in written
+
+
+def test_restored_adapter_loads_with_the_base_from_the_hub(workspace: Path, base: Path, tmp_path: Path) -> None:
+    """The base is in a cache of the Hub at another commit, too, which is not the one that was fetched."""
+    from peft import AutoPeftModelForCausalLM
+
+    (prepared,) = (workspace / "models").iterdir()
+    receipt = read_receipt(prepared)
+    assert receipt is not None
+    receipt.model_copy(update={"source": "org/base", "revision": "a" * 40}).write(prepared)
+    output, cached = workspace / "runs" / "tuned" / "output", tmp_path / "hub" / "models--org--base"
+    record_inputs(output, dataset=workspace / "none", model=prepared)
+    for commit in ("a" * 40, "b" * 40):
+        shutil.copytree(base, cached / "snapshots" / commit)
+    (cached / "snapshots" / ("b" * 40) / "model.safetensors").write_bytes(b"another")
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("b" * 40)
+
+    found = export_checkpoint(
+        output, f"file://{tmp_path}/exports/tuned", source="tuned/job", options=ExportOptions(quiet_seconds=0)
+    )
+    restore_checkpoint(found.uri, tmp_path / "restored")
+    config = json.loads((tmp_path / "restored" / "adapter_config.json").read_bytes())
+    assert (config["base_model_name_or_path"], config["revision"]) == ("org/base", "a" * 40)
+    where = {"cache_dir": str(tmp_path / "hub"), "local_files_only": True}
+    loaded = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "restored"), **where)
+    config |= {"base_model_name_or_path": str(base), "revision": None}
+    (tmp_path / "restored" / "adapter_config.json").write_text(json.dumps(config))
+    same = AutoPeftModelForCausalLM.from_pretrained(str(tmp_path / "restored"))
+    assert loss_of(loaded, base) == pytest.approx(loss_of(same, base), rel=1e-6)
 
 
 def loss_of(model: Any, base: Path) -> float:
