@@ -10,13 +10,11 @@ from trainwright.jobs.manifest.code_patch import MOUNT
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.training_steps import trainer_container
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.trainers.trl import is_switched_on
 from trainwright.runtimes.launcher_text import launcher_text
 
 TORCHRUN, PYTHON = "torchrun", "python3"
 _MPIRUN = ["mpirun", "--hostfile", "/etc/mpi/hostfile"]
-_LOADS_BEST = ("--load_best_model_at_end", "--load-best-model-at-end")
-_NO = ("false", "0", "no", "n", "f")
-"""What transformers reads as false, in capitals too."""
 
 
 class CommandAndArgs(NamedTuple):
@@ -47,12 +45,7 @@ def loads_best_model(spec: Obj, runtime: Obj) -> bool:
     """
     trainer, container = spec.get("trainer") or {}, trainer_container(runtime) or {}
     words = [str(word) for part in ("command", "args") for word in trainer.get(part) or container.get(part) or ()]
-    found = False
-    for word, following in zip(words, [*words[1:], ""], strict=False):
-        name, equals, value = word.partition("=")
-        if name in _LOADS_BEST:
-            found = (value if equals else following).lower() not in _NO
-    return found
+    return bool(is_switched_on(words, "load_best_model_at_end"))
 
 
 def _with_launcher(request: TrainRequest, runtime: Obj, source: list[str], program: list[str]) -> CommandAndArgs:

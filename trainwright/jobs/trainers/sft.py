@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from trainwright.api.names import END_TOKEN_VARIABLE, LOSS_ON_VARIABLE
-from trainwright.jobs.trainers.trl import TrlSettings, TrlTrainer, option_value
+from trainwright.jobs.trainers.trl import TrlSettings, TrlTrainer, is_switched_on
 from trainwright.text.chat_templates import AUTO
 
 ANSWERS, ALL = "answers", "all"
@@ -37,8 +37,8 @@ class SftSettings(TrlSettings):
 
 def loss_on_of(setting: str, extra: Sequence[str]) -> str:
     """Return what a training learns of conversations, by the setting, or by TRL's option among further arguments."""
-    given = option_value(extra, "assistant_only_loss")
-    return setting if given is None else ALL if given.lower() in ("false", "no", "0") else ANSWERS
+    given = is_switched_on(extra, "assistant_only_loss")
+    return setting if given is None else ANSWERS if given else ALL
 
 
 class SftTrainer(TrlTrainer):

@@ -26,6 +26,8 @@ _OPTIONS = {
     "seed": "seed",
 }
 """The option of TRL's scripts for each setting that becomes one as it is."""
+_OFF = ("false", "f", "no", "n", "0")
+"""Values of a switch, as the parser of transformers reads them."""
 _QUANTIZED = ["--load_in_4bit", "--use_bnb_nested_quant", "--dtype", "bfloat16"]
 """QLoRA: weights in 4 bits with quantized constants. TRL computes in the data type of the model, which is float32 by default."""
 _CPU = ["--use_cpu", "--bf16", "False", "--activation_checkpointing", "False", "--dataloader_pin_memory", "False"]
@@ -174,3 +176,9 @@ def option_value(words: Sequence[str], name: str) -> str | None:
         if option.startswith("--") and option[2:].replace("-", "_") == name:
             found = value if equals else "" if following.startswith("--") else following
     return found
+
+
+def is_switched_on(words: Sequence[str], name: str) -> bool | None:
+    """Return whether the last option of this name is on; None without it."""
+    value = option_value(words, name)
+    return None if value is None else value.lower() not in _OFF
