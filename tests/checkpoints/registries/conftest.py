@@ -33,6 +33,7 @@ def make_export(tmp_path: Path, output: Path, write_checkpoint: Callable[..., Pa
         weights: bytes = b"weights",
         source: str = "llama-sft/llama-sft-0",
         target: str = "",
+        metadata: dict[str, object] | None = None,
         **files: bytes | None,
     ) -> str:
         history = [*HISTORY[:-2], *({**entry, "step": step} for entry in HISTORY[-2:])]
@@ -46,7 +47,7 @@ def make_export(tmp_path: Path, output: Path, write_checkpoint: Callable[..., Pa
             source=source,
             step=step,
             options=ExportOptions(supersede=True),
-            metadata={"origin": ORIGIN},
+            metadata=metadata or {"origin": ORIGIN},
         )
         return exported.uri
 

@@ -18,7 +18,7 @@ from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.registries import export_facts
 from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts, read_facts
-from trainwright.checkpoints.registries.model_card import CardContext, model_card
+from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
 from trainwright.text.markdown import code, escaped
 
 MakeExport = Callable[..., str]
@@ -135,6 +135,17 @@ def test_sources_must_be_names_on_the_hub(name: str) -> None:
     for options in ({"base_model": name}, {"datasets": (name,)}):
         with pytest.raises(RegistrationError, match="is not org/name"):
             CardContext("acme/model", **options)  # type: ignore[arg-type]
+
+
+def test_card_names_what_the_dataset_does_not_teach_and_no_place(make_export: MakeExport) -> None:
+    finding = {"severity": "warning", "name": "never_stops", "text": "none has </s>, which ends what s3://secret/base generates"}
+    metadata = {"origin": {}, "data_findings": [finding, {**finding, "severity": "note"}, {"severity": "warning"}, "warning"]}
+    facts = read_facts(open_export(make_export(metadata=metadata)))
+    assert facts.findings == ("warning: none has </s>, which ends what the base model generates",)
+    assert facts.finding_names == ("never_stops",)
+    for card in (model_card(facts, CardContext("acme/m")), export_page(facts)):
+        assert "## Dataset\n\n- warning\\: none has \\</s\\>, which ends what the base model generates\n" in card
+    assert "## Dataset" not in model_card(read_facts(open_export(make_export(6))), CardContext("acme/m"))
 
 
 def test_facts_are_read_from_verified_files_only(make_export: MakeExport) -> None:

@@ -28,6 +28,7 @@ from trainwright.storage.locks import file_lock, lock_path
 from trainwright.storage.open import open_store
 from trainwright.storage.transfer import disk_errors
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace.data_findings import FINDINGS
 from trainwright.workspace.deletion import remove_tree
 from trainwright.workspace.layout import prepared_path, step_path
 from trainwright.workspace.prepared import verify_prepared
@@ -110,7 +111,5 @@ def _exported_before(target: str, about: dict[str, Any]) -> ExportResult | None:
 
 
 def _metadata(adapter: Manifest, about: dict[str, Any]) -> dict[str, object]:
-    kept = {
-        name: adapter.metadata[name] for name in ("origin", SOURCES_KEY, STARTS_KEY, OWNER, USAGE) if name in adapter.metadata
-    }
-    return {**kept, MERGED: about}
+    names = ("origin", SOURCES_KEY, STARTS_KEY, OWNER, USAGE, FINDINGS)
+    return {**{name: adapter.metadata[name] for name in names if name in adapter.metadata}, MERGED: about}

@@ -26,6 +26,7 @@ from trainwright.jobs.state.usage import Usage
 from trainwright.text.finite_number import is_number
 from trainwright.text.hub_names import is_bare_name
 from trainwright.text.one_line import one_line
+from trainwright.workspace.data_findings import FINDINGS, finding_lines, finding_names
 
 _MAX_TEXT = 200
 _MAX_METRICS = 100
@@ -91,6 +92,9 @@ class ExportFacts:
     has_generation: bool = False
     """Whether an adapter has generation settings, which say where it stops."""
     has_chat_template: bool = False
+    findings: tuple[str, ...] = ()
+    """What the report on the dataset warns of; without URIs."""
+    finding_names: tuple[str, ...] = ()
 
     @property
     def default_version(self) -> str:
@@ -121,6 +125,8 @@ def read_facts(export: Export) -> ExportFacts:
         trainjob=trainjob,
         starts=_starts(manifest),
         usage=_usage(manifest.metadata.get(USAGE)),
+        findings=tuple(_URI.sub(" the base model", line) for line in finding_lines(manifest.metadata.get(FINDINGS))),
+        finding_names=tuple(map(_text, finding_names(manifest.metadata.get(FINDINGS)))),
     )
 
 

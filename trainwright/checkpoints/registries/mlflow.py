@@ -164,6 +164,7 @@ def _tags(facts: ExportFacts) -> dict[str, str]:
         "trainwright.trainjob": facts.trainjob,
         "trainwright.dataset": facts.origin.get("dataset", ""),
         "trainwright.model": facts.origin.get("model", ""),
+        "trainwright.data_findings": ", ".join(facts.finding_names),
         **{f"trainwright.metrics.{_metric_name(name)}": repr(value) for name, value in facts.metrics.items()},
     }
     return {name: value for name, value in tags.items() if value}

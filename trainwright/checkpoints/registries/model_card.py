@@ -72,6 +72,7 @@ def model_card(facts: ExportFacts, context: CardContext) -> str:
         _summary(facts, context),
         *_metrics(facts),
         *_training(facts, context),
+        *_findings(facts),
         "## How to load it",
         _loading(facts, context, context.repository),
         *_reading(context),
@@ -91,6 +92,7 @@ def export_page(facts: ExportFacts) -> str:
         _summary(facts, context),
         *_metrics(facts),
         *_training(facts, context),
+        *_findings(facts),
         "## How to load it",
         f"From a folder with its files, here `{_FOLDER}`.",
         _loading(facts, context, _FOLDER),
@@ -153,6 +155,10 @@ def _training(facts: ExportFacts, context: CardContext) -> list[str]:
     shown = _spread(losses, _MAX_ROWS)
     rows = [(str(step), *("" if value is None else _number(value) for value in values)) for step, values in shown]
     return ["## Training", *picture, table(("step", "training loss", "evaluated loss"), rows)]
+
+
+def _findings(facts: ExportFacts) -> list[str]:
+    return ["## Dataset", "\n".join(f"- {escaped(line)}" for line in facts.findings)] if facts.findings else []
 
 
 def _losses(history: LogHistory) -> list[tuple[int, tuple[float | None, float | None]]]:

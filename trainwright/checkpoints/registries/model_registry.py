@@ -192,6 +192,7 @@ def _properties(facts: ExportFacts) -> dict[str, Any]:
         "trainjob": facts.trainjob,
         "dataset_digest": facts.origin.get("dataset", ""),
         "model_digest": facts.origin.get("model", ""),
+        "data_findings": ", ".join(facts.finding_names),
     }
     values: dict[str, Any] = {
         name: MetadataStringValue(string_value=text, metadataType="MetadataStringValue") for name, text in texts.items() if text
