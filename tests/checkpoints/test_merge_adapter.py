@@ -387,9 +387,14 @@ def test_cards_say_how_to_load_either(workspace: Path, exported: tuple[str, str]
     assert b"# tuned, step 7\n\nMerged model" in written
 
 
-def test_restored_adapter_loads_with_the_base_from_the_hub(workspace: Path, base: Path, tmp_path: Path) -> None:
+def test_restored_adapter_loads_with_the_base_from_the_hub(
+    workspace: Path, base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The base is in a cache of the Hub at another commit, too, which is not the one that was fetched."""
+    from huggingface_hub import constants
     from peft import AutoPeftModelForCausalLM
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
     (prepared,) = (workspace / "models").iterdir()
     receipt = read_receipt(prepared)

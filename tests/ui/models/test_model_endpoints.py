@@ -20,6 +20,8 @@ from trainwright.api.errors import Forbidden, NotFound
 from trainwright.checkpoints.catalog import pin_export
 from trainwright.checkpoints.errors import NoCheckpoint
 from trainwright.checkpoints.promotion import Alias
+from trainwright.checkpoints.registries.export_facts import ExportFacts
+from trainwright.checkpoints.registries.model_card import export_card
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.storage.open import open_store
 from trainwright.text.one_line import one_line
@@ -146,6 +148,14 @@ def test_a_card_is_written_and_a_readme_checked(get: Callable[..., Any], exports
     assert found["readme"] == "# Mine"
     (exports / "run" / "checkpoint-5" / "a" / "README.md").write_text("changed")
     assert "corrupt" in get("/export/card", uri=uri)["readmeProblem"]
+
+
+def test_readme_that_the_export_has_written_is_not_shown_beside_the_card(get: Callable[..., Any], exports: Path) -> None:
+    own = export_card(ExportFacts("", "", 5, "hf-trainer", "", run="run"))
+    write_export(exports, "run", files={"README.md": own.encode(), "adapter_config.json": b"{}"})
+    found = get("/export/card", uri=f"file://{exports}/run/checkpoint-5")
+    assert (found["readme"], found["readmeProblem"]) == ("", "")
+    assert "step 5" in found["card"]
 
 
 def test_a_corrupt_configuration_is_a_problem_of_the_card(get: Callable[..., Any], exports: Path) -> None:
