@@ -1,4 +1,4 @@
-"""Export the newest complete checkpoint of a run; its manifest is written last, when every stored byte is confirmed."""
+"""Export a complete checkpoint of a run, the last or the best; its manifest is written last, when every stored byte is confirmed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
-    """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
+    """Copy the run's last or best complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
     :param export_uri: file:///path or s3://bucket/prefix for exports; each run has its own folder below it.
     :param trainjob: TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.

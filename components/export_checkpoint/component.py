@@ -1,4 +1,4 @@
-"""Export the newest complete checkpoint of a run; its manifest is written last, when every stored byte is confirmed."""
+"""Export a complete checkpoint of a run, the last or the best; its manifest is written last, when every stored byte is confirmed."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ def export_checkpoint(
     dataset: dsl.Input[dsl.Dataset] = None,
     base_model: dsl.Input[dsl.Model] = None,
 ) -> NamedTuple("Outputs", [("uri", str), ("digest", str), ("step", int), ("merged_uri", str), ("merged_digest", str)]):
-    """Copy the run's newest complete checkpoint to a store, confirm every stored byte, and write the manifest last.
+    """Copy the run's last or best complete checkpoint to a store, confirm every stored byte, and write the manifest last.
 
     An existing export with the same files is checked, repaired and returned. An interrupted export is resumed.
 

@@ -27,11 +27,18 @@ def test_each_setting_goes_to_its_step() -> None:
         num_nodes="2",
         training={"env": {"A": "1"}, "run_id": "r", "image": "train:1", "job_retries": 1},
         data='{"layout": "alpaca"}',
-        evaluation={"max_rows": 3, "resumable": False, "promote_margin": 0.1, "registry_alias": "best", "image": "evaluate:1"},
+        evaluation={
+            "max_rows": 3,
+            "resumable": False,
+            "which": "best",
+            "promote_margin": 0.1,
+            "registry_alias": "best",
+            "image": "evaluate:1",
+        },
         defaults={"retention": "keep=5", "keep_exports": 0},
     )
     own = {"env": {"A": "1"}, "num_nodes": 2, "settings": {"epochs": 2.0}, "image": "train:1", "job_retries": 1}
-    assert (found.training, found.export) == (own, {"resumable": False})
+    assert (found.training, found.export) == (own, {"which": "best", "resumable": False})
     assert found.data == {"layout": "alpaca", "trainer": "sft", "max_length": 1024}
     assert found.evaluation == {"env": {"A": "1"}, "max_rows": 3, "image": "evaluate:1", "retention": "keep=5"}
     assert (found.promotion, found.registration, found.own) == ({"margin": 0.1}, {"alias": "best"}, {"keep_exports": 0})

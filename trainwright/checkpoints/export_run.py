@@ -1,4 +1,4 @@
-"""Exports the newest complete checkpoint of a run's workspace folder to an export folder of its own."""
+"""Exports a complete checkpoint of a run's workspace folder to an export folder of its own."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def export_run(
     metadata: dict[str, object] | None = None,
     start_progress: Callable[[int], ProgressCallback] = lambda _total: no_progress,
 ) -> ExportResult:
-    """Export the newest complete checkpoint of the run to `export_uri/NAME/checkpoint-N`, with `latest.json` beside it.
+    """Export a checkpoint of the run, see `select_checkpoint`, to `export_uri/NAME/checkpoint-N`, with `latest.json` beside it.
 
     `run_folder` is `runs/NAME` in `workspace`, or the folder of one of the run's trainings in it; of several the one that `trainjob`
     has written to. With `trainjob`, that job must have written to the output. `owner` is who runs it: exports of others are not
