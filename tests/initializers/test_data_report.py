@@ -430,7 +430,7 @@ def test_template_is_found_without_the_tokenizer(tmp_path: Path, hub: HubServer)
 
 
 def test_report_shows_questions_as_the_model_sees_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "trainwright.initializers.data_report.report")  # which the command line sets to ERROR
     chat = f"file://{write_tokenizer(tmp_path / 'chat', template=CHATML, **CHATML_TOKENS, eos_token='<|im_end|>')}"
     plain = f"file://{write_tokenizer(tmp_path / 'plain', template=None)}"
     rows = [{"question": "q", "answer": "a", "system_prompt": "s"}] * 3

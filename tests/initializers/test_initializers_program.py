@@ -316,7 +316,12 @@ class TestForARunOfASharedWorkspace:
         place = tmp_path / "w/runs/a/dataset"
         assert (place / "train.jsonl").samefile(stored / "train.jsonl") is links
         assert (place / "train.jsonl").read_bytes() == (stored / "train.jsonl").read_bytes()
-        assert sorted(path.name for path in place.parent.iterdir()) == ["dataset", "dataset-report.html", "dataset-report.md"]
+        assert sorted(path.name for path in place.parent.iterdir()) == [
+            "dataset",
+            "dataset-report.html",
+            "dataset-report.json",
+            "dataset-report.md",
+        ]
         assert not (tmp_path / "ignored").exists()
 
     def test_the_second_time_nothing_changes(self, prepare, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -60,7 +60,7 @@ def has_weights(row: Row) -> bool:
     return any(_WEIGHT in message for message in row.get("messages", ()))
 
 
-def learned_answers(row: Row, where: str) -> list[Row]:
+def answer_rows(row: Row, where: str) -> list[Row]:
     """Return a row with prompt and completion for each answer of a conversation to learn, whose weight is 1 or missing.
 
     The prompt has all messages before the answer. Raises InitializerError for an answer without one.

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from trainwright.initializers.columns import RowMapper, check_column_names, listed
-from trainwright.initializers.conversations import has_weights, learned_answers
+from trainwright.initializers.conversations import answer_rows, has_weights
 from trainwright.initializers.dataset_card import CARD
 from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
@@ -235,7 +235,7 @@ def _prepare(asked: _Asked, source_rows: _SourceRows, out: Path, *, by_answers: 
             mapped = mapper.map_row(row, where)
             learned = [mapped]
             if by_answers:
-                learned = learned_answers(mapped, where)
+                learned = answer_rows(mapped, where)
             elif has_weights(mapped):
                 raise _WeightFound
             if is_empty(mapped) or not learned:
