@@ -23,6 +23,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
     :param subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
     :param split: Split to train on. Empty: train.
+    :param drop_overlap: Whether to leave out rows to train on that are held out, too, but for white space and case.
     :param model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
         counted.
     :param max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
@@ -61,6 +62,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         columns: dict[str, Any] | str | None = None,
         subset: str = "",
         split: str = "",
+        drop_overlap: bool | str = False,
         model_uri: str = "",
         max_length: int | str = 0,
         end_token: str = "",
@@ -80,6 +82,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.columns = columns
         self.subset = subset
         self.split = split
+        self.drop_overlap = drop_overlap
         self.model_uri = model_uri
         self.max_length = max_length
         self.end_token = end_token

@@ -18,7 +18,7 @@ _UNSAFE = {
 """Nothing here needs one of these."""
 _TRUSTED = {"from_pretrained", "load_dataset", "from_config", "HFLM"}
 """Calls that run the code of a model or a dataset if they are told to; without the argument, transformers asks on the terminal."""
-_TAKES_NO_TRUST = {"PeftModel.from_pretrained"}
+_TAKES_NO_TRUST = {"PeftModel.from_pretrained", "GenerationConfig.from_pretrained"}
 
 
 def unsafe(source: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ def initialize_dataset(
     columns: dict = {},
     subset: str = "",
     split: str = "",
+    drop_overlap: bool = False,
     model_uri: str = "",
     max_length: int = 0,
     end_token: str = "",
@@ -47,6 +48,7 @@ def initialize_dataset(
         columns: Column of the source for each column to read, as {"prompt": "frage", "completion": "antwort"}.
         subset: Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.
         split: Split to train on. Empty: train.
+        drop_overlap: Whether to leave out rows to train on that are held out, too, but for white space and case.
         model_uri: Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are
             counted.
         max_length: Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.
@@ -85,6 +87,7 @@ def initialize_dataset(
         "columns": columns,
         "subset": subset,
         "split": split,
+        "drop_overlap": drop_overlap,
         "model_uri": model_uri,
         "max_length": max_length,
         "end_token": end_token,

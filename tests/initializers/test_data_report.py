@@ -15,7 +15,7 @@ from servers.hub_server import HubServer
 from support.optional_packages import require_packages
 from support.tiny_tokenizer import EOS, write_tokenizer
 
-from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset
+from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, same_rows
 from trainwright.initializers.data_report import measure, model_tokenizer
 from trainwright.initializers.data_report.figures import DataReport, token_figures
 from trainwright.initializers.data_report.model_tokenizer import learns_messages
@@ -101,7 +101,7 @@ def test_tokens_of_many_rows_are_counted_in_some_of_all_parts(
 
 
 def test_rows_are_compared_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (measure, __import__("trainwright.initializers.data_report.report", fromlist=["report"])):
+    for module in (same_rows, __import__("trainwright.initializers.data_report.report", fromlist=["report"])):
         monkeypatch.setattr(module, "MAX_COMPARED", 2)
     report = reported(tmp_path, [text(3)] * 4)
     assert report.splits["train"].duplicates == 1
@@ -470,6 +470,7 @@ def test_held_out_rows_with_the_same_words_are_trained_on(tmp_path: Path) -> Non
     assert report.overlap == 2
     assert [(found.severity, found.name) for found in report.findings] == [("not checked", "answers"), ("warning", "overlap")]
     assert "2 of 3 held-out rows are trained on" in report.findings[1].text
+    assert 'data={"drop_overlap": true} leaves them out' in report.findings[1].text
 
 
 def test_receipt_gets_figures_and_no_rows(tmp_path: Path, model: str) -> None:

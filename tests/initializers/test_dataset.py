@@ -613,3 +613,21 @@ def test_questions_for_a_chat_template_are_prepared_again(source: Path, target: 
     messages = initialize_dataset(uri, target, DatasetOptions(test_fraction=0), as_messages=True)
     assert train(target) == [{"prompt": [USER], "completion": [ASSISTANT]}]
     assert (texts.details["questions"], messages.details["questions"]) == ("text", "messages")
+
+
+def test_rows_that_are_held_out_too_can_be_left_out_of_the_training(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    train = [{"prompt": "Où est  le bateau?", "completion": "Ici."}, {"prompt": "a", "completion": "1"}] * 2
+    for name, rows in (("train", train), ("test", [{"prompt": "où est le\nbateau?", "completion": "ici."}])):
+        (source / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    kept = initialize_dataset(f"file://{source}", tmp_path / "all", DatasetOptions())
+    assert kept.details["train_rows"] == 4
+    receipt = initialize_dataset(f"file://{source}", tmp_path / "some", DatasetOptions(drop_overlap=True))
+    assert (receipt.details["train_rows"], receipt.details["overlapping_rows"], receipt.details["test_rows"]) == (2, 2, 1)
+    rows = [json.loads(line) for line in (tmp_path / "some" / "train.jsonl").read_text("utf-8").splitlines()]
+    assert rows == [{"prompt": "a", "completion": "1"}] * 2
+    assert not [*(tmp_path / "some").glob("*.kept")]
+    (source / "train.jsonl").write_text(json.dumps(train[0]) + "\n", "utf-8")
+    with pytest.raises(InitializerError, match=r"no rows to train on: all 1 rows are held-out rows, too \(drop_overlap\)"):
+        initialize_dataset(f"file://{source}", tmp_path / "none", DatasetOptions(drop_overlap=True))

@@ -38,7 +38,7 @@ from trainwright.evaluation.loading import (
 from trainwright.evaluation.preferences import NAMES, Compared, encode_compared, log_probabilities
 from trainwright.evaluation.rows import MAX_TRAINING_ROWS, MESSAGES, TRAIN, InvalidInput, data_file, is_held_out, read_rows
 from trainwright.evaluation.sample import choose_prompt, encode_sample, more_prompts
-from trainwright.initializers.data_report.measure import rows_in_common
+from trainwright.initializers.same_rows import rows_in_common
 from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.receipt import read_receipt

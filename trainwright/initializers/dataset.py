@@ -26,6 +26,7 @@ from trainwright.initializers.json_lines import json_line
 from trainwright.initializers.layouts import LABEL, has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.rows import SUFFIXES, Row, read_rows
+from trainwright.initializers.same_rows import drop_rows_in_common
 from trainwright.initializers.split_names import SplitPart, parse_split
 from trainwright.initializers.subsets import Selection
 from trainwright.initializers.trainer_rows import check_receipt
@@ -38,7 +39,7 @@ from trainwright.workspace.receipt import Receipt, digest_files
 
 log = logging.getLogger(__name__)
 TRAIN, TEST = "train.jsonl", "test.jsonl"
-_EMPTY, _SAME = "empty", "same"
+_EMPTY, _SAME, _OVERLAP = "empty", "same", "overlap"
 _METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "cache-*.arrow")
 """Files without rows of the dataset, written by the `datasets` library and the hub: its caches repeat rows."""
 _RULES = {"rules": 4}
@@ -72,6 +73,7 @@ class DatasetOptions(BaseModel):
     columns: the source's column for each column that a layout reads, as an object or its JSON text; others are dropped.
     subset: name of a subset of the dataset card, or a folder; `*` takes all files.
     split: the split to train on; empty takes `train`.
+    drop_overlap: whether to leave out rows to train on that have the words of a held-out row.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -83,6 +85,7 @@ class DatasetOptions(BaseModel):
     columns: Annotated[dict[str, str], BeforeValidator(_parsed_columns), AfterValidator(_known_columns)] = {}
     subset: str = ""
     split: str = ""
+    drop_overlap: bool = False
 
     def recorded(self) -> dict[str, Any]:
         """Return the options for the receipt, with the version of the rules; a dataset is reused if they are the same."""
@@ -205,6 +208,7 @@ def _details(mapper: RowMapper, counts: Counter[str], selection: Selection, spli
         "test_rows": counts[TEST],
         "empty_rows": counts[_EMPTY],
         **({"same_answers": counts[_SAME]} if counts[_SAME] else {}),
+        **({"overlapping_rows": counts[_OVERLAP]} if counts[_OVERLAP] else {}),
         **({"questions": mapper.questions} if mapper.questions else {}),
         **({"dropped_columns": mapper.dropped} if mapper.dropped else {}),
         **({"unread_files": list(selection.unread)} if selection.unread else {}),
@@ -251,11 +255,15 @@ def _prepare(asked: _Asked, source_rows: _SourceRows, out: Path, *, by_answers: 
             counts[name] += len(lines)
             if name == TRAIN and LABEL in mapped:
                 labels.add(mapped[LABEL])
+    if asked.options.drop_overlap and counts[TEST]:
+        counts[_OVERLAP] = drop_rows_in_common(out / TRAIN, out / TEST)
+        counts[TRAIN] -= counts[_OVERLAP]
     if not counts[TRAIN]:
         is_sampled = bool(counts[TEST]) and not has_held_out
         all_test = f": all {counts[TEST]} rows are test rows; lower test_fraction" if is_sampled else ""
         part = f" in split={asked.options.split!r}" if source_rows.part else ""
-        raise InitializerError(f"{uri} has no rows to train on{part}{all_test}")
+        overlap = f": all {counts[_OVERLAP]} rows are held-out rows, too (drop_overlap)" if counts[_OVERLAP] else ""
+        raise InitializerError(f"{uri} has no rows to train on{part}{overlap or all_test}")
     if len(labels) == 1:
         raise InitializerError(
             f"{uri}: all rows to train on have the {LABEL} {labels.pop()}, but KTO learns from the difference to others"

@@ -129,7 +129,7 @@ def _ignored(environ: Mapping[str, str]) -> tuple[str, ...]:
 def _options(environ: Mapping[str, str]) -> DatasetOptions | None:
     """Return the options in the environment, or None without any: then a result with any options is reused."""
     options: dict[str, object] = {"ignore": ignore} if (ignore := _ignored(environ)) else {}
-    for field in ("layout", "test_fraction", "max_rows", "columns", "subset", "split"):
+    for field in ("layout", "test_fraction", "max_rows", "columns", "subset", "split", "drop_overlap"):
         if text := environ.get(_variable(field)):
             options[field] = text
     return DatasetOptions.model_validate(options) if options else None

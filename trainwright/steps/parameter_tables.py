@@ -47,6 +47,13 @@ _ROWS = {
         ),
         Setting(name="split", kind="text", default="", group="step", description="Split to train on. Empty: train."),
         Setting(
+            name="drop_overlap",
+            kind="flag",
+            default=False,
+            group="step",
+            description="Whether to leave out rows to train on that are held out, too, but for white space and case.",
+        ),
+        Setting(
             name="model_uri",
             kind="text",
             default="",

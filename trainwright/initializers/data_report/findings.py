@@ -34,7 +34,10 @@ def findings(
         yield from _of_the_end(tokens, found, model, is_imitated=is_imitated)
     if overlap:
         rows = splits[HELD_OUT].rows
-        text = f"{overlap:,} of {rows:,} held-out rows are trained on, too, but for white space and case: figures on them are too good"
+        text = (
+            f"{overlap:,} of {rows:,} held-out rows are trained on, too, but for white space and case: figures on them are too good; "
+            'data={"drop_overlap": true} leaves them out of the training'
+        )
         yield Finding("warning" if overlap >= _WARN_SHARE * rows else "note", "overlap", text)
 
 

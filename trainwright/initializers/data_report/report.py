@@ -10,12 +10,13 @@ from typing import Any
 
 from trainwright.initializers.data_report.figures import DataReport, Finding, Measured, SplitFigures, shortened
 from trainwright.initializers.data_report.findings import findings
-from trainwright.initializers.data_report.measure import MAX_COMPARED, compare_rows, first_row
+from trainwright.initializers.data_report.measure import first_row
 from trainwright.initializers.data_report.model_tokenizer import TokenizerMissing, measure_with_model, shown
 from trainwright.initializers.dataset import TEST, TRAIN
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import LAYOUTS
 from trainwright.initializers.report_options import ReportMode, ReportOptions
+from trainwright.initializers.same_rows import MAX_COMPARED, compare_rows
 from trainwright.initializers.trainer_rows import IMITATION
 from trainwright.storage.transfer import disk_errors
 from trainwright.workspace.receipt import Receipt
@@ -114,6 +115,7 @@ def _verdict(
 def _dropped(details: dict[str, Any]) -> dict[str, int]:
     same = int(details.get("same_answers", 0))
     found = {"no text": int(details.get("empty_rows", 0)) - same, "the same answer chosen and rejected": same}
+    found["held out, too (drop_overlap)"] = int(details.get("overlapping_rows", 0))
     return {reason: count for reason, count in found.items() if count}
 
 

@@ -31,6 +31,9 @@ class InitializeDataset(StepRequest):
         "Subset of the dataset, by its name on the hub or its folder; * takes all files. Empty: the default or only one.", ""
     )
     split: str = parameter("Split to train on. Empty: train.", "")
+    drop_overlap: bool = parameter(
+        "Whether to leave out rows to train on that are held out, too, but for white space and case.", False
+    )
     model_uri: str = parameter(
         "Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are counted.", ""
     )
