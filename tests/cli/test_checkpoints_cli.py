@@ -128,14 +128,13 @@ def test_weights_only_leaves_states_behind(output: Path, target: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (("export", "OUTPUT", "exports"), 2, "'exports' is not a URI"),
         (("export", "OUTPUT", "ftp://bucket/x"), 2, "the scheme 'ftp' is not supported yet"),
         (("export", "OUTPUT", "hf://org/name"), 1, "hf:// is not a store"),
         (("export", "OUTPUT", "TARGET", "--step", "7"), 1, "has no checkpoint of step 7; available steps: 5, 10, 15"),
         (("export", "OUTPUT", "TARGET", "--step", "15"), 1, "checkpoint-15 is incomplete: trainer_state.json"),
         (("export", "/nothing", "TARGET"), 1, "no complete checkpoint in /nothing"),
         (("verify", "TARGET/checkpoint-10"), 1, "contains no export: it has no manifest.json"),
-        (("verify", "nothing"), 2, "'nothing' is not a URI"),
+        (("verify", "nothing"), 1, "/nothing contains no export: it has no manifest.json"),
         (("restore", "TARGET/checkpoint-10", "OUTPUT/new"), 1, "contains no export"),
     ],
 )
@@ -147,6 +146,16 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
     assert result.stdout == ""
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_exports_can_be_written_as_paths_of_this_machine(tmp_path: Path, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    uri = facts("export", output, "../to", "--run", "r")["uri"]
+    assert uri == f"file://{tmp_path}/to/r/checkpoint-10"
+    assert facts("verify", "../to/r/checkpoint-10")["uri"] == uri
+    assert facts("restore", "../to/r/checkpoint-10", tmp_path / "back")["files"] > 0
+    assert "checkpoint-10" in run("checkpoints", "list", "../to/r").stdout
 
 
 def test_a_damaged_export_fails_to_verify_and_to_come_back(tmp_path: Path, output: Path, target: str) -> None:

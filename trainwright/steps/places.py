@@ -16,9 +16,21 @@ def place_uri(text: str) -> str:
     if not text or "://" in text:
         return text
     try:
-        path = Path(text).expanduser()
-        return f"hf://{text}" if is_bare_name(text) and not path.exists() else str(StorageUri.from_path(path))
-    except (OSError, RuntimeError, ValueError) as error:  # ~nobody, a name that is too long
+        return f"hf://{text}" if is_bare_name(text) and not Path(text).expanduser().exists() else folder_uri(text)
+    except (OSError, RuntimeError) as error:  # ~nobody, a name that is too long
+        raise ValueError(f"{text[:200]}: {error}") from None
+
+
+def folder_uri(text: str) -> str:
+    """Return the URI of a folder of this machine, for exports, which are in no hub; a URI as it is.
+
+    Raises ValueError for a path that can be none.
+    """
+    if not text or "://" in text:
+        return text
+    try:
+        return str(StorageUri.from_path(Path(text).expanduser()))
+    except (OSError, RuntimeError, ValueError) as error:
         raise ValueError(f"{text[:200]}: {error}") from None
 
 

@@ -15,6 +15,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion
 from trainwright.checkpoints.prune import Retention, collect_garbage, prune_exports
+from trainwright.cli.checkpoint_commands.places import path_as_uri
 from trainwright.cli.checkpoint_commands.presentation import Output, errors_exit, summary
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.help_pages import CommandsByGroup
@@ -23,9 +24,9 @@ from trainwright.cli.waiting import finite_seconds
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri
 
-Run = Annotated[str, typer.Argument(help="URI of a run's exports, EXPORT_URI/RUN.")]
-ExportUri = Annotated[str, typer.Argument(help="URI of an export, EXPORT_URI/RUN/checkpoint-N.")]
-Root = Annotated[str, typer.Argument(help="URI of the exports of all runs, EXPORT_URI.")]
+Run = Annotated[str, typer.Argument(help="URI or path of a run's exports, EXPORT_URI/RUN.", callback=path_as_uri)]
+ExportUri = Annotated[str, typer.Argument(help="URI or path of an export, EXPORT_URI/RUN/checkpoint-N.", callback=path_as_uri)]
+Root = Annotated[str, typer.Argument(help="URI or path of the exports of all runs, EXPORT_URI.", callback=path_as_uri)]
 AliasName = Annotated[str, typer.Option("--alias", help="champion, challenger, or another name.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Delete; without it, only print what would be deleted.")]
 _group = typer.Typer(cls=CommandsByGroup, no_args_is_help=True, help="List, compare, protect, delete and promote exports.")

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from trainwright.checkpoints.registries import RegistrationOptions, register_export
+from trainwright.cli.checkpoint_commands.places import path_as_uri
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show
 from trainwright.cli.output import ViewFormat
 from trainwright.evaluation.loss_curve import loss_curve_svg
@@ -19,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def register_in_registry(
-    uri: Annotated[str, typer.Argument(metavar="EXPORT_URI", help="An exported checkpoint.")],
+    uri: Annotated[str, typer.Argument(metavar="EXPORT_URI", help="An exported checkpoint.", callback=path_as_uri)],
     to: Annotated[
         str, typer.Argument(help="hf://org/name[@branch], model-registry://host[:port]/model, or mlflow://model.", metavar="TO")
     ],

@@ -12,6 +12,7 @@ from trainwright.checkpoints import ExportOptions, Metric, export_checkpoint, re
 from trainwright.checkpoints.export_run import exports_of_run, run_of_output
 from trainwright.checkpoints.selection import Which
 from trainwright.checkpoints.sources import adapter_base, base_advice
+from trainwright.cli.checkpoint_commands.places import path_as_uri
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show, summary
 from trainwright.cli.checkpoint_commands.watching import watch_and_export
 from trainwright.cli.errors import BAD_INPUT, fail
@@ -36,7 +37,9 @@ def register(app: typer.Typer) -> None:
 
 def export(
     folder: Annotated[Path, typer.Argument(help="Training output folder that contains checkpoint-N folders.")],
-    target: Annotated[str, typer.Argument(help="file:///path or s3://bucket/prefix; the run gets its own folder below it.")],
+    target: Annotated[
+        str, typer.Argument(help="Path or s3://bucket/prefix; the run gets its own folder below it.", callback=path_as_uri)
+    ],
     run: Annotated[str, typer.Option(help="Id of the run; default: the name of its folder, or of the job that trained.")] = "",
     step: Annotated[int | None, typer.Option(help="Step of the checkpoint; default: see --which.")] = None,
     which: Annotated[
@@ -88,7 +91,7 @@ def export(
 
 
 def verify(
-    uri: Annotated[str, typer.Argument(help="An exported checkpoint.")],
+    uri: Annotated[str, typer.Argument(help="An exported checkpoint.", callback=path_as_uri)],
     digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
     quick: Annotated[bool, typer.Option("--quick", help="Compare only sizes, and checksums that the store reports.")] = False,
     output: Output = ViewFormat.table,
@@ -100,7 +103,7 @@ def verify(
 
 
 def restore(
-    uri: Annotated[str, typer.Argument(help="An exported checkpoint.")],
+    uri: Annotated[str, typer.Argument(help="An exported checkpoint.", callback=path_as_uri)],
     target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
     digest: Annotated[str, typer.Option(help="Expected digest of the manifest.")] = "",
     output: Output = ViewFormat.table,
