@@ -180,6 +180,7 @@ def test_the_method_decides_on_trainer_settings_and_device(runs: Runs, finetune:
         (("--data", "layuot=x"), "data.layuot: unknown setting; did you mean layout?"),
         (("--training", "settings.lr"), "--training: 'settings.lr' is neither KEY=VALUE nor a JSON object"),
         (("--promote", "sometimes"), "promote"),
+        (("--training", '{"runtime": "trl-sft", "settings": {"end_tokn": "auto"}}'), "start: TrainRequest"),
         (("--tracking", "nope"), "start: tracking: 'nope' is unknown; expected mlflow, wandb, tensorboard"),
         (("--method", "dpo", "--training", "builtin=sft"), "--method dpo: not with --training builtin=sft"),
         (("--training", '{"env": {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}}'), "HF_TOKEN"),

@@ -18,6 +18,7 @@ from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
@@ -51,6 +52,7 @@ from trainwright.workspace import begin_run
 from trainwright.workspace.data_findings import finding_lines
 
 STEPS = ("start", "dataset", "model", "train", "export", "evaluate", "promote", "register")
+_ANY_DIGEST = f"sha256:{'0' * 64}"
 _EVALUATED = ("before", "after", "rows", "held_out", "trained_rows", "samples", "sample")
 
 
@@ -192,7 +194,9 @@ class _Chain:
             workspace_path="",
             num_nodes=int(self._phases.training.get("num_nodes") or 1),
         )
-        self._targets(started)  # fail on a wrong one before anything is prepared
+        # Wrong settings are found now, and not when everything is prepared.
+        self._targets(started)
+        self._resolve(self._training(started, dataset_digest=_ANY_DIGEST, model_digest=_ANY_DIGEST))
         self._note = f"run {self._run.run_id}, workspace {started.claim}"
         return started
 
@@ -241,20 +245,9 @@ class _Chain:
         return model
 
     def _train(self, started: StartedRun, dataset: dict[str, Any], model: dict[str, Any]) -> Any:
-        settings = dict(self._phases.training)
-        retries = int(settings.pop(JOB_RETRIES, 0) or 0)
-        request = TrainRequest.from_parameters(
-            {
-                **settings,
-                "dataset_uri": self._request.dataset_uri,
-                "dataset_digest": dataset["digest"],
-                "model_uri": self._request.model_uri,
-                "model_digest": model["digest"],
-                "model_shape": _with_longest_row(model["shape"], dataset),
-                "workspace": started.workspace,
-                "export_uri": self._request.export_uri,
-            }
-        )
+        retries = int(self._phases.training.get(JOB_RETRIES) or 0)
+        shape = _with_longest_row(model["shape"], dataset)
+        request = self._training(started, dataset_digest=dataset["digest"], model_digest=model["digest"], model_shape=shape)
         if self._tell_estimate(request) and request.memory_check == WARN:
             request = request.model_copy(update={"memory_check": OFF})  # the submission would say it again
         folder = _tracking_folder(started)
@@ -277,9 +270,18 @@ class _Chain:
         self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"
         return trained
 
+    def _training(self, started: StartedRun, **inputs: Any) -> TrainRequest:
+        """Return the request of the training; `inputs` are the digests of what is prepared, and the shape of the model."""
+        settings = {name: value for name, value in self._phases.training.items() if name != JOB_RETRIES}
+        sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
+        places = {"workspace": started.workspace, "export_uri": self._request.export_uri}
+        return TrainRequest.from_parameters({**settings, **sources, **inputs, **places})
+
+    def _resolve(self, request: TrainRequest) -> ResolvedRequest:
+        return resolve_with(self._cluster, request, self._namespace, bundled=self._cluster.uses_bundled_runtimes)[0]
+
     def _tell_estimate(self, request: TrainRequest) -> bool:
-        resolved, _ = resolve_with(self._cluster, request, self._namespace, bundled=self._cluster.uses_bundled_runtimes)
-        if (found := estimate_memory(resolved, nodes_of(self._cluster))) is not None:
+        if (found := estimate_memory(self._resolve(request), nodes_of(self._cluster))) is not None:
             self._watcher.estimate(found)
         return found is not None
 
