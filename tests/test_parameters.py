@@ -22,6 +22,7 @@ OWN_OF_COMMAND = {
     "validate",
     "allow_literal_secrets",
     "wait",
+    "tracking",
     "timeout",
     "namespace",
     "kubeconfig",

@@ -55,7 +55,9 @@ def finetune(
     tracking: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where metrics go: mlflow, wandb or tensorboard, each also with :ADDRESS; repeatable.", rich_help_panel=_WHAT
+            metavar="TOOL[:ADDRESS]",
+            help="Where metrics go: mlflow, wandb or tensorboard; repeatable.",
+            rich_help_panel=_WHAT,
         ),
     ] = None,
     export: Annotated[

@@ -97,7 +97,8 @@ def submit(
     tracking: Annotated[
         list[str] | None,
         typer.Option(
-            help="With --wait: where metrics go, mlflow, wandb or tensorboard, each also with :ADDRESS; repeatable.",
+            metavar="TOOL[:ADDRESS]",
+            help="With --wait: where metrics go, mlflow, wandb or tensorboard; repeatable.",
         ),
     ] = None,
     timeout: Timeout = NO_LIMIT,
