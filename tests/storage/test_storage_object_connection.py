@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from trainwright.storage.errors import ExpiredCredentials, NoAccess, StorageError, Transient
-from trainwright.storage.objects.connection import ObjectConnection
+from trainwright.storage.objects.connection import ObjectConnection, waiting_as_a_step
 from trainwright.storage.parallel import Stop, TransferStopped, for_each
 from trainwright.storage.store import Capabilities
 from trainwright.storage.uri import StorageUri
@@ -51,6 +51,19 @@ def test_a_store_that_has_never_answered_is_tried_for_seconds(pauses: list[float
     with pytest.raises(Transient, match="away"):
         connection.retry(failing(10_000, Transient("away")), URI)
     assert 1.4 <= sum(pauses) <= 5
+
+
+def test_a_store_that_has_never_answered_is_tried_for_a_minute_in_a_step(pauses: list[float]) -> None:
+    with waiting_as_a_step():
+        assert ObjectConnection("s3://bucket", Opened()).retry(failing(8, Transient("slow")), URI) == "done"
+        before = sum(pauses)
+        with pytest.raises(Transient, match="away"):
+            ObjectConnection("s3://bucket", Opened()).retry(failing(10_000, Transient("away")), URI)
+        assert 44 <= sum(pauses) - before <= 60
+    before = sum(pauses)
+    with pytest.raises(Transient, match="away"):
+        ObjectConnection("s3://bucket", Opened()).retry(failing(10_000, Transient("away")), URI)
+    assert sum(pauses) - before <= 5
 
 
 def test_a_store_that_has_answered_is_waited_for(pauses: list[float]) -> None:

@@ -25,6 +25,7 @@ from trainwright.jobs.diagnosis.exit_codes import exit_code_of
 from trainwright.jobs.request.validation_problems import message_of
 from trainwright.steps.signalled_step import killed_on_sigterm, wait_to_be_killed
 from trainwright.storage.errors import StorageError
+from trainwright.storage.objects.connection import waiting_as_a_step
 from trainwright.tools.errors import ToolError
 from trainwright.workspace.errors import WorkspaceError
 
@@ -49,7 +50,7 @@ def explained_end() -> Iterator[None]:
 
     On a server, a step that was signalled waits until it is killed. Raises SystemExit, or what is no expected error.
     """
-    with killed_on_sigterm():
+    with killed_on_sigterm(), waiting_as_a_step():
         try:
             yield
         except EXPECTED as error:

@@ -38,6 +38,7 @@ from trainwright.steps.requests import (
 )
 from trainwright.steps.retire import retire_folder
 from trainwright.steps.trials import Trial, begin_trials, end_trials
+from trainwright.storage.objects.connection import waiting_as_a_step
 from trainwright.workspace.layout import prepared_path
 
 log = logging.getLogger(__name__)
@@ -66,7 +67,8 @@ def do_step(
     workspace: Path, request: StepRequest, run: StepRun, write_line: Callable[[str], None] | None = None
 ) -> dict[str, Any]:
     """Do a step on the workspace at this path. Returns its result. Raises its errors."""
-    return _DO[type(request)](_Call(workspace, run, write_line or _log_line), request)
+    with waiting_as_a_step():
+        return _DO[type(request)](_Call(workspace, run, write_line or _log_line), request)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from trainwright.backoff import Backoff
@@ -20,6 +21,8 @@ from trainwright.storage.uri import StorageUri
 log = logging.getLogger(__name__)
 FIRST_CONTACT_SECONDS = 5.0
 """For a store that has not answered yet: its address may be wrong."""
+_STEP_SECONDS = 60.0
+"""The same in a step of a run."""
 OUTAGE_SECONDS = 600.0
 """For a store that has answered: how long an outage, since the last success, is waited out."""
 _REFRESH_SECONDS = 60.0
@@ -28,6 +31,26 @@ _BACKOFF = Backoff(0.2, 15.0)
 Result = TypeVar("Result")
 Open = Callable[[float, bool], Any]
 """Opens a store of obstore that retries a request for so many seconds (0: not at all), and sends checksums or not."""
+
+
+class _Patience:
+    """How many steps of runs are being done in this process, whose threads all wait longer then."""
+
+    steps = 0
+
+
+@contextmanager
+def waiting_as_a_step() -> Iterator[None]:
+    """Wait as long for a store that has not answered yet as for such a cluster: a step may come after a long training."""
+    _Patience.steps += 1
+    try:
+        yield
+    finally:
+        _Patience.steps -= 1
+
+
+def _first_contact_seconds() -> float:
+    return max(_STEP_SECONDS, FIRST_CONTACT_SECONDS) if _Patience.steps else FIRST_CONTACT_SECONDS
 
 
 class ObjectConnection:
@@ -43,13 +66,17 @@ class ObjectConnection:
     ):
         self.name = name
         self._open = open_bucket
-        self._first_seconds = FIRST_CONTACT_SECONDS if first_seconds is None else first_seconds
+        self._given_first_seconds = first_seconds
         self._outage_seconds = OUTAGE_SECONDS if outage_seconds is None else outage_seconds
         self._lock = threading.Lock()
         self._succeeded_at: float | None = None
         self.sends_checksums = True
         self._reopen()
         self._capabilities: Capabilities | None = None
+
+    @property
+    def _first_seconds(self) -> float:
+        return _first_contact_seconds() if self._given_first_seconds is None else self._given_first_seconds
 
     @property
     def bucket(self) -> Any:
