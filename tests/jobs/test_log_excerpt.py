@@ -107,3 +107,21 @@ def test_property_an_excerpt_is_short_in_order_and_ends_as_the_log(lines: list[s
     assert excerpt(shown, count) == shown
     remaining = iter(lines)
     assert all(line in remaining for line in kept)
+
+
+ADDRESS_WARNINGS = [
+    "[W1129 05:13:29.104 socket.cpp:767] [c10d] The IPv6 network addresses of (node-0, 29500) cannot be retrieved (gai error: -2).",
+    "[rank1]:[W1129 05:13:29.1 socket.cpp:464] [c10d] The hostname of the client socket cannot be retrieved. err=-3",
+    "[W1129 05:13:29.104 socket.cpp:200] [c10d] The client socket cannot be initialized to connect to [node-0]:29500 (errno: 97 - "
+    "Address family not supported by protocol).",
+    "[W1129 05:13:29.104 socket.cpp:200] [c10d] The server socket cannot be initialized on [::]:29500 (errno: 97 - Address family "
+    "not supported by protocol).",
+]
+
+
+def test_tail_leaves_out_what_torch_says_of_addresses_that_a_node_does_not_have() -> None:
+    wrong = (
+        "[W1129 05:13:29.1 socket.cpp:9] [c10d] The server socket has failed to listen on any local network address. port: 29500"
+    )
+    assert log_tail([*ADDRESS_WARNINGS, "step 1", wrong, *ADDRESS_WARNINGS, "failed"], 10) == ["step 1", wrong, "failed"]
+    assert log_tail(ADDRESS_WARNINGS, 10) == ADDRESS_WARNINGS

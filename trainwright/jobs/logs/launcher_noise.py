@@ -21,9 +21,16 @@ _AGENT = re.compile(r"[EWIF]\d{4} \d\d:\d\d:\d\d\S* .*torch/distributed/(elastic
 _AGENT_ERROR = re.compile(r"torch\.distributed\.elastic\.\S*\b(ChildFailedError|SignalException)\b")
 
 
+_ADDRESS_WARNING = re.compile(
+    r"(\[rank\d+\]:)?\[W\d{4} [^\]]*socket\.cpp:\d+\] \[c10d\] The "
+    r"(IPv6 network addresses of|hostname of the client socket|(client|server) socket cannot be initialized [^(]*\(errno: 97\b)"
+)
+"""torch tries IPv6 first, and warns on each connection where a node has none."""
+
+
 def program_lines(lines: Sequence[str]) -> list[str]:
     """Return the lines without those of the launcher; all of them if there are no others."""
-    own = [line for line in lines[: _end_of_program(lines)] if not _AGENT.match(line)]
+    own = [line for line in lines[: _end_of_program(lines)] if not _AGENT.match(line) and not _ADDRESS_WARNING.match(line)]
     return own if any(line.strip() for line in own) else list(lines)
 
 
