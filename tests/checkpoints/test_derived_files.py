@@ -31,7 +31,7 @@ PEFT_CARD = b"---\nlibrary_name: peft\n---\n\n# Model Card for Model ID\n\n[More
 ADAPTER = {
     "peft_type": "LORA",
     "task_type": "CAUSAL_LM",
-    "base_model_name_or_path": "/workspace/model",
+    "base_model_name_or_path": "MODEL",
     "revision": None,
     "r": 8,
 }
@@ -61,11 +61,16 @@ def prepare(workspace: Path, write_checkpoint: Callable[..., Path], output: Path
             listed = (ReceiptFile(path="file", size=1, sha256="1" * 64),)
             Receipt(kind=kind, source=uri, revision=revision if kind == "model" else "", files=listed).write(folder)
         resume_point(workspace)
-        made = write_checkpoint(step, **{**FILES, **files})
+        made = write_checkpoint(step, **{**_with_path(FILES, workspace), **files})
         shutil.copytree(made, workspace / "output" / made.name)
         return workspace / "output"
 
     return make
+
+
+def _with_path(files: dict[str, bytes], workspace: Path) -> dict[str, bytes]:
+    """The files of an adapter as PEFT writes them in a pod, where the base model is in a folder of the workspace."""
+    return {name: content.replace(b"MODEL", str(workspace / "model").encode()) for name, content in files.items()}
 
 
 @pytest.fixture
@@ -92,7 +97,8 @@ def test_adapter_names_the_repository_of_its_base_with_the_commit(prepare: Prepa
     output = prepare()
     exported = export(output, target)
     assert adapter_config(exported) == {**ADAPTER, "base_model_name_or_path": "org/base", "revision": COMMIT}
-    assert json.loads((output / "checkpoint-5" / "adapter_config.json").read_bytes()) == ADAPTER
+    kept = json.loads((output / "checkpoint-5" / "adapter_config.json").read_bytes())
+    assert kept == {**ADAPTER, "base_model_name_or_path": str(output.parent / "model")}
     assert exported.manifest.metadata["sources"] == {"model": HUB, "dataset": {"source": "s3://bucket/rows", "revision": ""}}
     verify_export(exported.uri, digest=exported.digest)
 
@@ -129,7 +135,7 @@ def test_source_has_neither_query_nor_an_unknown_form() -> None:
 
 @pytest.mark.parametrize(
     ("named", "expected"),
-    [("org/other", "org/other"), (None, "org/base"), ("model", "model"), (5, 5), ("/data/base", "org/base")],
+    [("org/other", "org/other"), (None, "org/base"), ("model", "model"), (5, 5), ("/mnt/another", "/mnt/another")],
 )
 def test_name_that_a_program_has_given_is_kept(prepare: Prepare, target: Path, named: Any, expected: Any) -> None:
     config = json.dumps({**ADAPTER, "base_model_name_or_path": named}).encode()
@@ -137,7 +143,10 @@ def test_name_that_a_program_has_given_is_kept(prepare: Prepare, target: Path, n
 
 
 def test_each_adapter_of_a_checkpoint_names_its_base(prepare: Prepare, target: Path) -> None:
-    config, weights = FILES["adapter_config.json"], checkpoint_files(5)["adapter_model.safetensors"]
+    config, weights = (
+        FILES["adapter_config.json"].replace(b"MODEL", str(target.parents[1] / "workspace" / "model").encode()),
+        checkpoint_files(5)["adapter_model.safetensors"],
+    )
     exported = export(prepare(**{"ref/adapter_config.json": config, "ref/adapter_model.safetensors": weights}), target)
     assert json.loads(content(exported, "ref/adapter_config.json"))["base_model_name_or_path"] == "org/base"
 
@@ -192,6 +201,37 @@ def test_export_of_another_version_is_of_the_same_checkpoint(
     newer = export(output, target, supersede=True)
     assert (newer.existed, newer.manifest.supersedes) == (False, first.digest)
     assert adapter_config(newer)["base_model_name_or_path"] == "org/base"
+
+
+def test_other_settings_of_an_adapter_make_it_another_checkpoint(prepare: Prepare, target: Path) -> None:
+    output = prepare()
+    export(output, target)
+    path = output / "checkpoint-5" / "adapter_config.json"
+    path.write_bytes(json.dumps({**json.loads(path.read_bytes()), "r": 9}).encode())
+    with pytest.raises(CheckpointError, match=r"is a different checkpoint of this step.*adapter_config.json differs"):
+        export(output, target)
+
+
+def test_stored_file_that_is_damaged_and_cannot_be_written_again_is_an_error(
+    prepare: Prepare, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = prepare()
+    with monkeypatch.context() as earlier:
+        earlier.setattr("trainwright.checkpoints.publish.derived_files", lambda *_: {})
+        first = export(output, target)
+    assert not first.existed
+    stored_path(target / "checkpoint-5", "README.md").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"README.md is missing or corrupt; publish the checkpoint anew: supersede it"):
+        export(output, target)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [("hf://org/base@main", HUB), ("org/mine", {"source": "hf://org/mine", "revision": ""}), ("", HUB)],
+)
+def test_base_is_named_as_this_job_has_asked_for_it(given: str, expected: Any) -> None:
+    receipt = Receipt(kind="model", source=HUB["source"], revision=HUB["revision"], files=())
+    assert source_of(receipt, given) == expected
 
 
 def test_other_weights_of_the_step_are_still_refused(prepare: Prepare, target: Path) -> None:
@@ -278,7 +318,8 @@ def test_record_that_is_broken_names_no_base(prepare: Prepare, target: Path) -> 
         (output / ".trainwright-sources.json").write_text(broken)
         assert recorded_inputs(output) == Inputs()
     assert Inputs({"model": Source(source="no URI", revision="")}).base_name == ("", "")
-    assert adapter_config(export(output, target)) == ADAPTER
+    named = adapter_config(export(output, target))["base_model_name_or_path"]
+    assert named == str(output.parent / "model")
 
 
 def test_restore_says_how_to_get_a_base_that_libraries_cannot_fetch(prepare: Prepare, target: Path, tmp_path: Path) -> None:

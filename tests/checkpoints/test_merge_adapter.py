@@ -21,7 +21,7 @@ from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import CardContext, export_page, model_card
 from trainwright.checkpoints.restore import restore_checkpoint
-from trainwright.checkpoints.sources import record_inputs
+from trainwright.checkpoints.sources import SOURCES, record_inputs
 from trainwright.checkpoints.verify import verify_export
 from trainwright.steps.old_exports import delete_old_exports
 from trainwright.steps.requests import ExportCheckpoint, StepRun
@@ -402,6 +402,8 @@ def test_restored_adapter_loads_with_the_base_from_the_hub(
     receipt.model_copy(update={"source": "org/base", "revision": "a" * 40}).write(prepared)
     output, cached = workspace / "runs" / "tuned" / "output", tmp_path / "hub" / "models--org--base"
     record_inputs(output, dataset=workspace / "none", model=prepared)
+    record = json.loads((output / SOURCES).read_bytes())
+    (output / SOURCES).write_text(json.dumps({**record, "model_path": str(base)}))  # where PEFT has found it
     for commit in ("a" * 40, "b" * 40):
         shutil.copytree(base, cached / "snapshots" / commit)
     (cached / "snapshots" / ("b" * 40) / "model.safetensors").write_bytes(b"another")

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from trainwright.checkpoints import CheckpointError, ExportOptions, NoCheckpoint, export_checkpoint
 from trainwright.checkpoints.job_record import Writer, record_writer, recorded_writers
 from trainwright.checkpoints.selection import select_checkpoint
+from trainwright.checkpoints.training_start import record_restored
 from trainwright.checkpoints.verify import verify_export
 from trainwright.cli.app import app
 from trainwright.steps.requests import ExportBeside, ExportCheckpoint, StepRun
@@ -84,6 +85,17 @@ def test_best_that_is_incomplete_or_gone_is_an_error_with_its_name(train: Train)
     for which in ("best", ""):
         with pytest.raises(NoCheckpoint, match=r"has no 'checkpoint-4', which checkpoint-6/.*save_total_limit"):
             selected(output, which)
+
+
+def test_best_of_the_training_that_was_resumed_from_is_not_looked_for_here(train: Train) -> None:
+    output = train("/workspace/output/checkpoint-1")
+    record_writer(output, Writer("job", "1", loads_best=True))
+    with pytest.raises(NoCheckpoint):
+        selected(output)
+    record_restored(output, "checkpoint-2", "s3://exports/other/checkpoint-2")
+    assert selected(output) == 6
+    with pytest.raises(NoCheckpoint):
+        selected(output, "best")
 
 
 def test_best_outside_of_the_output_is_not_exported(train: Train, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -227,6 +228,31 @@ def test_mapper_names_the_form_of_questions(row: Row, as_messages: bool, form: s
 @given(st.lists(st.builds(says, st.sampled_from(["user", "assistant"]), st.text()), min_size=1))
 def test_messages_in_python_notation_are_read_as_written(messages: list[Row]) -> None:
     assert from_python_text(str(messages), "messages") == messages
+
+
+@pytest.mark.parametrize(
+    ("layout", "row"),
+    [
+        ("prompt-completion", {"prompt": "How?", "completion": "{'role': user.role, 'x': 1}"}),
+        ("question-answer", {"question": "How?", "answer": "[{'role': 'user', 'content': 'a'}]"}),
+        ("alpaca", {"instruction": "How?", "output": "[{'role': 'user', 'content': 'a'}]"}),
+        ("text", {"text": "{'value': x, 'from': y}"}),
+        ("preference", {"prompt": "How?", "chosen": "{'role': user.role}", "rejected": "no"}),
+    ],
+)
+def test_code_in_python_is_an_answer_like_any_other(layout: str, row: Row) -> None:
+    mapper = RowMapper()
+    mapped = mapper.map_row(row, "row 1")
+    assert mapper.layout == layout
+    assert all(
+        text in mapped.values() for name, text in row.items() if name in ("completion", "answer", "output", "text", "chosen")
+    )
+
+
+def test_text_that_begins_with_much_white_space_is_read_at_once() -> None:
+    began = time.process_time()
+    assert from_python_text(" " * 2_000_000, "messages") == " " * 2_000_000
+    assert time.process_time() - began < 2
 
 
 @given(st.text(alphabet="[]{}'\":,() \n\\rolecntusx0#", max_size=60))

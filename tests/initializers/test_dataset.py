@@ -24,6 +24,7 @@ from trainwright.initializers import (
 )
 from trainwright.initializers.layouts import LAYOUTS
 from trainwright.initializers.rows import read_rows
+from trainwright.initializers.same_rows import rows_in_common
 from trainwright.storage import transfer
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.uri import StorageUri
@@ -631,3 +632,25 @@ def test_rows_that_are_held_out_too_can_be_left_out_of_the_training(tmp_path: Pa
     (source / "train.jsonl").write_text(json.dumps(train[0]) + "\n", "utf-8")
     with pytest.raises(InitializerError, match=r"no rows to train on: all 1 rows are held-out rows, too \(drop_overlap\)"):
         initialize_dataset(f"file://{source}", tmp_path / "none", DatasetOptions(drop_overlap=True))
+
+
+@pytest.mark.parametrize(
+    "held_out",
+    ["hello world ", "hello world\n", " Hello  world", "hello\fworld", "hello\u200b world", "\uff48ello world", "HELLO\\nworld"],
+)
+def test_rows_with_the_same_words_are_the_same_row(tmp_path: Path, held_out: str) -> None:
+    for name, text in (("train", "hello world"), ("test", held_out)):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"text": text, "n": 1}, ensure_ascii=False) + "\n", "utf-8")
+    same = "\\" not in held_out
+    assert rows_in_common(tmp_path / "train.jsonl", tmp_path / "test.jsonl") == int(same)
+
+
+def test_rows_that_are_left_out_are_not_the_last_of_a_label(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    bad = {"prompt": "q", "completion": "bad", "label": False}
+    rows = [{"prompt": "q", "completion": f"good {number}", "label": True} for number in range(5)]
+    for name, content in (("train", [*rows, bad]), ("test", [bad])):
+        (source / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in content), "utf-8")
+    with pytest.raises(InitializerError, match="all rows to train on have the label True"):
+        initialize_dataset(f"file://{source}", tmp_path / "out", DatasetOptions(drop_overlap=True))

@@ -155,7 +155,8 @@ def variables_of_start(request: TrainRequest, runtime: Obj) -> dict[str, str]:
     ("settings", "words", "variables"),
     [
         ({}, [], {}),
-        ({"end_token": "<|im_end|>"}, ["--eos_token", "<|im_end|>"], {}),
+        ({"end_token": "<|im_end|>"}, ["--eos_token=<|im_end|>"], {}),
+        ({"extra": ["--assistant_only", "True"]}, ["--assistant_only", "True"], {"TRAINWRIGHT_LOSS_ON": "answers"}),
         ({"end_token": "auto"}, [], {"TRAINWRIGHT_END_TOKEN": "auto"}),
         ({"loss_on": "answers"}, ["--assistant_only_loss", "True"], {"TRAINWRIGHT_LOSS_ON": "answers"}),
         ({"loss_on": "all"}, [], {"TRAINWRIGHT_LOSS_ON": "all"}),
@@ -213,6 +214,9 @@ def test_trainer_never_guesses_what_another_command_runs() -> None:
         ("dpo", {"beta": 0}, "settings.beta: expected more than 0"),
         ("dpo", {"loss_on": "answers"}, "settings.loss_on: a setting of sft; dpo and kto learn from the answers"),
         ("kto", {"end_token": "auto"}, "settings.end_token: a setting of sft; train with sft and this token first"),
+        ("sft", {"end_token": "$(HOME)"}, "settings.end_token: expected a token of the vocabulary in printable letters"),
+        ("sft", {"end_token": "a\nb"}, "settings.end_token: expected a token of the vocabulary in printable letters"),
+        ("sft", {"extra": ["--eos_token", "auto"]}, "settings.extra: --eos_token auto would be the token of that name"),
         ("sft", {"eos_token": "x"}, "settings.eos_token: unknown setting; did you mean end_token?"),
     ],
 )

@@ -32,6 +32,12 @@ def tokenizer_with(folder: Path, template: str | None, **config: Any) -> Any:
         (TURN + "{{ eos_token }}", "<|im_end|>"),
         ("{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}", "</s>"),
         ("{% for m in messages %}### {{ m.role }}: {{ m.content }}\n{% endfor %}", ""),
+        ("{% for m in messages %}<|im_start|>{{ m.content | upper }}<|im_end|>{% endfor %}", ""),
+        ("{% for m in messages %}<|im_start|>{{ m.content }}{{ m.content }}<|im_end|>{% endfor %}", ""),
+        (
+            "{% for m in messages %}<|im_start|>{% for part in m.content %}{{ part.text }}{% endfor %}<|im_end|>{% endfor %}",
+            "<|im_end|>",
+        ),
         ("{{ raise_exception('only one message') }}", ""),
         ("{% for %}", ""),
         (None, ""),

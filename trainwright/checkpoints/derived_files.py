@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, read_config
@@ -68,7 +68,7 @@ def derived_files(folder: Path, paths: Iterable[Path], inputs: Inputs, subject: 
 
 
 def _adapter_configs(folder: Path, paths: Iterable[Path], inputs: Inputs) -> Iterator[tuple[Path, bytes]]:
-    """Yield the configurations that name the base by a path: in a pod, where nobody else finds it."""
+    """Yield the configurations that name the prepared base by its path in a pod, where nobody else finds it."""
     name, revision = inputs.base_name
     for path in paths if name else ():
         if path.name != ADAPTER_CONFIG or len(path.parts) > _ADAPTER_DEPTH:
@@ -79,8 +79,18 @@ def _adapter_configs(folder: Path, paths: Iterable[Path], inputs: Inputs) -> Ite
             continue
         recorded = config.get("base_model_name_or_path", "")
         # A program that has loaded the base from the Hub has named it.
-        if recorded is None or (isinstance(recorded, str) and PurePosixPath(recorded).is_absolute() and recorded != name):
+        if recorded is None or (isinstance(recorded, str) and recorded == inputs.model_path and recorded != name):
             yield path, _document({**config, "base_model_name_or_path": name, "revision": revision or None})
+
+
+def without_base(config: bytes) -> Any:
+    """Return the settings of an adapter without what names its base; what is no JSON object as it is."""
+    try:
+        found = json.loads(config)
+    except (ValueError, RecursionError):
+        return config
+    kept = ("base_model_name_or_path", "revision")
+    return {name: value for name, value in found.items() if name not in kept} if isinstance(found, dict) else config
 
 
 def _content(path: Path, folder: Path) -> bytes | None:

@@ -1,18 +1,30 @@
 """The token that ends the rows of a training that asks for `end_token=auto`: found in the pod, beside the model and the rows.
 
-Its tokenizer is read by transformers, which is imported for this alone.
+A chat template is a program of strangers, so that it is rendered in a process without credentials, with limits of time and memory.
+The same module is that program: `python -m trainwright.checkpoints.end_token MODEL` prints the token as JSON.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import resource
+import sys
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.text.chat_templates import is_conversational, turn_end
 from trainwright.text.json_reader import read_json
+from trainwright.text.one_line import one_line
+from trainwright.tools.process_group import run_in_group
 
 _ROWS = "train.jsonl"
 _MAX_ROW = 256 * 1024 * 1024
+_MAX_SECONDS = 120.0
+"""Imports of transformers take a few of them."""
+_MAX_MEMORY = 4 * 1024**3
+_INHERITED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 
 
 def template_end_token(dataset: Path, model: Path) -> str:
@@ -28,15 +40,48 @@ def template_end_token(dataset: Path, model: Path) -> str:
         raise CheckpointError(f"end_token=auto: {path}: the first row cannot be read: {error}") from error
     if not is_conversational(row):
         return ""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # of any library that reads these files
-        raise CheckpointError(f"end_token=auto: the tokenizer of {model} cannot be read: {str(error)[:200]}") from error
-    if token := turn_end(tokenizer):
+    if token := _found(model):
         return token
     raise CheckpointError(
         "end_token=auto: the chat template ends answers with no special token of the tokenizer; name the token that ends them, as "
         'settings={"end_token": "..."}'
     )
+
+
+def _found(model: Path) -> str:
+    """Run the program. Raises CheckpointError if it does not answer."""
+    variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    variables |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    printed: list[str] = []
+    try:
+        code = run_in_group(
+            [sys.executable, "-P", "-m", "trainwright.checkpoints.end_token", str(model)],
+            environment=variables,
+            timeout_seconds=_MAX_SECONDS,
+            on_line=lambda line: printed.append(line[:1000]) if line.strip() else None,
+        )
+    except TimeoutError:
+        raise CheckpointError(f"end_token=auto: the chat template of {model} takes more than {_MAX_SECONDS:g} s") from None
+    said = one_line(printed[-1].strip()) if printed else "no output"
+    if code:
+        raise CheckpointError(f"end_token=auto: the tokenizer of {model} cannot be used: {said[:300]}")
+    try:
+        return str(json.loads(said))
+    except ValueError as error:
+        raise CheckpointError(f"end_token=auto: the end token of {model} was not found: {said[:300]}") from error
+
+
+def main() -> None:
+    """Print the token as JSON, or end with an error."""
+    for limit, most in ((resource.RLIMIT_DATA, _MAX_MEMORY), (resource.RLIMIT_FSIZE, 0)):
+        with contextlib.suppress(ValueError):  # a lower limit is in force
+            resource.setrlimit(limit, (most, most))
+    sys.modules["torch"] = None  # type: ignore[assignment]  # transformers would import it, if only for two seconds
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], local_files_only=True, trust_remote_code=False)
+    print(json.dumps(turn_end(tokenizer)))
+
+
+if __name__ == "__main__":
+    main()

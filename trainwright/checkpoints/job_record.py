@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainwright.api.names import LOADS_BEST_VARIABLE, RESUME_JOB_VARIABLE
+from trainwright.api.names import LOADS_BEST_VARIABLE, LOSS_ON_VARIABLE, RESUME_JOB_VARIABLE
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import disk_errors, write_bytes
@@ -30,20 +30,23 @@ class Writer:
     """A job that writes to an output folder: the name of its TrainJob, and the UID of its JobSet if known.
 
     `world_size` is its number of ranks (processes), if the variables of its pods say it. `loads_best`: it ends with its best
-    checkpoint, not the last.
+    checkpoint, not the last. `loss_on` is what it learns of conversations, if that was set.
     """
 
     name: str
     uid: str = ""
     world_size: int | None = None
     loads_best: bool = False
+    loss_on: str = ""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Writer | None:
         """Return the job named by a pod's variables, or None if they name none."""
         name = environ.get("TRAINJOB_NAME", "")
-        loads_best = environ.get(LOADS_BEST_VARIABLE, "") == "true"
-        return cls(name, environ.get(RESUME_JOB_VARIABLE, ""), _world_size(environ), loads_best) if name else None
+        if not name:
+            return None
+        loads_best, loss_on = environ.get(LOADS_BEST_VARIABLE, "") == "true", environ.get(LOSS_ON_VARIABLE, "")
+        return cls(name, environ.get(RESUME_JOB_VARIABLE, ""), _world_size(environ), loads_best, loss_on)
 
 
 def record_writer(output: Path, writer: Writer, earlier: Sequence[str] | None = None) -> None:
@@ -59,6 +62,8 @@ def record_writer(output: Path, writer: Writer, earlier: Sequence[str] | None = 
     added: dict[str, object] = {"name": writer.name, "uid": writer.uid}
     if writer.loads_best:
         added["loads_best"] = True
+    if writer.loss_on:
+        added["loss_on"] = writer.loss_on
     if writer.world_size is not None:
         added |= {"world_size": writer.world_size, "earlier": _folder_names(output) if earlier is None else list(earlier)}
     _write(output, [*kept, added])
@@ -129,7 +134,8 @@ def _write(output: Path, entries: list[Any]) -> None:
 def _writer(entry: Any) -> Writer | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("name"), str) or not entry["name"]:
         return None
-    return Writer(entry["name"], str(entry.get("uid") or ""), _world_size_of(entry), entry.get("loads_best") is True)
+    loads_best, loss_on = entry.get("loads_best") is True, str(entry.get("loss_on") or "")
+    return Writer(entry["name"], str(entry.get("uid") or ""), _world_size_of(entry), loads_best, loss_on)
 
 
 def _world_size_of(entry: Any) -> int | None:

@@ -19,10 +19,8 @@ ORIGIN = ".trainwright-origin.json"
 INITIAL_JOB = ".trainwright-job.json"
 _MAX_BYTES = 1024 * 1024
 Origin = dict[str, str]
-"""Maps `dataset` and `model` to the digest of the prepared data, `trainer` to the name of the builtin trainer, and `loss_on` to what
-it learns of conversations, if known."""
-TRAINER, LOSS_ON = "trainer", "loss_on"
-_OF_TRAINING = (TRAINER, LOSS_ON)
+"""Maps `dataset` and `model` to the digest of the prepared data, and `trainer` to the name of the builtin trainer, if known."""
+TRAINER = "trainer"
 
 
 def read_origin(workspace: Path, *, dataset: Path | None = None, model: Path | None = None) -> Origin:
@@ -45,7 +43,7 @@ def is_same_origin(one: object, other: object) -> bool:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return one == other
     trainers = {str(origin[TRAINER]) for origin in (one, other) if origin.get(TRAINER)}
-    inputs = [{name: origin[name] for name in origin if name not in _OF_TRAINING} for origin in (one, other)]
+    inputs = [{name: origin[name] for name in origin if name != TRAINER} for origin in (one, other)]
     return inputs[0] == inputs[1] and len(trainers) < 2
 
 
@@ -58,7 +56,7 @@ def recorded_origin(output: Path) -> Origin | None:
 def record_origin(output: Path, origin: Origin) -> None:
     recorded = recorded_origin(output)
     if recorded is not None and is_same_origin(recorded, origin):
-        origin = {**{name: recorded[name] for name in recorded if name != LOSS_ON}, **origin}
+        origin = {**recorded, **origin}
     if recorded != origin:
         write_bytes(output / ORIGIN, json.dumps(origin, sort_keys=True).encode())
 

@@ -8,20 +8,22 @@ from __future__ import annotations
 import logging
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from trainwright.checkpoints import quiet
 from trainwright.checkpoints.attempts import attempt_time
-from trainwright.checkpoints.derived_files import Subject, derived_files
+from trainwright.checkpoints.derived_files import Subject, derived_files, without_base
 from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
 from trainwright.checkpoints.exported import Export, find_export_in
 from trainwright.checkpoints.find import Checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
+from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.history.training_history import HISTORY, LogHistory, history_beside, logged_in, sampled
-from trainwright.checkpoints.manifest import MANIFEST, MERGED, Manifest, ManifestFile
+from trainwright.checkpoints.job_record import recorded_writers, trained_by
+from trainwright.checkpoints.manifest import LOSS_ON, MANIFEST, MERGED, Manifest, ManifestFile
 from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
@@ -121,6 +123,7 @@ def export_checkpoint(
         SOURCES_KEY: dict(inputs.sources) or None,
         STARTS_KEY: starts or None,
         HISTORY: sampled(history) or None,
+        LOSS_ON: _loss_on(folder, checkpoint) or None,
     }
     metadata = {**{key: value for key, value in recorded.items() if value is not None}, **(metadata or {})}
     with disk_errors(checkpoint.path), parent.lock(EXPORTS_LOCK) as lock:
@@ -130,6 +133,13 @@ def export_checkpoint(
     update_best(parent, name, exported.manifest, options.metric)
     log.info("checkpoint exported uri=%s step=%d digest=%s", exported.uri, exported.manifest.step, exported.digest)
     return exported
+
+
+def _loss_on(folder: Path, checkpoint: Checkpoint) -> str:
+    """Return what the job that wrote the checkpoint learned of conversations; of jobs that cannot be told apart, the last."""
+    writers = recorded_writers(folder) or []
+    known = trained_by(folder, "" if checkpoint.path == folder else checkpoint.path.name)
+    return known.loss_on if known is not None else writers[-1].loss_on if writers else ""
 
 
 @dataclass
@@ -201,11 +211,13 @@ class _Exporting:
         compared = {path: digest for path, (digest, _) in local.items()}
         if not self.options.supersede:
             # What an earlier version has written for the same checkpoint, or has not, makes it no other one.
-            written = [file.path for file in files if file.folder != folder]
-            compared |= {path: exported[path] for path in written if path in exported}
+            written = {file.path: file for file in files if file.folder != folder}
+            same = [path for path, file in written.items() if path in exported and _is_derived_alike(existing, file)]
+            compared |= {path: exported[path] for path in same}
             compared = {path: digest for path, digest in compared.items() if path in exported or path not in written}
         if compared.items() <= exported.items() and (compared == exported or not self.options.resumable):
             self._repair(existing, [local[path][1] for path in compared if local[path][0] == exported[path]])
+            _require_intact(existing, [path for path in compared if local[path][0] != exported[path]])
             return True
         is_extended = exported.items() <= compared.items()
         if not is_extended and not self.options.supersede:
@@ -298,6 +310,21 @@ def _key(path: Path) -> str:
         return path.as_posix().encode().decode()
     except UnicodeEncodeError as error:
         raise CheckpointError(f"{path.as_posix()!r}: the name of a file to export must be valid Unicode") from error
+
+
+def _is_derived_alike(existing: Export, file: LocalFile) -> bool:
+    """Whether what was written for an export differs from what is written now only in what was made for it."""
+    if PurePosixPath(file.path).name != ADAPTER_CONFIG:
+        return True
+    stored = existing.read(file.path)
+    return stored is None or without_base(stored) == without_base((file.folder / file.path).read_bytes())
+
+
+def _require_intact(existing: Export, paths: Sequence[str]) -> None:
+    """Raise CheckpointError for a stored file that is damaged, and that this checkpoint does not have."""
+    for file in existing.manifest.files:
+        if file.path in paths and not _is_intact(existing, file):
+            raise CheckpointError(f"{existing.uri_of(file)} is missing or corrupt; publish the checkpoint anew: supersede it")
 
 
 def _is_intact(export: Export, file: ManifestFile) -> bool:

@@ -16,15 +16,16 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib import resources
 from pathlib import Path
 
 from trainwright.api.names import (
     DATASET_DIGEST_VARIABLE,
+    DATASET_SOURCE_VARIABLE,
     END_TOKEN_VARIABLE,
-    LOSS_ON_VARIABLE,
     MODEL_DIGEST_VARIABLE,
+    MODEL_SOURCE_VARIABLE,
     RESUME_EXPORT_VARIABLE,
     RESUME_JOB_VARIABLE,
     RESUME_VARIABLE,
@@ -39,7 +40,6 @@ from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.hf_trainer import FORMAT, incomplete_reason
 from trainwright.checkpoints.job_record import Writer, record_earlier, record_writer
 from trainwright.checkpoints.origin import (
-    LOSS_ON,
     TRAINER,
     Origin,
     archive,
@@ -97,8 +97,8 @@ class ResumeOptions:
     """The URI of an export whose weights a new training starts from, if `auto` finds no checkpoint."""
     trainer: str = ""
     """The builtin trainer that the job runs; empty for another program."""
-    loss_on: str = ""
-    """What it learns of conversations; empty for its default."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """The URIs of `dataset` and `model` in the request of the job."""
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> ResumeOptions:
@@ -113,8 +113,9 @@ class ResumeOptions:
         weights = resume.removeprefix(RESUME_WEIGHTS) if resume.startswith(RESUME_WEIGHTS) else ""
         resumes_from = tuple(filter(None, environ.get(RESUMES_FROM_VARIABLE, "").split(",")))
         export, trainer = environ.get(RESUME_EXPORT_VARIABLE, ""), environ.get(TRAINER_VARIABLE, "")
-        loss_on = environ.get(LOSS_ON_VARIABLE, "")
-        return cls("" if weights else resume, job, export, resumes_from, weights, trainer, loss_on)
+        named = {"dataset": environ.get(DATASET_SOURCE_VARIABLE), "model": environ.get(MODEL_SOURCE_VARIABLE)}
+        sources = {kind: uri for kind, uri in named.items() if uri}
+        return cls("" if weights else resume, job, export, resumes_from, weights, trainer, sources)
 
     @property
     def source(self) -> str:
@@ -144,11 +145,10 @@ def resume_point(
     output, origin = workspace / "output", read_origin(workspace, dataset=dataset, model=model)
     if options.trainer:
         origin[TRAINER] = options.trainer
-    if options.loss_on:
-        origin[LOSS_ON] = options.loss_on
     if leader:
         _initialize_output(output, origin, options)
-        record_inputs(output, dataset=dataset or workspace / "dataset", model=model or workspace / "model")
+        folders = {"dataset": dataset or workspace / "dataset", "model": model or workspace / "model"}
+        record_inputs(output, **folders, given=options.sources)
         if writer is not None:
             complete = find_checkpoints(output, formats=(FORMAT,), use_record=False) if writer.world_size is not None else []
             record_writer(output, writer, [each.path.name for each in complete if not each.incomplete])
@@ -269,7 +269,7 @@ def main() -> int:
         content = {"resume_from_checkpoint": str(point)} if point else {}
         if os.environ.get(END_TOKEN_VARIABLE) == AUTO and (token := template_end_token(dataset, model)):
             content["eos_token"] = token
-        write_bytes(arguments.config, json.dumps(content).encode() + b"\n")
+        write_bytes(arguments.config, json.dumps(content, ensure_ascii=False).encode() + b"\n")
         weights = None
         if point is None and options.weights:
             weights = restore_weights(options.weights, workspace, model, job=options.job, leader=leader)

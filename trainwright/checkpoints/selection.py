@@ -14,6 +14,7 @@ from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.find import Checkpoint, find_checkpoints, latest_checkpoint
 from trainwright.checkpoints.hf_trainer import STATE, step_of, training_state
 from trainwright.checkpoints.job_record import recorded_writers
+from trainwright.checkpoints.training_start import is_restored
 
 log = logging.getLogger(__name__)
 Which = Literal["", "last", "best"]
@@ -34,9 +35,18 @@ def select_checkpoint(folder: Path, step: int | None = None, which: Which = "") 
     if which == "last":
         return last
     recorded = _recorded_best(last)
-    if which == "best" or (recorded and _loads_best(folder)):
+    if which == "best":
         return _best(folder, last, recorded)
-    return last
+    if not recorded or not _loads_best(folder):
+        return last
+    try:
+        return _best(folder, last, recorded)
+    except NoCheckpoint as error:
+        if not any(is_restored(folder, each.path.name) for each in find_checkpoints(folder)):
+            raise
+        # It is of the training whose export this one has resumed from. The Trainer does not find it either, and keeps the last.
+        log.warning("event=best_checkpoint_missing exported=%s reason=%r", last.path.name, str(error))
+        return last
 
 
 def _of_step(folder: Path, step: int) -> Checkpoint:

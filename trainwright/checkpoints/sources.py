@@ -11,6 +11,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypedDict
 
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG, read_config
@@ -28,6 +29,9 @@ SOURCES_KEY = "sources"
 """Key of an export's metadata: the sources of its `dataset` and `model`."""
 _KINDS = ("dataset", "model")
 _MAX_TEXT = 2000
+_MAX_GENERATION = 64 * 1024
+"""Characters of the generation settings of a base model that are kept."""
+_NOTHING_GIVEN: Mapping[str, str] = MappingProxyType({})
 
 
 class Source(TypedDict):
@@ -43,6 +47,8 @@ class Inputs:
 
     sources: Mapping[str, Source] = field(default_factory=dict)
     generation: Mapping[str, Any] = field(default_factory=dict)
+    model_path: str = ""
+    """Where the pods of the training see the base model."""
 
     @property
     def base_name(self) -> tuple[str, str]:
@@ -50,11 +56,20 @@ class Inputs:
         return name_and_revision(self.sources["model"]) if "model" in self.sources else ("", "")
 
 
-def record_inputs(output: Path, *, dataset: Path, model: Path) -> None:
-    """Record the sources of the prepared folders that have receipts. Raises StorageError."""
+def record_inputs(output: Path, *, dataset: Path, model: Path, given: Mapping[str, str] = _NOTHING_GIVEN) -> None:
+    """Record the sources of the prepared folders that have receipts. Raises StorageError.
+
+    `given` are the URIs of `dataset` and `model` in the request of the job: a folder is shared by all who have prepared the same
+    contents, and its receipt names the source of the first of them.
+    """
     receipts = {"dataset": read_receipt(dataset), "model": read_receipt(model)}
-    sources = {kind: found for kind, receipt in receipts.items() if receipt and (found := source_of(receipt)) is not None}
-    record = {"sources": sources, "generation": generation_settings(model)}
+    sources = {
+        kind: found for kind, receipt in receipts.items() if receipt and (found := source_of(receipt, given.get(kind, "")))
+    }
+    generation = generation_settings(model)
+    if len(json.dumps(generation)) > _MAX_GENERATION:
+        generation = {}
+    record = {"sources": sources, "generation": generation, "model_path": str(model)}
     if sources and read_description(output, SOURCES) != record:
         write_bytes(output / SOURCES, json.dumps(record, indent=1, sort_keys=True).encode() + b"\n")
 
@@ -63,8 +78,8 @@ def recorded_inputs(output: Path) -> Inputs:
     """Return what is recorded; what is invalid counts as unknown. Raises StorageError."""
     found = read_description(output, SOURCES)
     found = found if isinstance(found, dict) else {}
-    generation = found.get("generation")
-    return Inputs(sources_in(found), generation if isinstance(generation, dict) else {})
+    generation, path = found.get("generation"), found.get("model_path")
+    return Inputs(sources_in(found), generation if isinstance(generation, dict) else {}, path if isinstance(path, str) else "")
 
 
 def sources_in(metadata: Mapping[str, Any]) -> dict[str, Source]:
@@ -78,15 +93,26 @@ def sources_in(metadata: Mapping[str, Any]) -> dict[str, Source]:
     }
 
 
-def source_of(receipt: Receipt) -> Source | None:
-    """Return the source of a prepared input; of one that was fetched from a run's exports, that export."""
+def source_of(receipt: Receipt, given: str = "") -> Source | None:
+    """Return the source of a prepared input; of one that was fetched from a run's exports, that export.
+
+    `given` is the source that was asked for; the receipt's revision is known to be its own only if the receipt names it.
+    """
     export = receipt.details.get("export")
     text = export.get("uri") if isinstance(export, dict) else None
+    recorded, asked = _uri(receipt.source), _uri(given)
+    if asked and asked != recorded:
+        return Source(source=asked, revision="")
+    uri = _uri(str(text or receipt.source))
+    return Source(source=uri, revision=receipt.revision) if uri else None
+
+
+def _uri(text: str) -> str:
+    """Return a source without a query; empty for what is none."""
     try:
-        uri = StorageUri.parse(with_scheme(str(text or receipt.source).strip()))
+        return str(StorageUri.parse(with_scheme(text.strip()))) if text else ""
     except BadUri:
-        return None
-    return Source(source=str(uri), revision=receipt.revision)
+        return ""
 
 
 def name_and_revision(source: Source) -> tuple[str, str]:

@@ -20,6 +20,7 @@ TOKENIZER_CONFIG, _TOKENIZER = "tokenizer_config.json", "tokenizer.json"
 _NAMES = ("bos", "eos", "pad")
 _IDS = tuple(f"{name}_token_id" for name in _NAMES)
 _EOS = "eos_token_id"
+_MAX_DIGITS = 9
 
 
 def special_token_ids(folder: Path) -> dict[str, int]:
@@ -110,7 +111,7 @@ def _ids(folder: Path, config: Mapping[str, Any]) -> dict[str, int]:
 def _added(tokenizer: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
     decoder = config.get("added_tokens_decoder")
     for number, entry in decoder.items() if isinstance(decoder, dict) else ():
-        if number.isdecimal() and (text := _text(entry)):
+        if number.isdecimal() and len(number) <= _MAX_DIGITS and (text := _text(entry)):
             yield text, int(number)
     added = tokenizer.get("added_tokens")
     for entry in added if isinstance(added, list) else ():

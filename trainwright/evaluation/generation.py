@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from trainwright.evaluation.rows import InvalidInput
 from trainwright.evaluation.sample import Sample
 
 SAMPLES = 8
@@ -52,11 +53,34 @@ def exported_config(model: Any, checkpoint: Path, tokenizer: Any) -> Any:
     from transformers import GenerationConfig
 
     if (checkpoint / _CONFIG).is_file():
-        return GenerationConfig.from_pretrained(checkpoint)
+        try:
+            return _checked(GenerationConfig.from_pretrained(checkpoint))
+        except Exception as error:  # of any value in a file of others
+            raise InvalidInput(f"{checkpoint / _CONFIG} cannot be used: {str(error)[:200]}") from error
     config = GenerationConfig(**model.generation_config.to_diff_dict())
     ends = end_tokens(config, tokenizer)
     config.eos_token_id = ends if tokenizer.eos_token_id in ends else [tokenizer.eos_token_id, *ends]
     return config
+
+
+def _checked(config: Any) -> Any:
+    """Return a generation config in whose place generation would not fail later. Raises TypeError, ValueError."""
+    ends, padding = config.eos_token_id, config.pad_token_id
+    numbers = [*(ends if isinstance(ends, list) else [ends]), padding]
+    if not all(number is None or type(number) is int for number in numbers):
+        raise TypeError(f"eos_token_id {ends!r:.60} and pad_token_id {padding!r:.60} are ids of tokens")
+    _greedy(config, [], 0, 1)
+    return config
+
+
+def _greedy(config: Any, ends: list[int], padding: int, max_new_tokens: int) -> Any:
+    """Return a config that generates as another one, but greedily."""
+    from transformers import GenerationConfig
+
+    kept = {name: getattr(config, name) for name in _KEPT if getattr(config, name, None) is not None}
+    return GenerationConfig(
+        do_sample=False, max_new_tokens=max_new_tokens, eos_token_id=ends or None, pad_token_id=padding, **kept
+    )
 
 
 def end_tokens(config: Any, tokenizer: Any) -> list[int]:
@@ -73,14 +97,10 @@ def complete(
     Texts have the first `shown` tokens. Prompts of a batch are padded on the left.
     """
     import torch
-    from transformers import GenerationConfig
 
     ends = end_tokens(config, tokenizer)
     padding = next((each for each in (tokenizer.pad_token_id, config.pad_token_id, *ends) if isinstance(each, int)), 0)
-    kept = {name: getattr(config, name) for name in _KEPT if getattr(config, name, None) is not None}
-    greedy = GenerationConfig(
-        do_sample=False, max_new_tokens=max_new_tokens, eos_token_id=ends or None, pad_token_id=padding, **kept
-    )
+    greedy = _greedy(config, ends, padding, max_new_tokens)
     found = []
     model.eval()
     for first in range(0, len(samples), batch_size):

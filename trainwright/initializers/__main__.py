@@ -22,6 +22,7 @@ from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.program import run_initializer
 from trainwright.jobs.request.validation_words import words_of
 from trainwright.storage.errors import BadUri, NotPermitted, StorageError
+from trainwright.text.terminal import printable
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.umask import apply_umask
 
@@ -49,7 +50,7 @@ def main() -> int:
         target = arguments.target or Path(_TARGETS[arguments.kind])
         receipt = run_initializer(arguments.kind, target, os.environ, as_is=arguments.as_is)
     except (CacheError, InitializerError, WorkspaceError, BadUri, NotPermitted) as error:
-        print(error, file=sys.stderr)
+        print(printable(error), file=sys.stderr)
         return 2
     except ValidationError as error:
         first = error.errors()[0]
@@ -59,7 +60,7 @@ def main() -> int:
         print(f"{variable}: {given}{words_of(first)}", file=sys.stderr)
         return 2
     except StorageError as error:
-        print(error, file=sys.stderr)
+        print(printable(error), file=sys.stderr)
         return 1
     details = " ".join(f"{name}={value}" for name, value in receipt.details.items() if name != "report")
     print(f"{arguments.kind} ready: {len(receipt.files)} files {details} digest={receipt.digest}")

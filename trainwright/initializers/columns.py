@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
 
-from trainwright.initializers.conversations import NOT_TEXT, from_python_text
+from trainwright.initializers.conversations import NOT_TEXT, from_python_text, from_text_of_messages
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import COLUMNS, LABEL, LAYOUTS, Layout, Row
+from trainwright.initializers.layouts import MESSAGES as CONVERSATIONS
 from trainwright.initializers.tool_calls import TEMPLATE_COLUMNS, read_template_columns
 from trainwright.initializers.trainer_rows import check_trainer
 
@@ -77,7 +78,9 @@ class RowMapper:
                 f"columns={named_ones}"
             )
         try:
-            read = {column: from_python_text(named[column], column) for column in layout.used(frozenset(named))}
+            # Elsewhere a text with Python's notation may well be an answer, or a document.
+            talks = layout.required if layout.rows == CONVERSATIONS else ()
+            read = {column: from_python_text(named[column], column) for column in talks}
             mapped = layout.map_row({**named, **read}, self._as_messages)
             beside = read_template_columns(named) if _content_type(mapped) == MESSAGES else {}
         except InitializerError as error:
@@ -85,10 +88,9 @@ class RowMapper:
         if LABEL in unused and _is_true_or_false(named[LABEL]) and "completion" in mapped:
             raise InitializerError(f"{where}: {_BAD_ANSWERS}")
         self._check_same_form(mapped, where)
-        if not self._reads_questions and "prompt" in mapped:
-            self._reads_questions = mapped["prompt"] != read.get("prompt") and not any(
-                isinstance(each, list) for each in read.values()
-            )
+        if not self._reads_questions and "prompt" in mapped and mapped["prompt"] != named.get("prompt"):
+            given = (from_text_of_messages(named[column]) for column in layout.used(frozenset(named)))
+            self._reads_questions = not any(isinstance(each, list) for each in given)
         self._dropped |= unused - (TEMPLATE_COLUMNS.keys() if _content_type(mapped) == MESSAGES else set())
         return mapped | beside
 

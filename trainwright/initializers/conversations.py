@@ -19,7 +19,7 @@ Row = dict[str, Any]
 _ROLE_KEYS, _CONTENT_KEYS = ("role", "from"), ("content", "value")
 _WEIGHT = "weight"
 """OpenAI's mark of the messages to learn: 1, or 0 for those that are context only."""
-_PYTHON = re.compile(r"\s*\[?\s*\{\s*'(?:role|content|from|value|weight|messages|conversations|conversation)'\s*:")
+_PYTHON = re.compile(r"\[?\s*\{\s*'(?:role|content|from|value|weight|messages|conversations|conversation)'\s*:")
 _MAX_PYTHON = 1024 * 1024
 """Characters that are read as Python, which takes a hundred times the memory."""
 NOT_TEXT = frozenset({"image", "images", "audio", "audios", "video", "videos"})
@@ -82,7 +82,7 @@ def from_python_text(value: Any, column: str) -> Any:
 
     Raises InitializerError for a text that begins so and cannot be read: it is not learned as a text.
     """
-    if not isinstance(value, str) or not _PYTHON.match(value):
+    if not isinstance(value, str) or not _PYTHON.match(value.lstrip()):
         return value
     try:
         if len(value) > _MAX_PYTHON:
@@ -110,8 +110,11 @@ def from_json_text(value: Any) -> Any:
 
 
 def from_text_of_messages(value: Any) -> Any:
-    """Return the list of messages that a text is the JSON of; any other value as it is, since JSON may well be an answer."""
-    parsed = from_json_text(value)
+    """Return the list of messages that a text is the JSON, or Python's notation, of; any other value as it is: it may be an answer."""
+    try:
+        parsed = from_python_text(from_json_text(value), "")
+    except InitializerError:  # code is an answer, too
+        return value
     return parsed if isinstance(parsed, list) and parsed and all(map(_is_message, parsed)) else value
 
 

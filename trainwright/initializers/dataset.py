@@ -22,7 +22,7 @@ from trainwright.initializers.dataset_files import fetch_selection
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.features import Features
 from trainwright.initializers.file_filter import FileFilter, StartProgress
-from trainwright.initializers.json_lines import json_line
+from trainwright.initializers.json_lines import json_line, parse_json
 from trainwright.initializers.layouts import LABEL, has_same_answers, is_empty
 from trainwright.initializers.prepare import Preparation, parse_source, prepare_folder, prepare_in_workspace
 from trainwright.initializers.rows import SUFFIXES, Row, read_rows
@@ -264,6 +264,9 @@ def _prepare(asked: _Asked, source_rows: _SourceRows, out: Path, *, by_answers: 
         part = f" in split={asked.options.split!r}" if source_rows.part else ""
         overlap = f": all {counts[_OVERLAP]} rows are held-out rows, too (drop_overlap)" if counts[_OVERLAP] else ""
         raise InitializerError(f"{uri} has no rows to train on{part}{overlap or all_test}")
+    if counts[_OVERLAP] and labels:
+        with open(out / TRAIN, "rb") as kept:
+            labels = {parse_json(line)[LABEL] for line in kept}
     if len(labels) == 1:
         raise InitializerError(
             f"{uri}: all rows to train on have the {LABEL} {labels.pop()}, but KTO learns from the difference to others"

@@ -16,6 +16,7 @@ from typing import Any
 
 from trainwright.initializers.conversations import (
     common_beginning,
+    from_python_text,
     from_text_of_messages,
     is_blank,
     read_conversation,
@@ -103,6 +104,7 @@ def _pair(question: str, answer: str) -> Layout:
     is_joined = (question, answer) != ("prompt", "completion")
 
     def map_row(row: Row, as_messages: bool) -> Row:
+        row = {**row, question: from_python_text(row[question], question)}  # an answer may well be code
         read = {column: from_text_of_messages(row[column]) for column in (question, answer)}
         if all(isinstance(value, list) for value in read.values()):
             row = {**row, **read}

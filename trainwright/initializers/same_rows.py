@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import islice
 from pathlib import Path
+from typing import Any
+
+from trainwright.initializers.json_lines import parse_json
 
 MAX_COMPARED = 2_000_000
 """Rows of a split that are compared with others, about 200 MB of digests."""
-_ESCAPED_SPACE = re.compile(r"(?<!\\)(?:\\[nrt])+")
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2064\ufeff]")
+"""Soft hyphens, joiners, marks of direction and the like."""
 
 
 def compare_rows(train: Path, test: Path) -> tuple[int, int, int]:
@@ -68,7 +73,14 @@ def _digest(content: bytes) -> int:
 
 
 def _words(line: bytes) -> bytes:
-    """Return a row without what makes no other row of it: the form of its Unicode, case, and white space, also as JSON escapes it."""
-    text = line.decode("utf-8", "surrogatepass")
-    text = text if text.isascii() else unicodedata.normalize("NFKC", text)
-    return " ".join(_ESCAPED_SPACE.sub(" ", text.casefold()).split()).encode("utf-8", "surrogatepass")
+    """Return a row without what makes no other row of it: white space, case, the form of its Unicode, and what is not seen of it."""
+    return json.dumps(_plain(parse_json(line)), sort_keys=True, ensure_ascii=True).encode()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        text = value if value.isascii() else _UNSEEN.sub("", unicodedata.normalize("NFKC", value))
+        return " ".join(text.casefold().split())
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list) else value

@@ -27,6 +27,7 @@ _SHARD = re.compile(r"([^-/]+)-[0-9]{5}-of-[0-9]{5}(?:[-.].*)?", re.DOTALL)
 """The names that the `datasets` library writes."""
 _PART = re.compile(r"([^\[\]+]+)\[(?:(-?\d+(?:_\d+)*)(%?))?:(?:(-?\d+(?:_\d+)*)(%?))?\]", re.ASCII)
 """A split and a part of its rows."""
+_MAX_DIGITS = 15
 
 Splits = dict[str, list[str]]
 
@@ -66,6 +67,8 @@ def parse_split(split: str) -> tuple[str, SplitPart | None]:
             f"split={split!r} cannot be read; expected a name and a part of it, as in train[:50%] or train[100:200]"
         )
     name, start, start_percent, stop, stop_percent = found.groups()
+    if max(map(len, filter(None, (start, stop))), default=0) > _MAX_DIGITS:
+        raise InitializerError(f"split={split[:60]!r}: a number of rows has at most {_MAX_DIGITS} digits")
     part = SplitPart(int(start) if start else None, int(stop) if stop else None, bool(start_percent or stop_percent))
     if part.is_percent and max(abs(part.start or 0), abs(part.stop or 0)) > 100:
         raise InitializerError(f"split={split!r}: percentages are between -100 and 100")

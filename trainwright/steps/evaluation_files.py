@@ -20,7 +20,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.checkpoints.history.training_history import LogHistory, logged_in
-from trainwright.checkpoints.origin import LOSS_ON
+from trainwright.checkpoints.manifest import LOSS_ON
 from trainwright.checkpoints.verify import folder_mismatch
 from trainwright.evaluation.figures import loss_name, loss_of
 from trainwright.evaluation.loss_curve import loss_curve_html
@@ -82,6 +82,9 @@ def collect(
     text = json.dumps(finite_json(result).value, ensure_ascii=False, indent=2, allow_nan=False)
     _write_if_new(within / RESULT, text.encode() + b"\n")
     history = logged_in(training_state(within / _COPY)) or logged_in(manifest.metadata)
+    origin = manifest.metadata.get("origin")
+    if not isinstance(origin, dict) or about.get("dataset_digest") != origin.get("dataset"):
+        result.pop("trained_rows", None)  # they were compared with rows that this model was not trained on
     findings = checked_findings(manifest.metadata.get(FINDINGS))
     summarized = _summarize({**result, **about, **({FINDINGS: findings} if findings else {})}, within, history)
     return summarized if with_curve else {**summarized, "loss_curve": ""}
@@ -120,7 +123,7 @@ def _inputs(manifest: Manifest, uri: str, dataset_digest: str) -> dict[str, str]
             f"{uri}: the manifest does not record the {' and '.join(missing)}, so the checkpoint cannot be evaluated; "
             "export it from a run with a prepared dataset and model"
         )
-    loss_on = known.get(LOSS_ON)
+    loss_on = manifest.metadata.get(LOSS_ON)
     return {**inputs, LOSS_ON: loss_on if loss_on in (ANSWERS, ALL) else ""}
 
 

@@ -15,7 +15,11 @@ from typing import Any
 AUTO = "auto"
 """The end token of a training that the chat template names."""
 _WORD = "trainwright"
-_EXCHANGE = ({"role": "user", "content": "?"}, {"role": "assistant", "content": _WORD})
+_EXCHANGES = tuple(
+    ({"role": "user", "content": wrapped("?")}, {"role": "assistant", "content": wrapped(_WORD)})
+    for wrapped in (str, lambda text: [{"type": "text", "text": text}])
+)
+"""Templates of models that see images, too, take the parts of messages alone."""
 _MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")
 _TRAINING = "_training"
 
@@ -40,16 +44,20 @@ def turn_end(tokenizer: Any) -> str:
     """
     if not tokenizer.chat_template:
         return ""
-    try:
-        text = str(tokenizer.apply_chat_template(list(_EXCHANGE), tokenize=False))
-    except Exception:  # of a template, which is a program: it wants other messages
-        return ""
-    after = text.rpartition(_WORD)[2]
+    texts = (_rendered(tokenizer, exchange) for exchange in _EXCHANGES)
+    after = next((text.partition(_WORD)[2] for text in texts if text.count(_WORD) == 1), "")  # else it changes answers
     added = (number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
     special = frozenset((*tokenizer.all_special_ids, *added))
     ids = tokenizer(after, add_special_tokens=False)["input_ids"]
     found = next((number for number in ids if number in special), None)
     return "" if found is None else str(tokenizer.convert_ids_to_tokens(found))
+
+
+def _rendered(tokenizer: Any, exchange: Sequence[dict[str, Any]]) -> str:
+    try:
+        return str(tokenizer.apply_chat_template(list(exchange), tokenize=False))
+    except Exception:  # of a template, which is a program: it wants other messages
+        return ""
 
 
 def resolved_end_token(asked: str, tokenizer: Any, *, is_conversation: bool) -> str:

@@ -15,7 +15,7 @@ from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import Export, open_export
 from trainwright.checkpoints.hf_trainer import FORMAT
-from trainwright.checkpoints.manifest import MERGED, OWNER, USAGE, Manifest
+from trainwright.checkpoints.manifest import LOSS_ON, MERGED, OWNER, USAGE, Manifest
 from trainwright.checkpoints.merged.lora import CONFIG, WEIGHTS
 from trainwright.checkpoints.merged.merge_adapter import merge_adapter
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
@@ -111,5 +111,5 @@ def _exported_before(target: str, about: dict[str, Any]) -> ExportResult | None:
 
 
 def _metadata(adapter: Manifest, about: dict[str, Any]) -> dict[str, object]:
-    names = ("origin", SOURCES_KEY, STARTS_KEY, OWNER, USAGE, FINDINGS)
+    names = ("origin", SOURCES_KEY, STARTS_KEY, OWNER, USAGE, LOSS_ON, FINDINGS)
     return {**{name: adapter.metadata[name] for name in names if name in adapter.metadata}, MERGED: about}

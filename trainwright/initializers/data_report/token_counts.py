@@ -13,6 +13,7 @@ from typing import Any
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
 from trainwright.text.chat_templates import is_conversational, learned_answers
+from trainwright.text.one_line import one_line
 
 Row = dict[str, Any]
 _BATCH = 256
@@ -158,18 +159,18 @@ def _rendering(index: int) -> Iterator[None]:
     from jinja2 import TemplateSyntaxError
 
     try:
-        with _time_limit():
+        with time_limit():
             yield
     except TemplateSyntaxError as error:
-        raise RowRejected(index, f"the chat template is not valid: {error}") from error
+        raise RowRejected(index, f"the chat template is not valid: {one_line(str(error))[:300]}") from error
     except Exception as error:  # of a template, which is a program
         said = str(error) or type(error).__name__
         verb = "has not ended" if isinstance(error, TimeoutError | MemoryError) else "rejects the messages"
-        raise RowRejected(index, f"the chat template {verb}: {said[:300]}") from error
+        raise RowRejected(index, f"the chat template {verb}: {one_line(said)[:300]}") from error
 
 
 @contextmanager
-def _time_limit() -> Iterator[None]:
+def time_limit() -> Iterator[None]:
     """Raise TimeoutError when a row takes too much time of a CPU, and end the process if even that is not possible."""
 
     def end(*_: object) -> None:

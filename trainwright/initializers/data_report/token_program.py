@@ -14,7 +14,7 @@ from pydantic import TypeAdapter
 
 from trainwright.initializers.data_report.figures import MAX_ANSWER, Measured, MeasureRequest, TokenFigures, shortened
 from trainwright.initializers.data_report.measure import RowUnfit, first_row, measure_tokens
-from trainwright.initializers.data_report.token_counts import Learned, RowRejected, row_text
+from trainwright.initializers.data_report.token_counts import Learned, RowRejected, row_text, time_limit
 from trainwright.initializers.trained_models import embedded_tokens, untrainable_reason
 from trainwright.text.chat_templates import (
     NoTrainingTemplate,
@@ -55,7 +55,9 @@ def measured(request: MeasureRequest) -> Measured:
         return Measured(missing=f"the tokenizer cannot be read: {str(error)[:200]}")
     first = next(iter(request.rows))
     row = first_row(request.data / first)
-    if end := resolved_end_token(request.end_token, tokenizer, is_conversation=is_conversational(row)):
+    with time_limit():
+        end = resolved_end_token(request.end_token, tokenizer, is_conversation=is_conversational(row))
+    if end:
         if end not in tokenizer.get_vocab():
             return Measured(unfit=f"{end!r}, the end token of the training, is missing in the vocabulary of {request.model}")
         tokenizer.eos_token = end
@@ -117,11 +119,11 @@ def _end_tokens(tokenizer: Any, model: Path) -> frozenset[int]:
 
     Those of its generation config, else of its config, and the tokenizer's: transformers adds that before it trains.
     """
-    found = {tokenizer.eos_token_id}
+    found = [tokenizer.eos_token_id]
     for name in ("generation_config.json", "config.json"):
         if settings := _settings(model / name):
             given = settings.get("eos_token_id")
-            found |= {*given} if isinstance(given, list) else {given}
+            found += given if isinstance(given, list) else [given]
             break
     return frozenset(each for each in found if isinstance(each, int) and 0 <= each < len(tokenizer))
 

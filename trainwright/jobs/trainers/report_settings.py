@@ -25,12 +25,11 @@ def report_settings(settings: Mapping[str, Any], trainer: str) -> dict[str, Any]
     if trainer not in _OF_TRL:
         return {"report_mode": "warn"}
     words = [str(word) for word in settings.get("extra") or ()]
-    options = {word.lstrip("-").partition("=")[0].replace("-", "_") for word in words}
-    if options & {*_CHANGE_TOKENS}:
+    if any(option_value(words, name) is not None for name in _CHANGE_TOKENS):
         return {"report_mode": "off"}
     end = option_value(words, "eos_token") or str(settings.get("end_token") or "")
     loss_on = loss_on_of(str(settings.get("loss_on") or ""), words)
     found = {name: value for name, value in (("end_token", end), ("loss_on", loss_on)) if value}
-    if options & {*_CHANGE_LENGTHS}:
+    if any(option_value(words, name) is not None for name in _CHANGE_LENGTHS):
         return found
     return found | {"max_length": settings.get("max_length") or TrlSettings.model_fields["max_length"].default}

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from pydantic import field_validator
+
 from trainwright.api.names import END_TOKEN_VARIABLE, LOSS_ON_VARIABLE
-from trainwright.jobs.trainers.trl import TrlSettings, TrlTrainer, is_switched_on
+from trainwright.jobs.trainers.trl import TrlSettings, TrlTrainer, is_switched_on, option_value
 from trainwright.text.chat_templates import AUTO
 
 ANSWERS, ALL = "answers", "all"
@@ -24,6 +26,20 @@ class SftSettings(TrlSettings):
     loss_on: Literal["", "answers", "all"] = ""
     """Of rows with messages, whether the loss is on the assistant's `answers` or on `all` tokens. Empty: all."""
 
+    @field_validator("end_token")
+    @classmethod
+    def _is_no_expansion(cls, token: str) -> str:
+        if "$(" in token or not token.isprintable():
+            raise ValueError("expected a token of the vocabulary in printable letters, without $(")
+        return token
+
+    @field_validator("extra")
+    @classmethod
+    def _is_no_setting(cls, extra: tuple[str, ...]) -> tuple[str, ...]:
+        if option_value(extra, "eos_token") == AUTO:
+            raise ValueError("--eos_token auto would be the token of that name: use the setting end_token")
+        return extra
+
     def start_variables(self) -> dict[str, str]:
         variables = {END_TOKEN_VARIABLE: AUTO} if self.end_token == AUTO else {}
         loss_on = loss_on_of(self.loss_on, self.extra)
@@ -31,7 +47,7 @@ class SftSettings(TrlSettings):
 
     def own_arguments(self) -> list[str]:
         """Return the end token and the mask; a token that is `auto` is found where the model is."""
-        arguments = ["--eos_token", self.end_token] if self.end_token not in ("", AUTO) else []
+        arguments = [f"--eos_token={self.end_token}"] if self.end_token not in ("", AUTO) else []
         return [*arguments, *(["--assistant_only_loss", "True"] if self.loss_on == ANSWERS else [])]
 
 

@@ -169,11 +169,14 @@ def _scripts_in(command: Sequence[str]) -> list[str]:
 
 
 def option_value(words: Sequence[str], name: str) -> str | None:
-    """Return the value of the last option of this name among arguments of TRL's scripts, empty for a switch; None without it."""
+    """Return the value of the last option of this name among arguments of TRL's scripts, empty for a switch; None without it.
+
+    Their parser takes the beginning of a name for the whole.
+    """
     found = None
     for word, following in zip(words, [*words[1:], ""], strict=False):
         option, equals, value = word.partition("=")
-        if option.startswith("--") and option[2:].replace("-", "_") == name:
+        if option.startswith("--") and len(option) > 2 and name.startswith(option[2:].replace("-", "_")):
             found = value if equals else "" if following.startswith("--") else following
     return found
 
