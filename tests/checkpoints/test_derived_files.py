@@ -264,6 +264,7 @@ def test_card_of_the_export_says_what_was_trained(prepare: Prepare, target: Path
         "| `eval_loss` | 1.25 |",
         "AutoPeftModelForCausalLM.from_pretrained",
         "GenerationConfig.from_pretrained",
+        "--lora-modules tuned=./model --generation-config ./model --chat-template ./model/chat_template.jinja",
         "| source of the dataset | `rows` |",
         "| source of the model | `hf://org/base@main` |",
         f"| its revision | `{COMMIT}` |",

@@ -299,7 +299,8 @@ def test_verdict_says_which_answers_end(
         assert f"{found.severity}: {found.text[:20]}" in markdown_page(report).replace("\\", "")
     if ("warning", "never_stops") in expected:
         assert "none has </s>" in report.findings[0].text
-        assert '{"settings": {"end_token": "<|im_end|>"}}' in report.findings[0].text
+        assert "set end_token to it, or to auto" in report.findings[0].text
+        assert '({"settings": {"end_token": "<|im_end|>"}})' in report.findings[0].text
 
 
 @pytest.mark.parametrize(("token", "expected"), [("<|im_end|>", []), ("auto", []), ("<|no_token|>", None)])
@@ -470,7 +471,7 @@ def test_held_out_rows_with_the_same_words_are_trained_on(tmp_path: Path) -> Non
     assert report.overlap == 2
     assert [(found.severity, found.name) for found in report.findings] == [("not checked", "answers"), ("warning", "overlap")]
     assert "2 of 3 held-out rows are trained on" in report.findings[1].text
-    assert 'data={"drop_overlap": true} leaves them out' in report.findings[1].text
+    assert "drop_overlap among the settings of the data leaves them out" in report.findings[1].text
 
 
 def test_receipt_gets_figures_and_no_rows(tmp_path: Path, model: str) -> None:

@@ -219,6 +219,9 @@ def _serving(facts: ExportFacts, context: CardContext, name: str) -> str:
         return ""
     base_model = context.base_model or facts.base_model or "BASE_MODEL"
     adapter = f"vllm serve {base_model} --enable-lora --lora-modules tuned={name}"
+    # By default both are those of the base model.
+    adapter += f" --generation-config {name}" if facts.has_generation else ""
+    adapter += f" --chat-template {name}/chat_template.jinja" if facts.has_chat_template and name == _FOLDER else ""
     return "\n".join(["```bash", adapter if facts.library == "peft" else f"vllm serve {name}", "```"])
 
 

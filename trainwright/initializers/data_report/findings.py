@@ -36,7 +36,7 @@ def findings(
         rows = splits[HELD_OUT].rows
         text = (
             f"{overlap:,} of {rows:,} held-out rows are trained on, too, but for white space and case: figures on them are too good; "
-            'data={"drop_overlap": true} leaves them out of the training'
+            "drop_overlap among the settings of the data leaves them out of the training"
         )
         yield Finding("warning" if overlap >= _WARN_SHARE * rows else "note", "overlap", text)
 
@@ -67,8 +67,8 @@ def _never_stops(model: str, found: Measured, *, is_imitated: bool) -> str:
     if found.last_special and is_imitated:
         token = json.dumps(found.last_special, ensure_ascii=False)
         return (
-            f"{text}; rows end with {found.last_special}: train with this token as the end, training="
-            f'{{"settings": {{"end_token": {token}}}}}, or use a model whose template ends its turns so'
+            f"{text}; rows end with {found.last_special}: set end_token to it, or to auto, among the settings of the training "
+            f'({{"settings": {{"end_token": {token}}}}}), or use a model whose template ends its turns so'
         )
     first = "; train with sft and end_token=auto first, or" if found.last_special else ";"
     return f"{text}{first} use a model whose template ends turns with its end token"
