@@ -1,7 +1,7 @@
 """Decide about a model: what is in use, whether another one is better, where it is registered, and back again.
 
 The champion is an alias below the folder of exports. `PromoteModelOperator` compares the figures of two evaluations on the same rows;
-a first model is promoted without comparison. `RollBackModelOperator` undoes the last promotion.
+a first model is compared with its base model. `RollBackModelOperator` undoes the last promotion.
 """
 
 from __future__ import annotations

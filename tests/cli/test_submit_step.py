@@ -87,7 +87,7 @@ def test_a_function_returns_its_results(plane: ControlPlane, plain_runtime: None
     assert again.stdout.startswith(f"TrainJob default/{name} adopted, run fx\n")
     assert json.loads(again.stdout.split("\n", 2)[2]) == {"results": {"loss": 1.5}}
     assert run("logs", name).stdout == run("logs", name, "--tail", "1").stdout == "training 3\n"
-    other = submitted(run, *options, "--func-args", "n=4")
+    other = submitted(run, *(option.replace("n=3", "n=4") for option in options))
     assert other.exit_code != 0
     assert "was created from another request and has not failed" in other.stderr
 

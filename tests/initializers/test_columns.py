@@ -389,7 +389,7 @@ def test_a_mapping_that_does_not_fit_is_one_clear_error(columns: dict[str, str],
         ({"messages": "[{'role': 'user', 'content': open}]"}, "messages in Python's notation, which cannot be read"),
         ({"question": "[{'role': 'user' 'content': 'u'}]", "answer": "a"}, "column 'question' has messages in Python's notation"),
         ({"question": str([USER]), "answer": "a"}, "column 'question' is a list and column 'answer' is text"),
-        ({"messages": f"[{{'role': 'user', 'content': '{'x' * 1024 * 1024}'}}]"}, "it has more than 1,048,576 characters"),
+        ({"messages": f"[{{'role': 'user', 'content': '{'x' * 1024 * 1024}'}}]"}, "or over 1,048,576 characters"),
         *(
             (
                 {"messages": TALK, column: "x.png"},

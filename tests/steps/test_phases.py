@@ -30,7 +30,7 @@ def test_each_setting_goes_to_its_step() -> None:
         evaluation={
             "max_rows": 3,
             "resumable": False,
-            "which": "best",
+            "which": "last",
             "promote_margin": 0.1,
             "registry_alias": "best",
             "image": "evaluate:1",
@@ -38,7 +38,7 @@ def test_each_setting_goes_to_its_step() -> None:
         defaults={"retention": "keep=5", "keep_exports": 0},
     )
     own = {"env": {"A": "1"}, "num_nodes": 2, "settings": {"epochs": 2.0}, "image": "train:1", "job_retries": 1}
-    assert (found.training, found.export) == (own, {"which": "best", "resumable": False})
+    assert (found.training, found.export) == (own, {"which": "last", "resumable": False})
     assert found.data == {"layout": "alpaca", "trainer": "sft", "max_length": 1024}
     assert found.evaluation == {"env": {"A": "1"}, "max_rows": 3, "image": "evaluate:1", "retention": "keep=5"}
     assert (found.promotion, found.registration, found.own) == ({"margin": 0.1}, {"alias": "best"}, {"keep_exports": 0})
@@ -167,3 +167,22 @@ def test_a_form_has_few_fields_each_with_a_description(form: Any) -> None:
     for field in fields.values():
         assert field.description.endswith("."), field.name
         assert field.group[0].isupper(), field.name
+
+
+@pytest.mark.parametrize(
+    ("training", "is_refused"),
+    [
+        ({}, True),
+        ({"settings": {"eval_strategy": "epoch"}}, True),
+        ({"settings": {"extra": ["--load_best_model_at_end", "False"]}}, True),
+        ({"settings": {"extra": ["--load_best_model_at_end"]}}, False),
+        ({"settings": {"extra": ["--metric_for_best_model=loss"]}}, False),
+        ({"command": ["python", "train.py"]}, False),
+    ],
+)
+def test_best_checkpoint_is_asked_for_before_the_training(training: dict[str, Any], is_refused: bool) -> None:
+    if is_refused:
+        with pytest.raises(ValueError, match=r"evaluation.which: best needs a training that compares its checkpoints"):
+            phases(training=training, evaluation={"which": "best"})
+    else:
+        assert phases(training=training, evaluation={"which": "best"}).export == {"which": "best"}

@@ -200,3 +200,24 @@ def test_figures_of_rows_that_are_trained_on_promote_nothing(
     if not expected:
         assert "of 20 are also trained on; prepare the dataset with drop_overlap" in verdict.reason
         assert bool(verdict.champion) is has_champion
+
+
+@pytest.mark.parametrize(
+    ("base", "gate", "expected"),
+    [
+        ({"loss": 2.0}, Gate(), True),
+        ({"loss": 0.5}, Gate(), False),
+        ({"loss": 1.0}, Gate(), False),
+        ({"loss": 0.5}, Gate("always"), True),
+        ({"loss": 2.0}, Gate(greater_is_better=True), False),
+        ({"other": 0.5}, Gate(), True),
+        (None, Gate(), True),
+    ],
+)
+def test_the_first_is_compared_with_its_base_model(
+    root: str, export: Callable[[str], Export], base: dict[str, float] | None, gate: Gate, expected: bool
+) -> None:
+    evaluation = {"loss": 1.0, "dataset_digest": "sha256:d", **({"base": base} if base else {})}
+    verdict = promote_if_better(root, *export("first"), evaluation=evaluation, gate=gate)
+    assert verdict.promoted is expected
+    assert verdict.reason.startswith("not better: loss 1 against") is not expected

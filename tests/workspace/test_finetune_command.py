@@ -180,7 +180,16 @@ def test_the_method_decides_on_trainer_settings_and_device(runs: Runs, finetune:
         (("--data", "layuot=x"), "data.layuot: unknown setting; did you mean layout?"),
         (("--training", "settings.lr"), "--training: 'settings.lr' is neither KEY=VALUE nor a JSON object"),
         (("--promote", "sometimes"), "promote"),
-        (("--training", '{"runtime": "trl-sft", "settings": {"end_tokn": "auto"}}'), "start: TrainRequest"),
+        (("--training", '{"settings": {"end_tokn": "auto"}}'), "settings.end_tokn: unknown setting; did you mean end_token?"),
+        (
+            ("--training", "end_token=auto"),
+            'training.end_token: a setting of the builtin trainer, which is given in settings: {"settings"',
+        ),
+        (
+            ("--training", "num_proc_per_node=2", "--training", "num_proc_per_node=3"),
+            "num_proc_per_node: given twice, as 2 and as 3",
+        ),
+        (("--registry", "hf:/me/x"), "start: registry: 'hf:/me/x' names no registry"),
         (("--tracking", "nope"), "start: tracking: 'nope' is unknown; expected mlflow, wandb, tensorboard"),
         (("--method", "dpo", "--training", "builtin=sft"), "--method dpo: not with --training builtin=sft"),
         (("--training", '{"env": {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}}'), "HF_TOKEN"),

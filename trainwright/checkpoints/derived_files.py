@@ -84,7 +84,7 @@ def _adapter_configs(folder: Path, paths: Iterable[Path], inputs: Inputs) -> Ite
 
 
 def without_base(config: bytes) -> Any:
-    """Return the settings of an adapter without what names its base; what is no JSON object as it is."""
+    """Return the settings of an adapter without what names its base; anything else as it is."""
     try:
         found = json.loads(config)
     except (ValueError, RecursionError):

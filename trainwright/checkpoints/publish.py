@@ -42,6 +42,7 @@ from trainwright.storage.plain_files import files_below
 from trainwright.storage.store import Capabilities, Lock, Store
 from trainwright.storage.transfer import check_space, disk_errors, write_bytes
 from trainwright.storage.uri import StorageUri
+from trainwright.workspace.data_findings import FINDINGS
 
 log = logging.getLogger(__name__)
 _NOT_EXPORTED = {"training_args.bin"}
@@ -51,7 +52,7 @@ _RECORDS = ".trainwright-"
 EXPORTS_LOCK = "exports"
 """One export of a run at a time, since an export may reference the files of another one."""
 _AT_ONCE = 4
-_DESCRIBED = ("origin", SOURCES_KEY, MERGED)
+_DESCRIBED = ("origin", SOURCES_KEY, MERGED, FINDINGS)
 """Metadata that the card of an export shows. Others may differ between two exports of one checkpoint."""
 
 
@@ -136,7 +137,7 @@ def export_checkpoint(
 
 
 def _loss_on(folder: Path, checkpoint: Checkpoint) -> str:
-    """Return what the job that wrote the checkpoint learned of conversations; of jobs that cannot be told apart, the last."""
+    """Return what the job that wrote the checkpoint learned of conversations; without a record of that, the last job."""
     writers = recorded_writers(folder) or []
     known = trained_by(folder, "" if checkpoint.path == folder else checkpoint.path.name)
     return known.loss_on if known is not None else writers[-1].loss_on if writers else ""
@@ -313,7 +314,7 @@ def _key(path: Path) -> str:
 
 
 def _is_derived_alike(existing: Export, file: LocalFile) -> bool:
-    """Whether what was written for an export differs from what is written now only in what was made for it."""
+    """Whether a written file of an export has the settings of the one that would be written now, apart from the name of the base."""
     if PurePosixPath(file.path).name != ADAPTER_CONFIG:
         return True
     stored = existing.read(file.path)

@@ -28,6 +28,8 @@ class ChainDisplay:
         self._began = 0.0
         self.step = ""
         """The step that is being done, or has failed."""
+        self.result: FineTuned | None = None
+        """What came of the steps up to the evaluation."""
 
     def __enter__(self) -> ChainDisplay:
         return self
@@ -57,6 +59,9 @@ class ChainDisplay:
         for line in lines:
             self._print(f"{'verdict':<9} {line}", "yellow")
 
+    def evaluated(self, result: FineTuned) -> None:
+        self.result = result
+
     def estimate(self, estimate: MemoryEstimate) -> None:
         self._print(f"memory    {'' if estimate.fits else 'warning: '}{estimate}", "" if estimate.fits else "yellow")
 
@@ -83,10 +88,13 @@ def show_result(result: FineTuned) -> None:
     for label, text in (
         ("run", result.run_id),
         ("checkpoint", f"{result.checkpoint['uri']} ({result.checkpoint['digest']})"),
+        ("merged", str(result.checkpoint.get("merged_uri") or "")),
         ("summary", result.summary),
         ("loss curve", result.loss_curve),
     ):
         if text:
             print_lines(f"{label:<11} {text}")
+    if after > before:
+        print_lines(f"{'warning':<11} the fine-tuned model predicts these rows worse than the base model")
     for line in verdict_of(result.dataset):
         print_lines(f"{'dataset':<11} {line}")

@@ -64,12 +64,14 @@ def run_finetune(given: Mapping[str, Any]) -> None:
     except Cancelled as error:
         fail(f"{error}; {resume}", int(ExitCode.interrupted))
     except EXPECTED as error:
+        if display.result is not None and output is None:
+            show_result(display.result)
         code = ExitCode.bad_input if isinstance(error, InitializerError) else exit_code_of(error)
         print_lines(
             "\n".join([f"{display.step}: {message_of(error)}".removeprefix(": "), *getattr(error, "__notes__", ())]), error=True
         )
         # The same command cannot resume a run that began with other inputs, or that another owner has.
-        if display.step and code is not ExitCode.bad_input and not isinstance(error, TrainJobNameTaken):
+        if display.step not in ("", "start") and code is not ExitCode.bad_input and not isinstance(error, TrainJobNameTaken):
             print_lines(resume, error=True)
         raise typer.Exit(int(code)) from None
     if output is not None:

@@ -90,13 +90,25 @@ def _mapping(name: str, texts: list[str]) -> dict[str, Any]:
     result: dict[str, Any] = {}
     for text in texts:
         if text.lstrip().startswith("{"):
-            result |= parse_text(text)
+            _add(result, parse_text(text))
             continue
         key, equals, value = text.partition("=")
         if not equals:
             raise ValueError(f"{text!r} is neither KEY=VALUE nor a JSON object")
-        result[key] = _json_or_text(value) if name in ("settings", "func_args") else value
+        _add(result, {key: _json_or_text(value) if name in ("settings", "func_args") else value})
     return result
+
+
+def _add(result: dict[str, Any], more: dict[str, Any], within: str = "") -> None:
+    """Add settings to those before; objects are merged. Raises ValueError for one that is given twice, with other values."""
+    for key, value in more.items():
+        known = result.get(key)
+        if isinstance(known, dict) and isinstance(value, dict):
+            _add(known, value, f"{within}{key}.")
+        elif key in result and known != value:
+            raise ValueError(f"{within}{key}: given twice, as {str(known)[:80]} and as {str(value)[:80]}; give it once")
+        else:
+            result[key] = value
 
 
 def _json_or_text(value: str) -> Any:

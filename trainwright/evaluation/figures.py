@@ -72,7 +72,8 @@ def stop_line(samples: Any, when: str) -> str:
     found, count = (samples.get(when), _number(samples.get("count"))) if isinstance(samples, dict) else (None, 0)
     if not isinstance(found, dict) or count < 1:
         return ""
-    return f"{_number(found.get('ended')):,} of {count:,} ended ({_number(found.get('tokens')) / count:.0f} tokens each)"
+    each = round(_number(found.get("tokens")) / count)
+    return f"{_number(found.get('ended')):,} of {count:,} ended ({each:,} {'token' if each == 1 else 'tokens'} each)"
 
 
 def _number(value: Any) -> float:

@@ -92,8 +92,8 @@ def from_python_text(value: Any, column: str) -> Any:
         if not _has_role(value):
             return value
         raise InitializerError(
-            f"column {column!r} has messages in Python's notation, which cannot be read ({str(error)[:100]}): write them as JSON, "
-            "with json.dumps, or as JSON Lines or Parquet"
+            f"column {column!r} has messages in Python's notation, which cannot be read (more than texts, numbers and lists, or over "
+            f"{_MAX_PYTHON:,} characters): write them as JSON, with json.dumps, or as JSON Lines or Parquet"
         ) from error
     messages = _unwrapped(parsed)
     return parsed if isinstance(messages, list) and messages and all(map(_is_message, messages)) else value

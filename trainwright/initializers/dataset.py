@@ -39,7 +39,7 @@ from trainwright.workspace.receipt import Receipt, digest_files
 
 log = logging.getLogger(__name__)
 TRAIN, TEST = "train.jsonl", "test.jsonl"
-_EMPTY, _SAME, _OVERLAP = "empty", "same", "overlap"
+_EMPTY, _SAME, _OVERLAP, _UNLEARNED = "empty", "same", "overlap", "unlearned"
 _METADATA_FILES = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json", "cache-*.arrow")
 """Files without rows of the dataset, written by the `datasets` library and the hub: its caches repeat rows."""
 _RULES = {"rules": 4}
@@ -208,6 +208,7 @@ def _details(mapper: RowMapper, counts: Counter[str], selection: Selection, spli
         "test_rows": counts[TEST],
         "empty_rows": counts[_EMPTY],
         **({"same_answers": counts[_SAME]} if counts[_SAME] else {}),
+        **({"unlearned_rows": counts[_UNLEARNED]} if counts[_UNLEARNED] else {}),
         **({"overlapping_rows": counts[_OVERLAP]} if counts[_OVERLAP] else {}),
         **({"questions": mapper.questions} if mapper.questions else {}),
         **({"dropped_columns": mapper.dropped} if mapper.dropped else {}),
@@ -245,6 +246,7 @@ def _prepare(asked: _Asked, source_rows: _SourceRows, out: Path, *, by_answers: 
             if is_empty(mapped) or not learned:
                 counts[_EMPTY] += 1
                 counts[_SAME] += has_same_answers(mapped)
+                counts[_UNLEARNED] += not is_empty(mapped)
                 continue
             lines = [_line(each, where) for each in learned]
             is_sampled = not has_held_out and _is_test_row(b"".join(lines), asked.options.test_fraction)

@@ -40,6 +40,8 @@ FOLDER = "evaluation"
 RESULT, SUMMARY, CURVE = "result.json", "summary.md", "loss-curve.html"
 MEASURED_ON = ("rows", "rows_digest", "held_out", "trained_rows", "dataset_digest", "few_shot", "task_limit")
 """What figures depend on besides the model."""
+BASE = "base"
+"""Among the figures of an evaluation, those of the base model."""
 _COPY = "checkpoint"
 _MAX_RESULT_BYTES = 64 * 1024 * 1024
 
@@ -94,8 +96,10 @@ def figures_of(result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of an evaluation by which models are compared: flat, finite, and with what they were measured on."""
     after = {name: value for name, value in result["after"].items() if isinstance(value, int | float) and math.isfinite(value)}
     findings = finding_names(result.get(FINDINGS))
+    base = {name: value for name, value in result["before"].items() if isinstance(value, int | float) and math.isfinite(value)}
     return {
         **after,
+        **({BASE: base} if base else {}),
         **{name: result[name] for name in MEASURED_ON if name in result},
         **({FINDINGS: findings} if findings else {}),
     }

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.api.objects import Obj, uid_of
+from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.evaluation.figures import OF_ROWS, OF_TRAINING
 from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
@@ -45,6 +47,7 @@ from trainwright.steps.requests import (
 )
 from trainwright.steps.start import StartedRun, start_run
 from trainwright.steps.workspace_steps import HereSteps, WorkspaceSteps
+from trainwright.storage.errors import BadUri
 from trainwright.storage.open import open_store
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.tracking import TrackingTarget, parse_targets, tracked_run, tracking
@@ -76,6 +79,9 @@ class Watcher(Protocol):
 
     def estimate(self, estimate: MemoryEstimate) -> None:
         """The memory that the training needs, before it is submitted."""
+
+    def evaluated(self, result: FineTuned) -> None:
+        """The model is exported and evaluated; what follows may still fail."""
 
 
 @dataclass(frozen=True)
@@ -156,14 +162,7 @@ class _Chain:
         with self._step("evaluate"):
             evaluation = self._evaluate(steps, started, exported)
         folder = Path(started.path) / evaluation["folder"] if started.path else None
-        promotion = registration = None
-        if self._request.promote:
-            with self._step("promote"):
-                promotion = self._promote(exported, evaluation)
-        if self._request.registry:
-            with self._step("register"):
-                registration = self._register(started, exported)
-        return FineTuned(
+        done = FineTuned(
             run_id=self._run.run_id,
             dataset={name: value for name, value in dataset.items() if name not in ("report", "report_page")},
             model=model,
@@ -173,9 +172,15 @@ class _Chain:
             evaluation={name: evaluation[name] for name in _EVALUATED if name in evaluation},
             summary=str(folder / SUMMARY) if folder else "",
             loss_curve=str(folder / CURVE) if folder and evaluation["loss_curve"] else "",
-            promotion=promotion,
-            registration=registration,
         )
+        self._watcher.evaluated(done)
+        if self._request.promote:
+            with self._step("promote"):
+                done = replace(done, promotion=self._promote(exported, evaluation))
+        if self._request.registry:
+            with self._step("register"):
+                done = replace(done, registration=self._register(started, exported))
+        return done
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -196,6 +201,8 @@ class _Chain:
         )
         # Wrong settings are found now, and not when everything is prepared.
         self._targets(started)
+        if self._request.registry:
+            self._check_registry(self._request.registry)
         self._resolve(self._training(started, dataset_digest=_ANY_DIGEST, model_digest=_ANY_DIGEST))
         self._note = f"run {self._run.run_id}, workspace {started.claim}"
         return started
@@ -235,8 +242,26 @@ class _Chain:
         sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
         dataset = steps(InitializeDataset.from_parameters(sources, self._phases.data), run)
         self._watcher.verdict(verdict_of(dataset))
+        if not dataset["test_rows"]:
+            self._check_held_out()
         self._note = f"{dataset['train_rows']} rows to train on, {dataset['test_rows']} held out"
         return dataset
+
+    def _check_registry(self, registry: str) -> None:
+        try:
+            RegistryTarget.parse(registry, str(self._phases.registration.get("name") or ""), os.environ)
+        except BadUri as error:
+            raise ValueError(f"registry: {error}") from None
+
+    def _check_held_out(self) -> None:
+        """Say that no row is held out, and raise ValueError if the promotion needs one."""
+        metric = str(self._phases.promotion.get("metric") or "loss")
+        if self._request.promote == "better" and metric in OF_ROWS:
+            raise ValueError(
+                f"promote: better compares {metric} on held-out rows, and the dataset has none: hold some out (test_fraction of the "
+                f"data), or compare {OF_TRAINING}{metric} (promote_metric of the evaluation)"
+            )
+        self._watcher.verdict(["note: no row is held out: the figures are of rows that are trained on"])
 
     def _model(self, steps: WorkspaceSteps, run: StepRun) -> dict[str, Any]:
         model = steps(InitializeModel(model_uri=self._request.model_uri), run)

@@ -14,7 +14,9 @@ from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS, SETTINGS
 from trainwright.jobs.request.setting_values import parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.validation_problems import message_of
-from trainwright.jobs.trainers.report_settings import report_settings
+from trainwright.jobs.trainers.report_settings import OF_TRL, report_settings
+from trainwright.jobs.trainers.sft import SftSettings
+from trainwright.jobs.trainers.trl import is_switched_on, option_value
 from trainwright.steps.parameter_tables import STEP_PARAMETERS
 from trainwright.steps.requests import (
     EvaluateExport,
@@ -127,6 +129,7 @@ def phases_of(request: StartRun, run: Mapping[str, Any] | None = None) -> Phases
     )
     _check_values(phases)
     trainer = _trainer(phases.training)
+    _check_best(phases, trainer)
     of_data = {**report_settings(phases.training.get("settings") or {}, trainer), **({"trainer": trainer} if trainer else {})}
     return replace(phases, data={**of_data, **phases.data})
 
@@ -190,6 +193,19 @@ def _check_values(phases: Phases) -> None:
             raise ValueError(f"{structure}.{error}") from None
 
 
+def _check_best(phases: Phases, trainer: str) -> None:
+    """Raise ValueError if the best checkpoint is to be exported, and a trainer of TRL is not asked to find it."""
+    if phases.export.get("which") != "best" or trainer not in OF_TRL:
+        return
+    settings = _parsed_object("training.settings", phases.training.get("settings"))
+    words = [str(word) for word in settings.get("extra") or ()]
+    if not is_switched_on(words, "load_best_model_at_end") and option_value(words, "metric_for_best_model") is None:
+        raise ValueError(
+            "evaluation.which: best needs a training that compares its checkpoints: training.settings with eval_strategy, and "
+            '"extra": ["--load_best_model_at_end", "True", "--save_strategy", STRATEGY] with the same strategy; or use last'
+        )
+
+
 def _trainer(training: Mapping[str, Any]) -> str:
     """Return the builtin trainer that the rows are for, if it is known. Raises NoSuchTrainer."""
     if any(training.get(program) for program in _PROGRAMS):
@@ -226,6 +242,10 @@ def _check_names(structure: str, given: Iterable[str], known: Iterable[str]) -> 
     for name in given:
         if name in OF_THE_CHAIN:
             raise ValueError(f"{structure}.{name}: the pipeline sets it, from its own parameter or from an earlier step")
+        if structure == "training" and name not in names and name in SftSettings.model_fields:
+            raise ValueError(
+                f'training.{name}: a setting of the builtin trainer, which is given in settings: {{"settings": {{"{name}": ...}}}}'
+            )
         if name not in names:
             raise ValueError(f"{structure}.{str(name)[:80]}: unknown setting; {suggest(str(name), names)}")
 

@@ -14,12 +14,15 @@ from typing import Any
 from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion, check_figures
 from trainwright.evaluation.figures import OF_TRAINING, is_of_rows, trained_mark
-from trainwright.steps.evaluation_files import figures_of
+from trainwright.steps.evaluation_files import BASE, figures_of
 from trainwright.steps.requests import PromoteModel
+from trainwright.text.finite_number import is_number
 
 DATA, ROWS = "dataset_digest", "rows_digest"
 """What the figures of an evaluation were measured on: figures of other data are not compared."""
-_OTHER_ROWS = "the rows, the tokenizer, its chat template, the number of rows, or for preferences the base model differ; "
+_OTHER_ROWS = (
+    "the rows, the tokenizer, its chat template, loss_on, the number of rows, or for preferences the base model differ; "
+)
 _TASKS = ("few_shot", "task_limit")
 """What the figures of a public task depend on."""
 _TRAINED_ROWS = (
@@ -34,8 +37,8 @@ class Gate:
     """When a candidate is promoted: `rule` is better or always. `metric` is a figure of both evaluations, by which the candidate must
     be better, by `margin` at least.
 
-    With the rule always nothing is compared. Without a model in use, a candidate is promoted if it has the figure. A figure of
-    held-out rows that are trained on, too, justifies no promotion unless they are allowed.
+    With the rule always nothing is compared. Without a model in use, a candidate is promoted if it is better than its base model, or
+    if that was not measured. A figure of held-out rows that are trained on, too, justifies no promotion unless they are allowed.
     """
 
     rule: str = "better"
@@ -139,7 +142,7 @@ def _decide(
     if not gate.allow_trained_rows and is_of_rows(gate.metric) and (mark := trained_mark(evaluation)):
         return False, f"not compared: {gate.metric} {own:.6g} is of rows of which {mark}; {_TRAINED_ROWS}"
     if current is None:
-        return True, f"the first one: {gate.metric} {own:.6g}"
+        return _decide_first(gate, own, evaluation)
     _check_measured_alike(gate.metric, evaluation, champions, current.uri)
     champion = _figure(champions, gate.metric, f"the evaluation of {current.uri}")
     if not math.isfinite(champion):
@@ -150,6 +153,18 @@ def _decide(
         needed = f", a margin of {gate.margin:g} is required" if gate.margin else ""
         return False, f"not better: {compared}{needed}"
     return True, f"better: {compared}"
+
+
+def _decide_first(gate: Gate, own: float, evaluation: Mapping[str, Any]) -> tuple[bool, str]:
+    """Without a model in use, the base model is what a candidate is compared with, if its figure is known."""
+    bases = evaluation.get(BASE)
+    base: Any = bases.get(gate.metric) if isinstance(bases, dict) else None
+    if not is_number(base):
+        return True, f"the first one: {gate.metric} {own:.6g}"
+    compared = f"{gate.metric} {own:.6g} against {base:.6g} of the base model"
+    if (own - base if gate.greater_is_better else base - own) <= 0:
+        return False, f"not better: {compared}"
+    return True, f"the first one: {compared}"
 
 
 def _check_measured_alike(metric: str, evaluation: Mapping[str, Any], champions: Mapping[str, Any], champion: str) -> None:
@@ -164,7 +179,7 @@ def _check_measured_alike(metric: str, evaluation: Mapping[str, Any], champions:
     how = _OTHER_ROWS if name == ROWS and theirs and own else ""
     raise CheckpointError(
         f"{metric} of {champion} was not measured as the candidate's: {name} is {_said(theirs)} there and {_said(own)} here; {how}"
-        "evaluate both with the same settings on the same held-out data, and pass champion_evaluation"
+        "evaluate both with the same settings on the same held-out data, and pass champion_evaluation, or promote to another alias"
     )
 
 

@@ -125,8 +125,6 @@ def read_facts(export: Export) -> ExportFacts:
         trainjob=trainjob,
         starts=_starts(manifest),
         usage=_usage(manifest.metadata.get(USAGE)),
-        findings=tuple(_URI.sub(" the base model", line) for line in finding_lines(manifest.metadata.get(FINDINGS))),
-        finding_names=tuple(map(_text, finding_names(manifest.metadata.get(FINDINGS)))),
     )
 
 
@@ -169,6 +167,8 @@ def checkpoint_facts(
         dtype=dtype if isinstance(dtype, str) and _NAME.fullmatch(dtype) else "",
         has_generation=bool(adapter) and GENERATION_CONFIG in paths,
         has_chat_template=_TEMPLATE in paths,
+        findings=tuple(_URI.sub(" the base model", line) for line in finding_lines(metadata.get(FINDINGS))),
+        finding_names=tuple(map(_text, finding_names(metadata.get(FINDINGS)))),
     )
 
 

@@ -35,7 +35,7 @@ def findings(
     if overlap:
         rows = splits[HELD_OUT].rows
         text = (
-            f"{overlap:,} of {rows:,} held-out rows are trained on, too, but for white space and case: figures on them are too good; "
+            f"{overlap:,} of {rows:,} held-out rows are trained on, too (case and white space aside): figures on them are too good; "
             "drop_overlap among the settings of the data leaves them out of the training"
         )
         yield Finding("warning" if overlap >= _WARN_SHARE * rows else "note", "overlap", text)

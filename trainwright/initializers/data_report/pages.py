@@ -94,7 +94,9 @@ def _notes(report: DataReport) -> Iterator[str]:
         yield _questions_note(report)
     if report.by_answers:
         yield "some messages have the weight 0: each other answer is a row with all that comes before, and only the answer is learned"
-    yield from (f"{count:,} rows were dropped: {reason}" for reason, count in report.dropped.items())
+    yield from (
+        f"{count:,} {'row was' if count == 1 else 'rows were'} dropped: {reason}" for reason, count in report.dropped.items()
+    )
     if report.compared < max(split.rows for split in report.splits.values()):
         yield f"duplicates were looked for in the first {report.compared:,} rows of each split"
     if report.dropped_columns:

@@ -113,9 +113,13 @@ def _verdict(
 
 
 def _dropped(details: dict[str, Any]) -> dict[str, int]:
-    same = int(details.get("same_answers", 0))
-    found = {"no text": int(details.get("empty_rows", 0)) - same, "the same answer chosen and rejected": same}
-    found["held out, too (drop_overlap)"] = int(details.get("overlapping_rows", 0))
+    same, unlearned = int(details.get("same_answers", 0)), int(details.get("unlearned_rows", 0))
+    found = {
+        "no answer to learn": unlearned,
+        "no text": int(details.get("empty_rows", 0)) - same - unlearned,
+        "the same answer chosen and rejected": same,
+        "held out, too (drop_overlap)": int(details.get("overlapping_rows", 0)),
+    }
     return {reason: count for reason, count in found.items() if count}
 
 

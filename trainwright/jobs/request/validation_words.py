@@ -41,7 +41,8 @@ def words_of(error: ErrorDetails) -> str:
     if error["type"] in _WORDS:
         return _WORDS[error["type"]]
     if error["type"] == "literal_error":
-        return f"expected {about['expected'].replace(chr(39), '')}"
+        choices = about["expected"].replace(chr(39), "")
+        return f"expected {choices.removeprefix(', ').removeprefix(' or ')}"
     if about.get("ge") == 0:
         return "expected a number that is not negative"
     for bound, words in _BOUNDS.items():

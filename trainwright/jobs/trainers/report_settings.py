@@ -8,8 +8,8 @@ from typing import Any
 from trainwright.jobs.trainers.sft import loss_on_of
 from trainwright.jobs.trainers.trl import TrlSettings, option_value
 
-_OF_TRL = ("sft", "dpo", "kto")
-RUNTIMES_OF_TRL = tuple(f"trl-{trainer}" for trainer in _OF_TRL)
+OF_TRL = ("sft", "dpo", "kto")
+RUNTIMES_OF_TRL = tuple(f"trl-{trainer}" for trainer in OF_TRL)
 """The stock runtimes, whose arguments change nothing of what becomes of rows."""
 _CHANGE_LENGTHS = ("max_length", "packing", "truncation_mode", "completion_only_loss")
 _CHANGE_TOKENS = ("chat_template_path", "dataset_text_field")
@@ -22,7 +22,7 @@ def report_settings(settings: Mapping[str, Any], trainer: str) -> dict[str, Any]
     `trainer` is its name, empty for another program: one that is not TRL's may train on what TRL would not. Extra arguments that
     change what becomes of rows leave the report without `max_length`, or without the model.
     """
-    if trainer not in _OF_TRL:
+    if trainer not in OF_TRL:
         return {"report_mode": "warn"}
     words = [str(word) for word in settings.get("extra") or ()]
     if any(option_value(words, name) is not None for name in _CHANGE_TOKENS):

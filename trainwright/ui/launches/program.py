@@ -19,7 +19,7 @@ from trainwright.jobs.request.validation_problems import message_of
 from trainwright.jobs.state.run_ids import COMMAND_LINE
 from trainwright.jobs.submit.memory_check import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents
-from trainwright.steps.fine_tuning import fine_tune
+from trainwright.steps.fine_tuning import FineTuned, fine_tune
 from trainwright.steps.requests import FineTuning
 from trainwright.steps.step_end import EXPECTED
 from trainwright.submission import connect_for_jobs
@@ -50,6 +50,9 @@ class _Recorder:
         """The page shows the job itself."""
 
     def verdict(self, lines: Sequence[str]) -> None:
+        """The page of the run shows it."""
+
+    def evaluated(self, result: FineTuned) -> None:
         """The page of the run shows it."""
 
     def estimate(self, estimate: MemoryEstimate) -> None:
