@@ -16,7 +16,7 @@ from support.optional_packages import require_packages
 
 from trainwright.evaluation import program
 from trainwright.evaluation.encoding import encode_rows
-from trainwright.evaluation.generation import complete
+from trainwright.evaluation.generation import complete, exported_config
 from trainwright.evaluation.loading import checkpoint_kind, use_training_tokens
 from trainwright.evaluation.sample import Sample
 
@@ -165,6 +165,16 @@ def test_samples_end_where_the_exported_model_ends(
     assert (result["samples"]["after"] == ends_at_once) is bool(config)
     assert result["samples"]["before"] != ends_at_once
     assert result["sample"]["after"] == ("" if config else result["sample"]["before"])
+
+
+@pytest.mark.parametrize("content", ['{"eos_token_id": "abc"}', '{"eos_token_id": {}}', '{"pad_token_id": "x"}', "[]", "{", "5"])
+def test_generation_config_that_cannot_be_used_is_named(base: Path, tmp_path: Path, content: str) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer, model = AutoTokenizer.from_pretrained(base), AutoModelForCausalLM.from_pretrained(base)
+    (tmp_path / "generation_config.json").write_text(content)
+    with pytest.raises(program.InvalidInput, match=r"generation_config\.json cannot be used"):
+        exported_config(model, tmp_path, tokenizer)
 
 
 def test_samples_of_several_rows_are_those_of_each_alone(base: Path, adapter: Path, data: Path) -> None:

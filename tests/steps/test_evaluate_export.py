@@ -36,7 +36,8 @@ def exported(tmp_path: Path) -> tuple[str, str]:
         (folder / name).write_bytes(content)
         files.append(ManifestFile(path=name, size=len(content), sha256=hashlib.sha256(content).hexdigest(), key=name))
     origin = {kind: f"sha256:{letter * 64}" for kind, letter in (("dataset", "d"), ("model", "e"))}
-    metadata = {"origin": origin}
+    finding = {"severity": "warning", "name": "never_stops", "text": "it never stops"}
+    metadata = {"origin": origin, "loss_on": "answers", "data_findings": [finding]}
     manifest = Manifest(
         format="hf-trainer", step=5, source="r", created="t", confirmed="checked", files=tuple(files), metadata=metadata
     )
@@ -54,6 +55,7 @@ def evaluated(tmp_path: Path, exported: tuple[str, str], monkeypatch: pytest.Mon
     def make(job: JobPlay = write_result, **options: Any) -> dict[str, Any]:
         def run_step(_cluster: Any, request: Any, *_: Any, **__: Any) -> None:
             told = dict(zip(request.args[::2], request.args[1::2], strict=True))
+            assert told["--loss-on"] == "answers"
             job(place(tmp_path) / "checkpoint", place(tmp_path) / Path(told["--out"]).name)
 
         monkeypatch.setattr(evaluate, "run_step", run_step)
@@ -69,6 +71,27 @@ def evaluated(tmp_path: Path, exported: tuple[str, str], monkeypatch: pytest.Mon
 
 def place(tmp_path: Path) -> Path:
     return next((tmp_path / "w/runs/run-7/evaluation").iterdir())
+
+
+@pytest.mark.parametrize(("dataset", "expected"), [("", 2), (f"sha256:{'d' * 64}", 2), (f"sha256:{'f' * 64}", None)])
+def test_rows_of_another_dataset_are_not_said_to_be_trained_on(
+    evaluated: Callable[..., Any], dataset: str, expected: int | None
+) -> None:
+    def write(_checkpoint: Path, out: Path) -> None:
+        out.write_text(json.dumps({**RESULT, "trained_rows": 2}))
+
+    result = evaluated(write, dataset_digest=dataset)
+    assert result.get("trained_rows") == expected
+    assert ("2 of 2 rows are also trained on" in result["summary"]) is bool(expected)
+
+
+def test_figures_have_those_of_the_base_and_the_marks_of_the_dataset(evaluated: Callable[..., Any]) -> None:
+    result = evaluated()
+    assert "- warning\\: it never stops" in result["summary"]
+    figures = evaluate.figures_of(result)
+    assert figures["base"] == LOSSES["before"]
+    assert figures["data_findings"] == ["never_stops"]
+    assert figures["loss"] == 1.0
 
 
 @pytest.mark.parametrize("how", ["changed", "removed", "linked", "added", "pipe"])
