@@ -5,7 +5,7 @@ the same each time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,15 @@ SAMPLES = 8
 """Rows that a model completes, to see whether it stops."""
 _MAX_TOKENS = 256
 _CONFIG = "generation_config.json"
+_KEPT = (
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "bad_words_ids",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+    "min_new_tokens",
+)
+"""Of an exported generation config, what changes a greedy completion."""
 
 
 @dataclass(frozen=True)
@@ -27,16 +36,9 @@ class Completion:
     ended: bool
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How many of a model's samples ended before the limit of tokens, and the tokens of all of them."""
-
-    ended: int
-    tokens: int
-
-    @classmethod
-    def of(cls, completions: Sequence[Completion]) -> dict[str, int]:
-        return asdict(cls(sum(each.ended for each in completions), sum(each.tokens for each in completions)))
+def ended_counts(completions: Sequence[Completion]) -> dict[str, int]:
+    """Return how many samples of a model ended before the limit of tokens, and the tokens of all of them."""
+    return {"ended": sum(each.ended for each in completions), "tokens": sum(each.tokens for each in completions)}
 
 
 def token_limit(samples: Sequence[Sample], tokenizer: Any, shown: int) -> int:
@@ -117,14 +119,3 @@ def complete(
             text = tokenizer.decode(row[:end][:shown], skip_special_tokens=True).strip()
             found.append(Completion(str(text), len(row) if end is None else end + 1, end is not None))
     return found
-
-
-_KEPT = (
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "bad_words_ids",
-    "suppress_tokens",
-    "begin_suppress_tokens",
-    "min_new_tokens",
-)
-"""Of an exported generation config, what changes a greedy completion."""

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from trainwright.evaluation.batches import NO_LABEL, padded
 from trainwright.evaluation.encoding import Encoded, digest_of, encode_rows, require_tokens
 from trainwright.evaluation.figures import loss_of, named_by_rows, task_name
-from trainwright.evaluation.generation import SAMPLES, Completion, Ended, complete, exported_config, token_limit
+from trainwright.evaluation.generation import SAMPLES, Completion, complete, ended_counts, exported_config, token_limit
 from trainwright.evaluation.harness import evaluate_tasks
 from trainwright.evaluation.loading import (
     checkpoint_kind,
@@ -226,7 +226,7 @@ def evaluate(
         "samples": {
             "count": len(samples),
             "max_tokens": most_new,
-            **{when: Ended.of(found) for when, found in completions.items()},
+            **{when: ended_counts(found) for when, found in completions.items()},
         },
     }
 
