@@ -234,6 +234,29 @@ def test_what_only_this_machine_has_is_refused_for_another_cluster(
 
 
 @pytest.mark.medium
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("the rows are pairs: use builtin=dpo or builtin=kto; or", "the rows are pairs: use --method dpo or --method kto; or"),
+        ("none is left; report_mode=warn only reports it", "none is left; --data report_mode=warn only reports it"),
+        ('name the prompt with columns={"prompt": ...}', 'name the prompt with --data columns={"prompt": ...}'),
+        ("split='train[:5O%]' cannot be read", "split='train[:5O%]' cannot be read"),
+    ],
+)
+def test_advice_names_the_options_of_the_command(message: str, shown: str) -> None:
+    assert command._in_options(message) == shown
+
+
+@pytest.mark.medium
+def test_default_method_does_not_contradict_that_of_the_settings(runs: Runs, finetune: Finetune, asked: list[FineTuning]) -> None:
+    finetune(runs.inputs("methods"), "--training", '{"settings": {"method": "full"}}')
+    (request,) = asked
+    assert (request.method, request.training["settings"]["method"]) == ("", "full")
+    refused = finetune(runs.inputs("methods"), "--gpus", "0", "--training", '{"settings": {"method": "qlora"}}')
+    assert "--method qlora: needs a GPU" in refused.stderr
+
+
+@pytest.mark.medium
 def test_a_source_that_does_not_exist_is_named(finetune: Finetune) -> None:
     missing = finetune(Inputs("file:///nowhere/rows.jsonl", "file:///nowhere/model"))
     assert missing.exit_code == ExitCode.bad_input

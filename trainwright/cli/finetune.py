@@ -31,8 +31,9 @@ def finetune(
     model: Annotated[str, typer.Argument(help="org/name of the hub, a folder, or a URI: hf://, s3://, gs://, az://, pvc://.")],
     dataset: Annotated[str, typer.Argument(help="org/name of the hub, a file or folder, or a URI, also https://.")],
     method: Annotated[
-        Method, _training("lora, qlora (base model in 4 bits), full (all weights), or dpo or kto (preferences, with LoRA).")
-    ] = Method.lora,
+        Method | None,
+        _training("lora (default), qlora (base model in 4 bits), full (all weights), or dpo or kto (preferences, with LoRA)."),
+    ] = None,
     nodes: Annotated[int, _training("Number of nodes.", min=1)] = 1,
     gpus: Annotated[
         int | None, _training("GPUs of each node; 0: train on the CPU. Default: 1 if any node of the cluster has one.", min=0)

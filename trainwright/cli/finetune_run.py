@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -32,6 +33,13 @@ from trainwright.steps.places import place_uri, source_uri
 from trainwright.steps.requests import FineTuning
 from trainwright.steps.step_end import EXPECTED
 from trainwright.submission.jobs_client import JobsClient
+
+_ADVISED = (
+    (r"builtin=(dpo|kto)\b", r"--method \1"),
+    (r"columns=(?=\{)", "--data columns="),
+    (r"(report_mode|layout|split)=(?=[\w-]+)", r"--data \1="),
+)
+"""Settings that messages of steps advise, and the options that set them."""
 
 
 def run_finetune(given: Mapping[str, Any]) -> None:
@@ -67,9 +75,8 @@ def run_finetune(given: Mapping[str, Any]) -> None:
         if display.result is not None and output is None:
             show_result(display.result)
         code = ExitCode.bad_input if isinstance(error, InitializerError) else exit_code_of(error)
-        print_lines(
-            "\n".join([f"{display.step}: {message_of(error)}".removeprefix(": "), *getattr(error, "__notes__", ())]), error=True
-        )
+        message = f"{display.step}: {_in_options(message_of(error))}".removeprefix(": ")
+        print_lines("\n".join([message, *getattr(error, "__notes__", ())]), error=True)
         # The same command cannot resume a run that began with other inputs, or that another owner has.
         if display.step not in ("", "start") and code is not ExitCode.bad_input and not isinstance(error, TrainJobNameTaken):
             print_lines(resume, error=True)
@@ -79,6 +86,13 @@ def run_finetune(given: Mapping[str, Any]) -> None:
     else:
         show_result(result)
     sys.stdout.flush()
+
+
+def _in_options(message: str) -> str:
+    """Return a message with settings that it advises as this command takes them."""
+    for setting, option in _ADVISED:
+        message = re.sub(rf"(?<![-\w]){setting}", option, message)
+    return message
 
 
 def _print_page(given: Mapping[str, Any]) -> None:
@@ -101,12 +115,12 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
     settings = training.get("settings") or {}
     if not isinstance(settings, dict):
         raise BadRequest("--training: settings: expected an object with settings by name")
-    if method in PREFERENCES:
+    if method is not None and method in PREFERENCES:
         if training.get("builtin", method.value) != method.value:
             raise BadRequest(f"--method {method.value}: not with --training builtin={training['builtin']}")
         training = {**training, "builtin": method.value}
     gpus = _gpus(cluster, given["gpus"])
-    if not gpus and "cpu" not in settings and method is Method.qlora:
+    if not gpus and "cpu" not in settings and Method.qlora in (method, settings.get("method")):
         raise BadRequest("--method qlora: needs a GPU, and no node has one; use --method lora")
     training = {**training} | {name: given[name] for name in ("store_secret", "hub_secret") if given[name]}
     if not gpus:
@@ -125,7 +139,7 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
             "workspace": workspace,
             "num_nodes": given["nodes"],
             "resources_per_node": {GPU: gpus} if gpus else {},
-            "method": "" if method in PREFERENCES else method.value,
+            "method": "" if method is None or method in PREFERENCES else method.value,
             "training": training,
             **{name: given[name] for name in ("data", "evaluation")},
             **{name: given[name] for name in ("epochs", "learning_rate", "batch_size", "max_length", "queue_name")},
