@@ -55,6 +55,8 @@ from trainwright.workspace import begin_run
 from trainwright.workspace.data_findings import finding_lines
 
 STEPS = ("start", "dataset", "model", "train", "export", "evaluate", "promote", "register")
+_SMALL_MODEL = 100_000
+"""Parameters; 0.1 million."""
 _ANY_DIGEST = f"sha256:{'0' * 64}"
 _EVALUATED = ("before", "after", "rows", "held_out", "trained_rows", "samples", "sample")
 
@@ -266,7 +268,9 @@ class _Chain:
     def _model(self, steps: WorkspaceSteps, run: StepRun) -> dict[str, Any]:
         model = steps(InitializeModel(model_uri=self._request.model_uri), run)
         if model["shape"]:
-            self._note = f"{model['shape']['parameters'] / 1e6:,.1f} million parameters"
+            parameters = int(model["shape"]["parameters"])
+            is_small = parameters < _SMALL_MODEL
+            self._note = f"{parameters:,} parameters" if is_small else f"{parameters / 1e6:,.1f} million parameters"
         return model
 
     def _train(self, started: StartedRun, dataset: dict[str, Any], model: dict[str, Any]) -> Any:
