@@ -29,17 +29,17 @@ ELSEWHERE = {
     "make test": "runs this test's neighbours",
     "deploy/images/build.sh --registry registry.example.com/ml --push && export "
     "TRAINWRIGHT_IMAGE='registry.example.com/ml/{image}:0.1.0'": "tests/deploy/test_images.py",
-    "export KUBECONFIG=$(.venv/bin/trainwright up)": "the cluster of this test is one",
+    "export KUBECONFIG=$(trainwright up)": "the cluster of this test is one",
     "kubectl apply -f my-trainjob.yaml && kubectl get trainjobs,pods": "the file is the reader's",
-    ".venv/bin/trainwright down": "stops the cluster of the user",
+    "trainwright down": "stops the cluster of the user",
 }
 SAID = {
     'trainwright submit --code quickstart/examples --command "torchrun ddp.py" --num-nodes 2 --wait --logs': '"processes": 2',
     "trainwright submit --func quickstart/examples/fit.py:fit --func-args steps=3 --run-id tuesday --wait": "Succeeded",
     "trainwright submit -f quickstart/examples/trainjob.yaml --run-id wednesday --queue-name gpus": "created, run wednesday",
-    ".venv/bin/trainwright rbac --namespace kubeflow --for kfp | kubectl apply -f -": "created",
-    ".venv/bin/trainwright runtimes show trl-sft | kubectl apply -f -": "clustertrainingruntime.trainer.kubeflow.org/trl-sft",
-    ".venv/bin/trainwright pipeline compile finetune -O finetune.yaml": "",
+    "trainwright rbac --namespace kubeflow --for kfp | kubectl apply -f -": "created",
+    "trainwright runtimes show trl-sft | kubectl apply -f -": "clustertrainingruntime.trainer.kubeflow.org/trl-sft",
+    "trainwright pipeline compile finetune -O finetune.yaml": "",
 }
 
 
@@ -50,8 +50,6 @@ def test_every_command_is_run_or_says_where_it_is() -> None:
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl, whose version is in docs/conformance.md")
 def test_they_follow_each_other(tmp_path: Path) -> None:
     (tmp_path / "quickstart").symlink_to(ROOT / "quickstart")
-    (tmp_path / ".venv/bin").mkdir(parents=True)
-    (tmp_path / ".venv/bin/trainwright").symlink_to(Path(sys.executable).with_name("trainwright"))
     with embedded(tmp_path / "cluster", node=True) as kubeconfig:
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         env = {**os.environ, "KUBECONFIG": str(kubeconfig), "PATH": path}
