@@ -289,6 +289,15 @@ class TestPreparedInputs:
         prune(workspace, keep=1)
         assert place.exists()
 
+    @pytest.mark.parametrize("is_active", [True, False])
+    def test_that_of_another_training_stays_while_the_run_is_active(self, workspace: Path, place: Path, is_active: bool) -> None:
+        for digest in (f"sha256:{place.name}", f"sha256:{'0' * 64}"):
+            begin_run(workspace, "runs/current", run="current", owner="kfp", dataset=digest)
+        if not is_active:
+            end_run(workspace, "runs/current")
+        prune(workspace, keep=1)
+        assert place.exists() is is_active
+
     def test_one_that_another_run_removes_meanwhile_is_not_missed(
         self, workspace: Path, place: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -154,3 +154,17 @@ def test_a_run_that_has_written_nothing_leaves_no_folder(tmp_path: Path) -> None
     assert not drop_empty_run(tmp_path, "runs/trained")
     assert read_run(tmp_path / "runs/trained") is not None
     assert not (tmp_path / "runs/skipped").exists()
+
+
+def test_a_run_with_several_trainings_keeps_what_each_had(workspace: Path) -> None:
+    begin_run(workspace, "runs/r", run="r", owner="o", dataset="sha256:a", model="sha256:m")
+    touch_run(workspace, "runs/r", exported="s3://e/1")
+    begin_run(workspace, "runs/r", run="r", owner="o", dataset="sha256:b")
+    touch_run(workspace, "runs/r", exported="s3://e/2")
+    begin_run(workspace, "runs/r", run="r", owner="o", dataset="sha256:a")  # a retry of the first training
+    record = end_run(workspace, "runs/r", exported="s3://e/3")
+    assert record is not None
+    assert record.earlier == {"dataset": ("sha256:b",), "exported": ("s3://e/1", "s3://e/2")}
+    assert (record.all_of("dataset"), record.all_of("model")) == (["sha256:b", "sha256:a"], ["sha256:m"])
+    assert read_run(workspace / "runs/r") == record
+    assert "earlier" not in begin_run(workspace, "runs/s", run="s", owner="o").model_dump_json(exclude_defaults=True)

@@ -172,7 +172,8 @@ def _used(workspace: Path, kind: Kind, idle_since: float) -> set[str] | None:
     used = set()
     for run in _runs(workspace / RUNS):
         if run.record is not None:
-            used.add(run.record.dataset if kind == "dataset" else run.record.model)
+            all_of = run.record.all_of(kind)
+            used.update(all_of if run.record.ended is None else all_of[-1:])  # another training of an active run may use one
         elif run.last_active >= idle_since:
             return None
     return used

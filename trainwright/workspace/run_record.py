@@ -29,12 +29,15 @@ DATASET, MODEL = "dataset", "model"
 _MAX_BYTES = 1024 * 1024
 """A record has a few hundred bytes, but training can write to the folder too."""
 _LOCK_SUFFIX = ".lock"
+_MAX_EARLIER = 100
+"""Of each kind. A run has a few trainings; one that is run again with the same name each night has more."""
 
 
 class RunRecord(BaseModel):
     """Times are RFC 3339, UTC. `ended` is None while the run is active. `dataset` and `model` are digests, `exported` a URI.
 
-    `inputs` names what else the run was made of, as versions of data.
+    `inputs` names what else the run was made of, as versions of data. A run with several trainings has the last of each; `earlier`
+    has those before, oldest first, by `dataset`, `model` and `exported`.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -48,6 +51,11 @@ class RunRecord(BaseModel):
     model: str = ""
     exported: str = ""
     inputs: dict[str, dict[str, str]] = {}
+    earlier: dict[str, tuple[str, ...]] = {}
+
+    def all_of(self, name: str) -> list[str]:
+        """Return all that the run had of `dataset`, `model` or `exported`, the last one at the end."""
+        return [each for each in (*self.earlier.get(name, ()), getattr(self, name)) if each]
 
     @field_validator("started", "updated", "ended")
     @classmethod
@@ -165,7 +173,18 @@ def _update(workspace: Path, folder: str, values: dict[str, str], changes: dict[
 
 
 def _write(path: Path, before: RunRecord, changes: dict[str, Any]) -> RunRecord:
-    record = before.model_copy(update=changes)
-    left_out = None if record.inputs else {"inputs"}
+    record = before.model_copy(update={**changes, "earlier": _earlier(before, changes)})
+    left_out = {name for name in ("inputs", "earlier") if not getattr(record, name)}
     write_bytes(path / RECORD, record.model_dump_json(indent=1, exclude=left_out).encode() + b"\n")
     return record
+
+
+def _earlier(before: RunRecord, changes: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return what the record has of earlier trainings, with what the changes replace."""
+    found = {}
+    for name in (DATASET, MODEL, "exported"):
+        known = dict.fromkeys(before.all_of(name))
+        known.pop(changes.get(name) or getattr(before, name), None)
+        if known:
+            found[name] = tuple(known)[-_MAX_EARLIER:]
+    return found

@@ -54,6 +54,7 @@ def run_row(workspace: Path, name: str, record: RunRecord | None) -> Json:
         "dataset": shown_text(record.dataset, 200),
         "model": shown_text(record.model, 200),
         "exported": shown_text(record.exported),
+        "earlier": {name: [shown_text(each, 500) for each in values] for name, values in record.earlier.items()},
         "inputs": shown_json(record.inputs),
         "problem": "",
     }

@@ -103,5 +103,5 @@ def _of_runs(workspace: WorkspaceFolder) -> Iterator[tuple[str, str]]:
         return
     for name in sorted(found):
         record = read_run(folder / name)
-        if record is not None and record.exported:
-            yield record.exported, name
+        for exported in record.all_of("exported") if record is not None else ():
+            yield exported, name

@@ -126,6 +126,9 @@ function Overview({ run }) {
     ["last activity", run.updated && html`<${Time} at=${run.updated} />`],
     ["ended", run.ended && html`<${Time} at=${run.ended} />`],
     ["exported", run.exported && html`<a href=${exportLink(run.exported)}>${run.exported}</a>`],
+    ...earlierOf(run, "exported").map((uri) => ["exported before", html`<a href=${exportLink(uri)}>${uri}</a>`]),
+    ...earlierOf(run, "dataset").map((digest) => ["dataset before", html`<${Digest} digest=${digest} />`]),
+    ...earlierOf(run, "model").map((digest) => ["model before", html`<${Digest} digest=${digest} />`]),
     ["folder", html`<code>${run.path}</code>`],
   ];
   const inputs = Object.entries(run.inputs || {});
@@ -139,6 +142,11 @@ function Overview({ run }) {
     </div>
     ${inputs.length ? html`<h3>Other inputs</h3><${Facts} facts=${inputs.map(([name, value]) => [name, valueText(value)])} />` : ""}
   </div>`;
+}
+
+/** What earlier trainings of the run had, the newest first. */
+function earlierOf(run, name) {
+  return [...(ownValue(run.earlier || {}, name) || [])].reverse();
 }
 
 function Trainings({ workspace, run }) {
