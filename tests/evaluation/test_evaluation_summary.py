@@ -48,6 +48,8 @@ def test_summary_marks_what_a_figure_is_worth() -> None:
     assert "| samples | 0 of 8 ended (48 tokens each) | 7 of 8 ended (12 tokens each) | |" in shown
     assert "**Dataset**\n\n- warning\\: no row \\| ends\n\n" in shown
     assert "unread" not in shown
+    advice = f"{'long ' * 80}and what to do"
+    assert "and what to do\n" in markdown_summary(RESULT | {"data_findings": [{**findings[0], "text": advice}]})
     assert "also trained on" not in markdown_summary(RESULT | {"trained_rows": 1})
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from trainwright.evaluation.figures import OF_TRAINING, loss_label, loss_name, stop_line
-from trainwright.text.markdown import code, escaped, fenced
+from trainwright.text.markdown import code, escaped, escaped_advice, fenced
 from trainwright.workspace.data_findings import FINDINGS, finding_lines
 
 _SAMPLE = (("prompt", "Prompt"), ("expected", "Expected"), ("before", "Before"), ("after", "After"))
@@ -30,7 +30,7 @@ def markdown_summary(result: dict[str, Any]) -> str:
     losses = _losses(result)
     if losses:
         blocks.append("\n".join(losses))
-    if findings := [f"- {escaped(line)}" for line in finding_lines(result.get(FINDINGS))]:
+    if findings := [f"- {escaped_advice(line)}" for line in finding_lines(result.get(FINDINGS))]:
         blocks += ["**Dataset**", "\n".join(findings)]
     facts = [f"| {name} | {code(str(result[key]))} |" for key, name in _FACTS if result.get(key) not in (None, "")]
     if facts:

@@ -13,9 +13,14 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|~<>&$:@.-])")
 _RUNS = re.compile(r"`+")
 
 
-def escaped(text: str) -> str:
-    """Return a text in one line that Markdown shows as it is, in a table's cell, too."""
-    return _SPECIAL.sub(r"\\\1", _short(text))
+def escaped(text: str, most: int = _MAX) -> str:
+    """Return a text in one line of at most so many characters that Markdown shows as it is, in a table's cell, too."""
+    return _SPECIAL.sub(r"\\\1", _truncated(one_line(text), most))
+
+
+def escaped_advice(text: str) -> str:
+    """Return a text as `escaped`, of the length of a block: what to do stands at its end."""
+    return escaped(text, _MAX_BLOCK)
 
 
 def code(text: str) -> str:

@@ -14,7 +14,7 @@ from trainwright.checkpoints.registries.errors import RegistrationError
 from trainwright.checkpoints.registries.export_facts import ExportFacts
 from trainwright.text.finite_number import is_number
 from trainwright.text.hub_names import is_bare_name
-from trainwright.text.markdown import code, escaped, table
+from trainwright.text.markdown import code, escaped, escaped_advice, table
 from trainwright.text.one_line import one_line
 from trainwright.text.yaml_writer import to_yaml
 
@@ -158,7 +158,7 @@ def _training(facts: ExportFacts, context: CardContext) -> list[str]:
 
 
 def _findings(facts: ExportFacts) -> list[str]:
-    return ["## Dataset", "\n".join(f"- {escaped(line)}" for line in facts.findings)] if facts.findings else []
+    return ["## Dataset", "\n".join(f"- {escaped_advice(line)}" for line in facts.findings)] if facts.findings else []
 
 
 def _losses(history: LogHistory) -> list[tuple[int, tuple[float | None, float | None]]]:

@@ -13,7 +13,7 @@ from trainwright.initializers.data_report.figures import DataReport, SplitFigure
 from trainwright.storage.errors import UnsafeFile
 from trainwright.storage.plain_files import read_plain
 from trainwright.storage.transfer import write_bytes
-from trainwright.text.markdown import escaped, fenced, table
+from trainwright.text.markdown import escaped, escaped_advice, fenced, table
 from trainwright.workspace.run_record import DATASET_REPORTS
 
 _TITLE = "Dataset"
@@ -37,7 +37,7 @@ def markdown_page(report: DataReport) -> str:
     """Return the report as Markdown."""
     parts = _parts(report)
     rows = [tuple(escaped(cell) for cell in row) for row in parts.splits]
-    notes = "\n".join(f"- {escaped(note)}" for note in parts.notes)
+    notes = "\n".join(f"- {escaped_advice(note)}" for note in parts.notes)
     blocks = [f"## {_TITLE} {escaped(report.source)}", table(parts.header, rows), notes]
     return "\n\n".join([*blocks, f"**{parts.sample_heading}**", fenced(report.sample)]) + "\n"
 
