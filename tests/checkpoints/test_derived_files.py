@@ -21,7 +21,7 @@ from trainwright.checkpoints.registries.model_card import CardContext, export_pa
 from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
 from trainwright.checkpoints.sources import Inputs, Source, base_advice, name_and_revision, recorded_inputs, source_of
-from trainwright.checkpoints.special_tokens import end_token_ids
+from trainwright.checkpoints.special_tokens import generation_settings
 from trainwright.cli.app import app
 from trainwright.workspace.receipt import Receipt, ReceiptFile
 
@@ -165,7 +165,7 @@ def test_adapter_has_the_generation_settings_of_its_base_with_its_own_end_token(
     settings = {"eos_token_id": [5, 1, 7], "pad_token_id": 2, "temperature": 0.6}
     assert json.loads(content(exported, "generation_config.json")) == settings
     restore_checkpoint(exported.uri, tmp_path / "restored")
-    assert end_token_ids(tmp_path / "restored") == [5, 1, 7]
+    assert generation_settings(tmp_path / "restored")["eos_token_id"] == [5, 1, 7]
 
 
 def test_generation_settings_that_the_program_has_written_are_kept(prepare: Prepare, target: Path) -> None:
@@ -203,7 +203,7 @@ def test_export_of_another_version_is_of_the_same_checkpoint(
     assert adapter_config(newer)["base_model_name_or_path"] == "org/base"
 
 
-def test_other_settings_of_an_adapter_make_it_another_checkpoint(prepare: Prepare, target: Path) -> None:
+def test_export_of_an_adapter_with_other_settings_is_refused(prepare: Prepare, target: Path) -> None:
     output = prepare()
     export(output, target)
     path = output / "checkpoint-5" / "adapter_config.json"
@@ -234,7 +234,7 @@ def test_base_is_named_as_this_job_has_asked_for_it(given: str, expected: Any) -
     assert source_of(receipt, given) == expected
 
 
-def test_other_weights_of_the_step_are_still_refused(prepare: Prepare, target: Path) -> None:
+def test_export_of_other_weights_for_the_same_step_is_refused(prepare: Prepare, target: Path) -> None:
     output = prepare()
     export(output, target)
     shutil.rmtree(output / "checkpoint-5")

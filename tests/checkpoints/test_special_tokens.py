@@ -12,7 +12,6 @@ from support.optional_packages import require_packages
 from trainwright.checkpoints.special_tokens import (
     aligned_generation,
     aligned_settings,
-    end_token_ids,
     generation_settings,
     joined_generation,
     special_token_ids,
@@ -114,12 +113,11 @@ def test_further_end_tokens_are_kept() -> None:
     assert joined_generation({}, {}) == {}
 
 
-def test_end_tokens_are_those_of_the_generation_settings_or_of_the_tokenizer(folder: Path) -> None:
-    assert end_token_ids(folder) == []
+def test_generation_settings_are_those_of_their_file_or_of_the_configuration(folder: Path) -> None:
+    assert (generation_settings(folder), special_token_ids(folder)) == ({}, {})
     write(folder, tokenizer_config={"eos_token": "e"}, vocab={"e": 5})
-    assert end_token_ids(folder) == [5]
+    assert (generation_settings(folder), special_token_ids(folder)) == ({}, {"eos_token_id": 5})
     write(folder, config={"eos_token_id": 1})
-    assert end_token_ids(folder) == [1]
+    assert generation_settings(folder) == {"eos_token_id": 1}
     write(folder, generation_config={"eos_token_id": [5, 1]})
-    assert end_token_ids(folder) == [5, 1]
     assert generation_settings(folder) == {"eos_token_id": [5, 1]}

@@ -6,10 +6,7 @@ The same module is that program: `python -m trainwright.checkpoints.end_token MO
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import resource
 import sys
 from pathlib import Path
 
@@ -18,13 +15,12 @@ from trainwright.text.chat_templates import is_conversational, turn_end
 from trainwright.text.json_reader import read_json
 from trainwright.text.one_line import one_line
 from trainwright.tools.process_group import run_in_group
+from trainwright.tools.tokenizer_program import limit_tokenizer_process, tokenizer_environment
 
 _ROWS = "train.jsonl"
 _MAX_ROW = 256 * 1024 * 1024
 _MAX_SECONDS = 120.0
 """Imports of transformers take a few of them."""
-_MAX_MEMORY = 4 * 1024**3
-_INHERITED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 
 
 def template_end_token(dataset: Path, model: Path) -> str:
@@ -50,13 +46,11 @@ def template_end_token(dataset: Path, model: Path) -> str:
 
 def _found(model: Path) -> str:
     """Run the program. Raises CheckpointError if it does not answer."""
-    variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    variables |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     printed: list[str] = []
     try:
         code = run_in_group(
             [sys.executable, "-P", "-m", "trainwright.checkpoints.end_token", str(model)],
-            environment=variables,
+            environment=tokenizer_environment(),
             timeout_seconds=_MAX_SECONDS,
             on_line=lambda line: printed.append(line[:1000]) if line.strip() else None,
         )
@@ -73,10 +67,7 @@ def _found(model: Path) -> str:
 
 def main() -> None:
     """Print the token as JSON, or end with an error."""
-    for limit, most in ((resource.RLIMIT_DATA, _MAX_MEMORY), (resource.RLIMIT_FSIZE, 0)):
-        with contextlib.suppress(ValueError):  # a lower limit is in force
-            resource.setrlimit(limit, (most, most))
-    sys.modules["torch"] = None  # type: ignore[assignment]  # transformers would import it, if only for two seconds
+    limit_tokenizer_process(file_bytes=0)
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1], local_files_only=True, trust_remote_code=False)

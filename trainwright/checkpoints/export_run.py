@@ -1,4 +1,4 @@
-"""Exports a complete checkpoint of a run's workspace folder to an export folder of its own."""
+"""Exports a complete checkpoint of a run's workspace folder to the run's export folder."""
 
 from __future__ import annotations
 

@@ -41,16 +41,6 @@ def generation_settings(folder: Path) -> dict[str, Any]:
     return {name: config[name] for name in _IDS if config.get(name) is not None}
 
 
-def end_token_ids(folder: Path) -> list[int]:
-    """Return the tokens at which the model or adapter in a folder stops: those of its generation settings, else of its tokenizer.
-
-    Empty if neither says so.
-    """
-    found = generation_settings(folder).get(_EOS)
-    found = special_token_ids(folder).get(_EOS) if found is None else found
-    return [one for one in _listed(found) if isinstance(one, int)]
-
-
 def joined_generation(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the generation settings of a base model with those of an adapter of it; end tokens of either count."""
     joined = {**base, **own}

@@ -46,11 +46,16 @@ def turn_end(tokenizer: Any) -> str:
         return ""
     texts = (_rendered(tokenizer, exchange) for exchange in _EXCHANGES)
     after = next((text.partition(_WORD)[2] for text in texts if text.count(_WORD) == 1), "")  # else it changes answers
-    added = (number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
-    special = frozenset((*tokenizer.all_special_ids, *added))
+    special = special_ids(tokenizer)
     ids = tokenizer(after, add_special_tokens=False)["input_ids"]
     found = next((number for number in ids if number in special), None)
     return "" if found is None else str(tokenizer.convert_ids_to_tokens(found))
+
+
+def special_ids(tokenizer: Any) -> frozenset[int]:
+    """Return the ids of a tokenizer's special tokens: those that it has names for, and those that were added as such."""
+    added = (number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
+    return frozenset((*tokenizer.all_special_ids, *added))
 
 
 def _rendered(tokenizer: Any, exchange: Sequence[dict[str, Any]]) -> str:

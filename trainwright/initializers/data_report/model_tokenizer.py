@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import os
 import signal
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from trainwright.storage.errors import BadUri, StorageError
 from trainwright.text.foreign_texts import without_credentials
 from trainwright.text.json_reader import read_json
 from trainwright.tools.process_group import run_in_group
+from trainwright.tools.tokenizer_program import tokenizer_environment
 
 MAX_SECONDS = 900.0
 """Counting the tokens of two splits takes a minute or two."""
@@ -46,7 +46,6 @@ _FILES = (
 _MAX_BYTES = 512 * 1024 * 1024
 """Of all these files. Tokenizers with the largest vocabularies have a tenth of it."""
 _PROGRAM = "trainwright.initializers.data_report.token_program"
-_INHERITED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH", "LANG", "TMPDIR", "SYSTEMROOT")
 
 
 log = logging.getLogger(__name__)
@@ -144,13 +143,11 @@ def _run(request: MeasureRequest, folder: Path) -> Measured:
     """Run the program that measures, and return what it has found. Raises TokenizerMissing."""
     asked, answer = folder / "request.json", folder / "answer.json"
     asked.write_bytes(TypeAdapter(MeasureRequest).dump_json(request))
-    variables = {name: os.environ[name] for name in _INHERITED if name in os.environ}
-    variables |= {"HOME": str(folder), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
     said: deque[str] = deque(maxlen=1)
     try:
         code = run_in_group(
             [sys.executable, "-P", "-m", _PROGRAM, str(asked), str(answer)],
-            environment=variables,
+            environment=tokenizer_environment() | {"HOME": str(folder)},
             timeout_seconds=MAX_SECONDS,
             on_line=lambda line: said.append(line) if line.strip() else None,
         )

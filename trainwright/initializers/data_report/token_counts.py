@@ -12,7 +12,7 @@ from typing import Any
 
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.tool_calls import TEMPLATE_KWARGS, TOOLS
-from trainwright.text.chat_templates import is_conversational, learned_answers
+from trainwright.text.chat_templates import is_conversational, learned_answers, special_ids
 from trainwright.text.one_line import one_line
 
 Row = dict[str, Any]
@@ -65,8 +65,7 @@ EVERYTHING = Learned()
 
 def count_tokens(tokenizer: Any, rows: Sequence[Row], learned: Learned = EVERYTHING) -> list[RowTokens]:
     """Count the tokens of prepared rows with a tokenizer of transformers. For the main thread. Raises RowRejected."""
-    added = (number for number, token in tokenizer.added_tokens_decoder.items() if token.special)
-    special = frozenset((*tokenizer.all_special_ids, *added))
+    special = special_ids(tokenizer)
     if learned.answers:
         return [_answer_tokens(tokenizer, row, index, learned, special) for index, row in enumerate(rows)]
     counts: list[RowTokens] = []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import resource
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -24,18 +22,13 @@ from trainwright.text.chat_templates import (
     resolved_end_token,
 )
 from trainwright.text.json_reader import read_json
-
-_MAX_MEMORY = 4 * 1024**3
-"""Bytes. Tokenizers with the largest vocabularies take one quarter of it."""
+from trainwright.tools.tokenizer_program import limit_tokenizer_process
 
 
 def main() -> None:
     """Read the request, and write the answer."""
     asked, answer = sys.argv[1:]
-    for limit, most in ((resource.RLIMIT_DATA, _MAX_MEMORY), (resource.RLIMIT_FSIZE, MAX_ANSWER)):
-        with contextlib.suppress(ValueError):  # a lower limit is in force
-            resource.setrlimit(limit, (most, most))
-    sys.modules["torch"] = None  # type: ignore[assignment]  # transformers would import it, if only for two seconds
+    limit_tokenizer_process(MAX_ANSWER)
     found = measured(TypeAdapter(MeasureRequest).validate_json(Path(asked).read_bytes()))
     Path(answer).write_bytes(TypeAdapter(Measured).dump_json(found))
 
