@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.values.task_identity import this_process
@@ -12,7 +11,9 @@ from trainwright.operators.values.task_state import ABSENT, ENDED, TaskId
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from trainwright.api.verdict import Verdict
     from trainwright.cluster.protocol import Cluster
+    from trainwright.jobs.wait.give_up import CancelHandler
 
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ ANSWER_SECONDS = 3.0
 """How long Airflow is asked what became of the task."""
 
 
-def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> Callable[[Any, Any], str]:
+def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> CancelHandler:
     """Returns a handler for the job when the worker gets SIGTERM. It depends on the state of the task in Airflow.
 
     * Cleared: the job is superseded, and the next try starts a new one. This includes a job with `keep`, because two jobs
@@ -35,12 +36,13 @@ def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> Call
     """
     ti = context["ti"]
 
-    def handle(cluster: Cluster, trainjob: dict[str, Any]) -> str:
+    def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
+        from trainwright.api.verdict import superseded
         from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
 
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
         if state == "restarting" and on_cancel != CancelPolicy.delete:
-            suspend_job(cluster, trainjob, superseded=True)
+            suspend_job(cluster, trainjob, superseded("its task was cleared"))
             return "it is suspended permanently: the task was cleared, and starts a new one"
         if durable and state not in (*ENDED, ABSENT, "restarting"):
             if int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
@@ -68,13 +70,13 @@ def _is_taken_over(cluster: Cluster, trainjob: dict[str, Any]) -> bool:
     return waiter not in (None, this_process())
 
 
-def on_error(on_cancel: str) -> Callable[[Any, Any], str]:
+def on_error(on_cancel: str) -> CancelHandler:
     """Returns a handler for the job when a deadline has passed or the wait has failed."""
 
-    def handle(cluster: Cluster, trainjob: dict[str, Any]) -> str:
+    def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
         from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 
-        return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
+        return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), verdict=verdict)
 
     return handle
 
@@ -84,19 +86,17 @@ def stop_previous_try(cluster: Cluster, identity: Any, namespace: str, on_cancel
 
     For a task that is not durable. Raises ApiError, so that two jobs never run at once.
     """
-    from trainwright.api import names
     from trainwright.api.conditions import is_finished, is_true
-    from trainwright.api.kinds import TRAINJOB
-    from trainwright.api.objects import is_deleting, name_of, namespace_of, uid_of
-    from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
+    from trainwright.api.objects import is_deleting, name_of
+    from trainwright.api.verdict import superseded
+    from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
     from trainwright.jobs.submit.job_lookup import find_job
 
     found = find_job(cluster, identity, namespace)
     if found is None or is_deleting(found.trainjob) or is_true(found.trainjob, "Failed"):
         return
     job_cluster, trainjob = found
-    superseded = {"metadata": {"uid": uid_of(trainjob), "annotations": {names.SUPERSEDED_ANNOTATION: "true"}}}
-    job_cluster.patch(TRAINJOB, name_of(trainjob), superseded, namespace_of(trainjob))
+    suspend_job(job_cluster, trainjob, superseded("the next try of its task, which is not durable, starts a new one"))
     if not is_finished(trainjob):
         policy = CancelPolicy.delete if on_cancel == CancelPolicy.delete else CancelPolicy.suspend
         result = cancel_owned_job(job_cluster, trainjob, policy)

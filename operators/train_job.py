@@ -421,7 +421,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""
         from trainwright.jobs import Phase, phase_of
         from trainwright.jobs.diagnosis.errors import Cancelled
-        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
+        from trainwright.jobs.wait.give_up import cancel_unwatched_job
 
         submitted = self._submit(context, cluster)
         cluster, trainjob = submitted.cluster, submitted.trainjob

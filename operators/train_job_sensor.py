@@ -139,14 +139,14 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the job once, in mode reschedule. Raises the errors of a job that has failed or does not exist."""
         from trainwright.jobs import Phase, phase_of
-        from trainwright.jobs.diagnosis.failure_class import failure_of
+        from trainwright.jobs.diagnosis.failure_class import end_of
         from trainwright.jobs.wait.stop_early import raise_if_stopped_early
 
         with self._skip_softly():
             cluster, trainjob = self._read_job()
             phase = phase_of(trainjob)
             if phase is Phase.Failed:
-                raise failure_of(cluster, trainjob)
+                raise end_of(cluster, trainjob)
             raise_if_stopped_early(trainjob)
             self._judge_poke(cluster, trainjob, phase)
         self.log.info("TrainJob %s: %s", trainjob["metadata"]["name"], phase)
@@ -155,7 +155,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def _defer(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
         """The result of a job that has already succeeded. Raises the failure of one that has failed; else TaskDeferred."""
         from trainwright.jobs import Phase, phase_of
-        from trainwright.jobs.diagnosis.failure_class import failure_of
+        from trainwright.jobs.diagnosis.failure_class import end_of
 
         phase = phase_of(trainjob)
         seconds = min(self.timeout, self.execution_timeout.total_seconds() if self.execution_timeout else self.timeout)
@@ -163,7 +163,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             self._judge_end(cluster, trainjob)
             return self._result(context, cluster, trainjob)
         if phase is Phase.Failed:
-            raise failure_of(cluster, trainjob)
+            raise end_of(cluster, trainjob)
         self._wait_in_triggerer(context, trainjob, self._options(), until=time.time() + seconds, mode=cluster.mode)
 
     def _time_limit(self) -> str:
@@ -177,7 +177,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         from trainwright.jobs.diagnosis.errors import Diverged
         from trainwright.jobs.state.divergence import DivergenceDetector
         from trainwright.jobs.state.progress import reported_values
-        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
+        from trainwright.jobs.wait.give_up import cancel_unwatched_job
 
         if phase is Phase.Succeeded:
             self._judge_end(cluster, trainjob)
@@ -187,7 +187,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         detector.observe(reported_values(trainjob))
         if diverged := detector.running():
             error = Diverged(trainjob, diverged)
-            error.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)))
+            error.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel), error))
             raise error
 
     def _wait_in_worker(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
@@ -244,7 +244,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         return trainjob if self.on_cancel == "keep" else resume_if_suspended_by_us(cluster, trainjob)
 
     def _cancel(self, cluster: JobsClient, trainjob: dict[str, Any]) -> None:
-        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
+        from trainwright.jobs.wait.give_up import cancel_unwatched_job
 
         result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
         self.log.error("TrainJob %s took too long: %s", trainjob["metadata"]["name"], result)

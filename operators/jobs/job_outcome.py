@@ -72,10 +72,11 @@ class WaitsForTrainJob(_Operator):
         from trainwright.api.errors import NotFound
         from trainwright.jobs import TrainJobDeadline, TrainJobDeleted
         from trainwright.jobs.diagnosis.errors import Diverged, StoppedEarly, stuck_error
-        from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
+        from trainwright.jobs.diagnosis.failure_class import deadline_of, end_of, failure_of
+        from trainwright.jobs.state.cancel import CancelOutcome
         from trainwright.jobs.state.divergence import Divergence
         from trainwright.jobs.state.pod_history import PodHistory
-        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job, stop_failing_job
+        from trainwright.jobs.wait.give_up import cancel_unwatched_job, stop_failing_job
 
         name, namespace, outcome = event["name"], event["namespace"], event["outcome"]
         if outcome == "succeeded":
@@ -93,11 +94,11 @@ class WaitsForTrainJob(_Operator):
             raise StoppedEarly(event["message"], trainjob)
         if outcome == "failed":
             history = PodHistory.from_dict(event.get("observed") or {})
-            return self._after_failure(context, cluster, failure_of(cluster, trainjob, history), event.get("until"))
+            return self._after_failure(context, cluster, end_of(cluster, trainjob, history), event.get("until"))
         if outcome == "failing":
             history = PodHistory.from_dict(event.get("observed") or {})
             failure = failure_of(cluster, trainjob, history, stopped=event["message"])
-            stop_failing_job(cluster, trainjob)
+            stop_failing_job(cluster, failure)
             return self._after_failure(context, cluster, failure, event.get("until"))
         stuck: TrainJobDeadline | Diverged
         if outcome == "deadline":
@@ -108,7 +109,10 @@ class WaitsForTrainJob(_Operator):
             stuck = Diverged(trainjob, Divergence.from_dict(event["divergence"]))
         else:
             stuck = stuck_error(event["what"], event["message"])
-        stuck.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel)))
+        ended = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel), stuck)
+        if outcome == "deadline" and ended == CancelOutcome.ended:  # its own end counts
+            return self._wait_in_worker(context, cluster, trainjob)
+        stuck.add_outcome(ended)
         raise stuck
 
     def _time_limit(self) -> str:
@@ -130,7 +134,7 @@ class WaitsForTrainJob(_Operator):
 
         After a timeout, `on_cancel` applies and the task fails. After a failed trigger, the worker waits for the job.
         """
-        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
+        from trainwright.jobs.wait.give_up import cancel_unwatched_job
 
         if hasattr(self, next_method):
             return super().resume_execution(next_method, next_kwargs, context)
@@ -303,7 +307,7 @@ class WaitsForTrainJob(_Operator):
 
         Without such a trigger within a moment, which it may need to begin, nothing is done.
         """
-        from trainwright.jobs.wait.run_to_end import cancel_unwatched_job
+        from trainwright.jobs.wait.give_up import cancel_unwatched_job
 
         trainjob, mode = vars(self)["_deferred_job"]
         deadline = time.monotonic() + _TEST_BEGIN_SECONDS

@@ -15,7 +15,6 @@ import yaml
 from factories import replicated_job, runtime
 from support.recorded_tracking import RecordedTracking
 
-from trainwright.api import names
 from trainwright.api.errors import AlreadyExists
 from trainwright.api.kinds import CONFIG_MAP, TRAINJOB
 from trainwright.api.objects import name_of, owners_of
@@ -24,6 +23,7 @@ from trainwright.cluster import connect
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Identity
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
+from trainwright.jobs.state.attempts import needs_new_attempt
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.medium
@@ -223,7 +223,18 @@ def test_program_that_fails_is_not_started_again(
     assert re.search(words, done.stderr), done.stderr
     left = job_of(run, run_id)
     assert left["spec"]["suspend"] is True
-    assert names.SUPERSEDED_ANNOTATION in left["metadata"]["annotations"]
+    assert needs_new_attempt(left)
+    name = name_of(left)
+    assert " Failed " in run("get", name).stdout
+    described = run("describe", name).stdout
+    assert re.search(r"^Phase: +Failed$", described, re.MULTILINE)
+    assert re.search(rf"^Given up: .*\n  pod {name}-\S+, container node, exit code", described, re.MULTILINE)
+    assert "given up by its client" in described, "an event, for kubectl"
+    waited = run("wait", name, "--timeout", "60")
+    assert (waited.exit_code, bool(re.search(words, waited.stderr))) == (code, True)
+    printed = run("logs", name)
+    assert "were deleted when it was given up" in printed.stderr
+    assert line.split("(")[0].split()[-1] in printed.stdout, "the last lines"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from factories import train_request
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import annotations_of, name_of
+from trainwright.api.objects import name_of
+from trainwright.api.verdict import is_superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.state.submitter import Submitter
@@ -67,7 +68,7 @@ def test_a_job_that_is_stopped_by_a_clear_is_not_resumed(cluster: EmbeddedCluste
     first = submitted(cluster)
     submitted(cluster, by(clears="3"))
     stopped = cluster.get(TRAINJOB, first.name, "default")
-    assert names.SUPERSEDED_ANNOTATION in annotations_of(stopped)
+    assert is_superseded(stopped)
 
 
 @pytest.mark.parametrize(

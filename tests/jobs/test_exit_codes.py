@@ -26,8 +26,8 @@ from trainwright.jobs.diagnosis.errors import (
 )
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
 from trainwright.jobs.diagnosis.failure_class import deadline_of
+from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.jobs.diagnosis.report import FailureReport
 from trainwright.jobs.logs.log_patterns import LOG_PATTERNS
 
 DENIED = 'admission webhook "x" denied the request: no'

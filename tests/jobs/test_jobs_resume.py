@@ -14,6 +14,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, named
+from trainwright.api.verdict import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.manifest.resume_patch import PATCH_MANAGER
@@ -247,7 +248,7 @@ def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedC
     from trainwright.jobs import suspend_job
 
     first = submit_or_adopt(cluster, train_request(), STEP, "default")
-    suspend_job(cluster, first.trainjob, superseded=True)
+    suspend_job(cluster, first.trainjob, superseded("its task was cleared"))
     submit_or_adopt(cluster, train_request(previous_jobs="delete"), STEP, "default")
     assert "deletionTimestamp" not in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid, NotFound
-from trainwright.api.kinds import CLAIM, JOB, JOBSET, POD, TRAINJOB, Kind
+from trainwright.api.kinds import CLAIM, EVENT, JOB, JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cli import app
 from trainwright.cluster.permissions import permission_for
@@ -116,7 +116,11 @@ def test_a_deadline_of_the_request_is_kept_by_who_waits(cluster: JobsClient, tmp
     request = sleeping(tmp_path / "never").model_copy(update={"run_timeout_seconds": 1})
     with pytest.raises(TrainJobDeadline, match="was Running for more than 1 s"):
         run_to_end(
-            cluster, request, step("deadline"), "default", on_error=lambda c, job: cancel_owned_job(c, job, CancelPolicy.delete)
+            cluster,
+            request,
+            step("deadline"),
+            "default",
+            on_error=lambda c, job, _: cancel_owned_job(c, job, CancelPolicy.delete),
         )
 
 
@@ -198,6 +202,7 @@ def test_the_table_of_rights_is_what_is_asked(
     cancel_owned_job(cluster, with_code, CancelPolicy.delete, timeout_seconds=30)
     table = {str(call.permission("default")) for call in JOBSET_MODE_CALLS}
     elsewhere = [call for call in JOBSET_MODE_CALLS if call.kind in (JOB, WORKLOAD, LOCAL_QUEUE)]
+    elsewhere += [call for call in JOBSET_MODE_CALLS if (call.kind, call.verb) == (EVENT, "create")]
     unasked = {str(call.permission("default")) for call in (*elsewhere, *BESIDE_TRAINER_CALLS)}
     assert made <= table
     assert table - made <= unasked, "asked for only on clusters with Kueue or Trainer, or only in some failures"

@@ -17,6 +17,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
+from trainwright.api.verdict import superseded
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
@@ -92,7 +93,7 @@ def test_adoption_resumes_only_after_the_last_pod(cluster: EmbeddedCluster, look
 
 def test_a_job_that_is_superseded_during_the_wait_stays_suspended(cluster: EmbeddedCluster, looks: Looks, suspended: Job) -> None:
     pool, submitting = resubmit_and_look(looks)
-    suspend_job(cluster, suspended, superseded=True)
+    suspend_job(cluster, suspended, superseded("its task was cleared"))
     end_pods(cluster)
     submitting.result(10)
     assert current(cluster, suspended)["spec"]["suspend"] is True

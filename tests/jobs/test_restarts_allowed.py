@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import annotations_of, name_of
+from trainwright.api.objects import name_of
+from trainwright.api.phase import Phase, phase_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import StepFailed, TrainRequest
 from trainwright.jobs.diagnosis.errors import CannotRun
+from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import cancel_owned_job
 from trainwright.jobs.wait import job_observer
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -60,7 +61,7 @@ def test_a_failed_rank_ends_the_job_at_once_and_is_named(
     assert cause.index == 1
     left = cluster.get(TRAINJOB, name_of(job), "default")
     assert left["spec"]["suspend"] is True
-    assert names.SUPERSEDED_ANNOTATION in annotations_of(left), "a retry submits the next attempt"
+    assert needs_new_attempt(left)
 
 
 def test_program_that_can_never_run_ends_the_job_whatever_restarts_are_allowed(
@@ -76,7 +77,7 @@ def test_program_that_can_never_run_ends_the_job_whatever_restarts_are_allowed(
         follow_to_end(cluster, job, settings=settings(5))
     left = cluster.get(TRAINJOB, name_of(job), "default")
     assert left["spec"]["suspend"] is True
-    assert names.SUPERSEDED_ANNOTATION in annotations_of(left)
+    assert phase_of(left) is Phase.Failed
 
 
 def test_launchers_word_is_read_from_the_log_where_there_is_no_termination_message(

@@ -17,6 +17,7 @@ from support.waiting import eventually
 from support.without_environments import home_without_environments
 
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, POD, TRAINJOB
+from trainwright.api.verdict import superseded
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -136,8 +137,8 @@ def test_in_another_thread_signals_stay_as_they_are(plane: ControlPlane) -> None
 def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(plane: ControlPlane) -> None:
     request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
     first = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
-    assert suspend_job(plane.cluster, first, superseded=True)
-    assert suspend_job(plane.cluster, first, superseded=True)  # again changes nothing
+    assert suspend_job(plane.cluster, first, superseded("its task was cleared"))
+    assert suspend_job(plane.cluster, first, superseded("its task was cleared"))  # again changes nothing
     second = submit_or_adopt(plane.cluster, request, STEP, "default")
     assert (second.adopted, second.attempt) == (False, 2)
     _, found = find_job(plane.cluster, STEP, "default") or (None, None)

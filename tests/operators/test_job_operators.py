@@ -14,6 +14,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
+from trainwright.api.verdict import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
 from trainwright.jobs.state.cancel import suspend_job
@@ -166,8 +167,8 @@ def test_pods_that_do_not_end_in_time_fail_the_task_but_may_be_retried(
 
 def test_a_superseded_job_is_not_resumed(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
     job = submitted()
-    suspend_job(connected, job, superseded=True)
-    with pytest.raises(errors.NonRetryableError, match="was superseded by a cleared task") as raised:
+    suspend_job(connected, job, superseded("its task was cleared"))
+    with pytest.raises(errors.NonRetryableError, match="another job of its step writes") as raised:
         operators.ResumeTrainJobOperator(task_id="t", trainjob=name_of(job)).execute(context())
     assert isinstance(raised.value.error, JobSuperseded)
     assert operators.ResumeTrainJobOperator(task_id="t").execute(context()) == []

@@ -16,6 +16,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of
+from trainwright.api.verdict import is_superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.run_folder import run_folder
@@ -80,7 +81,7 @@ def test_a_retry_that_is_not_durable_submits_a_new_job(connected: EmbeddedCluste
     second = raised.value.trigger.name
     assert second == f"{name_of(first)}-2"
     before = connected.get(TRAINJOB, name_of(first), "default")
-    assert names.SUPERSEDED_ANNOTATION in annotations_of(before)
+    assert is_superseded(before)
     assert bool(before["spec"].get("suspend")) is (status == "")
     assert not connected.get(TRAINJOB, second, "default")["spec"].get("suspend")
 

@@ -23,6 +23,7 @@ from trainwright.jobs import (
     Identity,
     Preempted,
     QueueTimeout,
+    TrainJobDeadline,
     TrainJobDeleted,
     TrainJobFailed,
     TrainRequest,
@@ -248,7 +249,8 @@ def test_a_retry_resumes_what_the_sensor_has_suspended(connected: EmbeddedCluste
     task = sensor(handle, timeout=0.1, deferrable=False, on_cancel="suspend")
     with pytest.raises(airflow_api.AirflowSensorTimeout):
         task.execute(context())
-    deferral(sensor(handle))
+    with pytest.raises(TrainJobDeadline, match="has not ended within"):
+        sensor(handle).execute(context())
     assert the_job(connected)["spec"]["suspend"] is True, "a sensor that keeps the job never changes it"
     deferral(sensor(handle, on_cancel="suspend"))
     assert not the_job(connected)["spec"].get("suspend")

@@ -20,12 +20,13 @@ from trainwright.api import names
 from trainwright.api.errors import Unauthorized
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.api.objects import name_of
+from trainwright.api.verdict import is_superseded
 from trainwright.backoff import Backoff
 from trainwright.cluster import NoCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Forbidden, RuntimeNotFound, TrainJobDeadline, TrainJobDeleted, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.state.attempts import attempt_of
+from trainwright.jobs.state.attempts import attempt_of, needs_new_attempt
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.started_from import ITS_PROGRAM
 from trainwright.jobs.wait import job_observer, job_watch
@@ -168,7 +169,7 @@ def test_program_that_can_never_run_ends_the_job_and_fails_without_retries(
         task.execute_complete(context(), event)
     left = the_job(connected)
     assert left["spec"]["suspend"] is True
-    assert names.SUPERSEDED_ANNOTATION in left["metadata"]["annotations"]
+    assert needs_new_attempt(left)
 
 
 @pytest.mark.parametrize(("reason", "in_vain"), [("OOMKilled", True), ("Error", False)])
@@ -470,7 +471,7 @@ def test_what_a_signal_does_to_the_job_depends_on_what_airflow_says(
     words = cancellation.on_signal(context(try_number=try_number), "suspend")(connected, the_job(connected))
     job = the_job(connected)
     assert bool(job["spec"].get("suspend")) is suspended
-    assert (names.SUPERSEDED_ANNOTATION in job["metadata"]["annotations"]) is superseded
+    assert is_superseded(job) is superseded
     assert words
 
 

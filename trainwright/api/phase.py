@@ -7,6 +7,7 @@ import enum
 from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.objects import Obj, labels_of
+from trainwright.api.verdict import verdict_of
 
 
 class Phase(enum.StrEnum):
@@ -24,10 +25,13 @@ class Phase(enum.StrEnum):
 
 
 def phase_of(trainjob: Obj, jobset: Obj | None = None) -> Phase:
-    """Return the phase; a restart is distinguished from a start only with the JobSet."""
+    """Return the phase; a restart is distinguished from a start only with the JobSet.
+
+    A job that its client has given up is Failed, whoever asks: see `verdict_of`.
+    """
     if is_true(trainjob, "Complete"):
         return Phase.Succeeded
-    if is_true(trainjob, "Failed"):
+    if is_true(trainjob, "Failed") or verdict_of(trainjob) is not None:
         return Phase.Failed
     if trainjob["spec"].get("suspend"):
         return Phase.Queued if names.QUEUE_LABEL in labels_of(trainjob) else Phase.Suspended

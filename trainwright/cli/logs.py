@@ -14,12 +14,13 @@ import typer
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.times import is_moment, rfc3339
+from trainwright.api.verdict import Verdict, verdict_of
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import BAD_INPUT, cluster_errors_exit, fail
-from trainwright.cli.output import is_terminal
+from trainwright.cli.output import is_terminal, print_lines
 from trainwright.jobs.logs.follow_logs import Budget, LogSelector, follow_logs, read_logs
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.state.pods import check_own_pods
+from trainwright.jobs.state.pods import check_own_pods, pods_of
 from trainwright.jobs.wait.event_printer import is_shown
 from trainwright.text.terminal import with_colours_only
 
@@ -68,6 +69,9 @@ def logs(
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
         check_own_pods(cluster, trainjob)
+        if (verdict := verdict_of(trainjob)) is not None and not pods_of(cluster, trainjob):
+            _print_last_lines(name, verdict)
+            return
         lines: Iterator[LogLine] = (
             follow_logs(cluster, trainjob, selector, _BUDGET)
             if follow
@@ -85,6 +89,13 @@ def logs(
                 sys.stdout.flush()
             else:
                 print(with_colours_only(text), flush=True)
+
+
+def _print_last_lines(name: str, verdict: Verdict) -> None:
+    """Print the last lines of a job that was given up: its pods are gone, and their logs with them."""
+    print_lines(f"the pods of TrainJob {name} were deleted when it was given up; these were the last lines:", error=True)
+    for line in (*(line for pod in verdict.pods for line in (f"[{pod.name}]", *pod.lines)), *verdict.lines):
+        print(with_colours_only(line), flush=True)
 
 
 def _last_of_each(lines: Iterator[LogLine], count: int) -> Iterator[LogLine]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Annotated
@@ -16,6 +15,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.phase import Phase
+from trainwright.api.verdict import Verdict
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import cluster_errors_exit
 from trainwright.cli.output import Format, print_lines, print_object
@@ -27,6 +27,7 @@ from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.logs.stream_logs import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
+from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_step import restarts_of_request
@@ -252,10 +253,14 @@ def wait_and_report(
     return int(ExitCode.succeeded)
 
 
-def _interrupt_handler(on_interrupt: OnInterrupt) -> Callable[[Cluster, Obj], str]:
+def _interrupt_handler(on_interrupt: OnInterrupt) -> CancelHandler:
     """Return the handler that cancels the job, whoever created it."""
     policy = CancelPolicy(on_interrupt.value)
-    return lambda cluster, trainjob: str(cancel_job(cluster, trainjob, policy, timeout_seconds=POD_TERMINATION_SECONDS))
+
+    def handle(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None) -> str:
+        return str(cancel_job(cluster, trainjob, policy, verdict=verdict, timeout_seconds=POD_TERMINATION_SECONDS))
+
+    return handle
 
 
 def _error_document(trainjob: Obj, error: TrainJobError | ApiError, code: ExitCode) -> Obj:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.diagnosis.errors import TrainJobFailed as TrainJobFailed
     from trainwright.jobs.diagnosis.errors import TrainJobNameTaken as TrainJobNameTaken
     from trainwright.jobs.diagnosis.errors import WorkspaceMismatch as WorkspaceMismatch
-    from trainwright.jobs.diagnosis.report import FailureReport as FailureReport
+    from trainwright.jobs.diagnosis.failure_report import FailureReport as FailureReport
     from trainwright.jobs.logs.stream_logs import LogStreamOptions as LogStreamOptions
     from trainwright.jobs.manifest.resolved_request import ResolvedRequest as ResolvedRequest
     from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest as trainjob_manifest

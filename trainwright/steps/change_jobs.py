@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from trainwright.api import names
+from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
@@ -19,6 +20,7 @@ from trainwright.api.phase import phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobError
+from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, delete_job
 from trainwright.jobs.submit.job_lookup import LocatedJob, labelled_jobs
 from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
@@ -75,7 +77,7 @@ def jobs_to_change(
 ) -> list[LocatedJob]:
     """Return the jobs with any of these sets of labels whose `submitter` begins so, as `airflow/DAG/`, and that `change` can apply to.
 
-    That are unfinished jobs to suspend, suspended ones to resume, and all to delete. Raises ApiError.
+    That are unfinished jobs to suspend, suspended ones to resume unless they have failed, and all to delete. Raises ApiError.
     """
     found = {uid_of(each.trainjob): each for these in labels for each in labelled_jobs(cluster, these, namespace)}
     own = [each for each in found.values() if annotations_of(each.trainjob).get(names.OWNER_ANNOTATION, "").startswith(submitter)]
@@ -85,10 +87,11 @@ def jobs_to_change(
 def _applies(change: JobChange, trainjob: Obj) -> bool:
     if change is JobChange.delete:
         return True
-    if phase_of(trainjob).is_final or is_deleting(trainjob):
+    if is_deleting(trainjob):
         return False
-    is_suspended = bool(trainjob["spec"].get("suspend"))
-    return change is JobChange.suspend or (is_suspended and names.SUPERSEDED_ANNOTATION not in annotations_of(trainjob))
+    if change is JobChange.suspend:
+        return not phase_of(trainjob).is_final
+    return bool(trainjob["spec"].get("suspend")) and not (is_finished(trainjob) or needs_new_attempt(trainjob))
 
 
 def change_jobs(jobs: Iterable[LocatedJob], change: JobChange, *, pod_timeout_seconds: float = 0.0) -> list[ChangedJob]:

@@ -22,7 +22,7 @@ from trainwright.jobs.request.settings_table import TABLE
 from trainwright.jobs.state.submitter import NOBODY, Submitter
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
-from trainwright.jobs.wait.run_to_end import CancelHandler
+from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.steps.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, figures_of, short_digest
 from trainwright.steps.requests import CollectEvaluation, EvaluateExport, RestoreForEvaluation, StepRun
 from trainwright.steps.retire import retirement

@@ -25,8 +25,9 @@ from trainwright.jobs.manifest.training_program import escape_expansion
 from trainwright.jobs.request.setting_names import STEP_SETTINGS
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.step_credentials import StepCredentials
+from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.jobs.wait.run_step import waiting_of
-from trainwright.jobs.wait.run_to_end import CancelHandler, run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
 from trainwright.steps.requests import ExportCheckpoint, StepRequest, StepRun
 from trainwright.steps.workspace_program import ERROR, RESULT

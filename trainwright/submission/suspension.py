@@ -15,19 +15,20 @@ MARKS = (
     names.WAITER_LEASE_ANNOTATION,
     names.WAITER_RENEWED_ANNOTATION,
     names.STOPPED_EARLY_ANNOTATION,
+    names.VERDICT_ANNOTATION,
 )
 """Removed from a job that is resumed. An expired lease would suspend it again before a client renews it."""
 
 
 def suspension_mark(obj: Obj) -> dict[str, str]:
     """Return the annotation to set in the same write as `spec.suspend`, which makes the next generation of this object."""
-    return {names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(_generation_of(obj) + 1)}
+    return {names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(generation_of(obj) + 1)}
 
 
 def is_suspended_by_us(obj: Obj) -> bool:
     """Whether a TrainJob or JobSet is suspended, by Trainwright, and its spec has not changed since."""
     mark = annotations_of(obj).get(names.SUSPENDED_BY_ANNOTATION)
-    return bool(obj["spec"].get("suspend")) and mark == names.suspended_by_us(_generation_of(obj))
+    return bool(obj["spec"].get("suspend")) and mark == names.suspended_by_us(generation_of(obj))
 
 
 def early_stop_reason(trainjob: Obj) -> str:
@@ -43,5 +44,6 @@ def is_queued(trainjob: Obj) -> bool:
     return is_suspended and names.QUEUE_LABEL in labels_of(trainjob) and not phase_of(trainjob).is_final
 
 
-def _generation_of(obj: Obj) -> int:
+def generation_of(obj: Obj) -> int:
+    """Return the generation of the spec; 0 if the object has none yet."""
     return int(obj["metadata"].get("generation") or 0)

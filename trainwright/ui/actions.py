@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import is_deleting, name_of, uid_of
@@ -52,7 +53,7 @@ def show_access(call: Call) -> Json:
         raise NotFound(f"there is no TrainJob {call.namespace}/{name[:_MAX_LOGGED]}")
     return {
         "uid": uid_of(job.trainjob) if job is not None else "",
-        "ended": job is not None and phase_of(job.trainjob).is_final,
+        "ended": job is not None and is_finished(job.trainjob),
         "actions": allowed_actions(cluster, call.namespace, job, name),
         "mayPromote": call.page.may_read_files,
     }

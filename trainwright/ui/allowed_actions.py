@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from trainwright.api import names
+from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
-from trainwright.api.phase import phase_of
+from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
+from trainwright.api.verdict import is_superseded, verdict_of
 from trainwright.cluster.discovery import is_allowed
 from trainwright.cluster.permissions import Permission
 from trainwright.jobs.state.cancel import CancelOutcome
@@ -26,7 +26,7 @@ _SUSPENDED = "it is suspended already"
 
 
 class AllowedAction(TypedDict):
-    """`reason` says why an action is not offered; `note` that it could not be checked, so that the API server will decide."""
+    """`reason` says why an action is not offered; `note` what it does, or that it could not be checked and the API server decides."""
 
     allowed: bool
     reason: str
@@ -41,6 +41,8 @@ def allowed_actions(cluster: JobsClient, namespace: str, job: LocatedJob | None,
     for action, verb in _VERBS.items():
         denied, note = by_verb[verb]
         reason = by_state.get(action, "") or denied
+        if action == "resume" and job is not None and (verdict := verdict_of(job.trainjob)) is not None:
+            note = note or f"it was given up ({verdict.reason}); its pods start again, from their checkpoints if they have any"
         found[action] = AllowedAction(allowed=not reason, reason=reason, note=note)
     return found
 
@@ -49,13 +51,13 @@ def state_reasons(trainjob: Obj) -> dict[str, str]:
     """Return why the state of a job rules actions out, by action. Pure."""
     if is_deleting(trainjob):
         return dict.fromkeys(ACTIONS, _DELETING)
-    if phase_of(trainjob).is_final:
+    if is_finished(trainjob):
         return dict.fromkeys(("suspend", "resume", "cancel"), CancelOutcome.ended.value)
     if not trainjob["spec"].get("suspend"):
         return {"resume": ResumeOutcome.running.value}
     if is_queued(trainjob):
         return {"suspend": CancelOutcome.queued.value, "resume": ResumeOutcome.queued.value}
-    if names.SUPERSEDED_ANNOTATION in annotations_of(trainjob):
+    if is_superseded(trainjob):
         return {"suspend": _SUSPENDED, "resume": ResumeOutcome.superseded.value}
     return {"suspend": _SUSPENDED}
 

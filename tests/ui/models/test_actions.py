@@ -17,9 +17,11 @@ from trainwright.api import names
 from trainwright.api.errors import Conflict, Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import is_deleting, name_of, uid_of
+from trainwright.api.verdict import superseded
 from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, PromotionConflict
 from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import suspend_job
 from trainwright.steps.change_jobs import JobSuperseded
 from trainwright.storage.errors import StorageError
 from trainwright.ui import actions
@@ -103,9 +105,8 @@ def test_a_queued_job_is_left_to_its_queue(cluster: EmbeddedCluster, job: Job, m
 
 
 def test_a_superseded_job_stays_suspended(cluster: EmbeddedCluster, job: Job, make_call: MakeCall) -> None:
-    marked = {"metadata": {"annotations": {names.SUPERSEDED_ANNOTATION: "true"}}, "spec": {"suspend": True}}
-    cluster.patch(TRAINJOB, name_of(job), marked, "default")
-    with pytest.raises(JobSuperseded, match="superseded by a cleared task"):
+    suspend_job(cluster, job, superseded("its task was cleared"))
+    with pytest.raises(JobSuperseded, match="another job of its step writes"):
         actions.resume(make_call(body=body_of(job)))
 
 

@@ -11,9 +11,11 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
+from trainwright.api.verdict import superseded
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.submission.jobset_mode import JobSetCluster
+from trainwright.submission.suspension import generation_of
 from trainwright.ui.actions import show_access
 from trainwright.ui.allowed_actions import allowed_actions, state_reasons
 
@@ -99,8 +101,8 @@ def test_the_state_rules_actions_out(cluster: EmbeddedCluster, job: Job, change:
 def test_ended_superseded_and_deleted_jobs_say_why(job: Job, set_status: Any) -> None:
     ended = set_status(job, "Failed")
     assert state_reasons(ended) == dict.fromkeys(("suspend", "resume", "cancel"), "it had already ended")
-    superseded = {**job, "spec": {**job["spec"], "suspend": True}}
-    superseded["metadata"] = {**job["metadata"], "annotations": {names.SUPERSEDED_ANNOTATION: "true"}}
-    assert "superseded" in state_reasons(superseded)["resume"]
+    verdict = superseded("its task was cleared").annotation(generation_of(job))
+    replaced = {**job, "spec": {**job["spec"], "suspend": True}, "metadata": {**job["metadata"], "annotations": verdict}}
+    assert "another job of its step" in state_reasons(replaced)["resume"]
     deleting = {**job, "metadata": {**job["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert set(state_reasons(deleting).values()) == {"it is being deleted"}

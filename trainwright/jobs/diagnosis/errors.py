@@ -12,7 +12,7 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.jobs.state.divergence import Divergence
 
 if TYPE_CHECKING:
-    from trainwright.jobs.diagnosis.report import FailureReport
+    from trainwright.jobs.diagnosis.failure_report import FailureReport
 
 
 _AFTER_DIVERGENCE = (
@@ -25,6 +25,8 @@ class TrainJobError(Exception):
     """Base of the errors about one TrainJob."""
 
     retryable = False
+    is_verdict = False
+    """Whether another client has given the job up, and has stopped it."""
 
 
 class TrainJobFailed(TrainJobError):

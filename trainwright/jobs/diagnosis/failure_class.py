@@ -9,6 +9,7 @@ from datetime import datetime
 
 from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
+from trainwright.api.verdict import verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import (
     CannotRun,
@@ -18,11 +19,14 @@ from trainwright.jobs.diagnosis.errors import (
     Preempted,
     StepFailed,
     TrainJobDeadline,
+    TrainJobError,
     TrainJobFailed,
     deadline_error,
 )
+from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.jobs.diagnosis.report import FailureReport, last_seen, report_of, usage_summary
+from trainwright.jobs.diagnosis.report import last_seen, report_of, usage_summary
+from trainwright.jobs.diagnosis.verdicts import error_of
 from trainwright.jobs.logs.failure_log_tail import READ_LINES
 from trainwright.jobs.logs.follow_logs import LogSelector, read_logs
 from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
@@ -36,6 +40,16 @@ _RECOVERED_SECONDS = 900
 """Time after which a container that has been restarted no longer counts as failing: more than the longest back-off of a kubelet."""
 STOPPED, STOPPED_FOR_GOOD = "FailedTooOften", "CannotRun"
 """Reasons in the report of a job that the client stops."""
+
+
+def end_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = None) -> TrainJobError:
+    """Return the error of a job whose phase is Failed: of one that its client has given up, the same one that this client had.
+
+    Otherwise as `failure_of`.
+    """
+    verdict = verdict_of(trainjob)
+    given_up = error_of(trainjob, verdict) if verdict is not None else None
+    return given_up or failure_of(cluster, trainjob, history)
 
 
 def failure_of(cluster: Cluster, trainjob: Obj, history: PodHistory | None = None, *, stopped: str = "") -> TrainJobFailed:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -14,144 +13,36 @@ from trainwright.api.errors import ApiError, BadRequest, NotFound
 from trainwright.api.generated_names import without_suffixes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.verdict import verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.causes import Deletions, deletions_in, ended_owners, failures_of, ordered, split_by_attempt
 from trainwright.jobs.diagnosis.disrupted_pods import disrupted_pods, with_told_disruptions
 from trainwright.jobs.diagnosis.failed_probes import with_failed_probes
+from trainwright.jobs.diagnosis.failure_report import MAX_PODS, FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
+from trainwright.jobs.diagnosis.verdicts import report_of_verdict
 from trainwright.jobs.diagnosis.waiting_reason import NOTHING_SEEN, ReasonFinder, WaitingReason, claims_of
 from trainwright.jobs.logs.failure_log_tail import last_printed
 from trainwright.jobs.logs.launcher_noise import LOG_LINES, log_tail
-from trainwright.jobs.logs.log_patterns import LogPattern, patterns_in
-from trainwright.jobs.logs.log_text import shortened
+from trainwright.jobs.logs.log_patterns import patterns_in
 from trainwright.jobs.state.attempts import preemptions_before
-from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob, failing_jobs, jobs_of
+from trainwright.jobs.state.jobs_of import DEADLINE_EXCEEDED, failing_jobs, jobs_of
 from trainwright.jobs.state.kubernetes_events import events_of, is_passing, reason_and_message, steps_of
 from trainwright.jobs.state.pod_history import PodHistory, SeenPod
 from trainwright.jobs.state.pods import container_of_step, pods_of, step_of
-from trainwright.jobs.state.restarts import Restarts, restarts_of
+from trainwright.jobs.state.restarts import restarts_of
 from trainwright.jobs.state.started_pods import StartedPods
-from trainwright.jobs.state.usage import NO_USAGE, Usage, usage_of
-from trainwright.text.terminal import plain
+from trainwright.jobs.state.usage import Usage, usage_of
 
 log = logging.getLogger(__name__)
-_MAX_PODS = 4
 _RETRY_SECONDS = 15
 """Reads for the report are retried, since the cause decides whether the job is retried."""
 _MAX_EVENTS = 5
-_WIDTH = 2000
-"""Characters of a line: a termination message may have 4096."""
 _GRACE_SECONDS, _POLL_SECONDS = 3.0, 0.5
 """For events of deletions, which may come after the pod is gone."""
 _RECENT_SECONDS = 120
 """Of an older deletion no event is to come."""
-
-
-@dataclass(frozen=True)
-class FailureReport:
-    """A failure, as text for people and as data for programs. Parts that could not be read are listed in `unread`."""
-
-    namespace: str
-    name: str
-    uid: str
-    reason: str
-    message: str
-    jobset: str = ""
-    """`Reason: message` of the JobSet, if it differs from the TrainJob's."""
-    jobs: tuple[FailingJob, ...] = ()
-    """The Jobs that have failed, the first one first."""
-    pods: tuple[PodFailure, ...] = ()
-    """The failed pods, the cause before its consequences, also those that no longer exist; the logs of the first four are read."""
-    earlier: tuple[PodFailure, ...] = ()
-    """Failures before the last restart, or of pods that were replaced, oldest first."""
-    waiting: WaitingReason | None = None
-    """What the job was waiting for, if no pod has failed; None if that could not be read."""
-    events: tuple[str, ...] = ()
-    restarts: Restarts | None = None
-    usage: Usage = NO_USAGE
-    preemptions: int = 0
-    """Number of earlier attempts of the step that were preempted."""
-    unread: tuple[str, ...] = ()
-
-    @property
-    def cause(self) -> PodFailure | None:
-        """The pod that failed first."""
-        return self.pods[0] if self.pods else None
-
-    @property
-    def cannot_run(self) -> bool:
-        """Whether the launcher of a pod has found that the program can never run."""
-        return any(failure.cannot_run for pod in self.pods for failure in (pod, *pod.other_containers))
-
-    @property
-    def exceeded_deadline(self) -> bool:
-        """Whether the cluster ended the job at an activeDeadlineSeconds."""
-        return DEADLINE_EXCEEDED in (self.reason, *(job.reason for job in self.jobs[:1]))
-
-    @property
-    def log_patterns(self) -> tuple[LogPattern, ...]:
-        """The error patterns found in the logs, each once; see `log_patterns`."""
-        failures = (failure for pod in self.pods for failure in (pod, *pod.other_containers))
-        return tuple({pattern.name: pattern for failure in failures for pattern in failure.log_patterns}.values())
-
-    @property
-    def is_transient(self) -> bool:
-        """Whether all error patterns of the cause are transient."""
-        log_patterns = self.cause.log_patterns if self.cause else ()
-        return bool(log_patterns) and all(pattern.is_transient for pattern in log_patterns)
-
-    def __str__(self) -> str:
-        return plain("\n".join(shortened(line, _WIDTH) for line in self._lines()))
-
-    def as_dict(self) -> Obj:
-        """Return the report as a JSON object."""
-        return {
-            "trainjob": {"namespace": self.namespace, "name": self.name, "uid": self.uid},
-            "condition": {"reason": self.reason, "message": self.message},
-            "jobset": self.jobset,
-            "jobs": [asdict(job) for job in self.jobs],
-            "pods": [pod.as_dict() for pod in self.pods],
-            "earlier": [pod.as_dict() for pod in self.earlier],
-            "waiting": asdict(self.waiting) if self.waiting else None,
-            "signs": [pattern.name for pattern in self.log_patterns],
-            "events": list(self.events),
-            "restarts": asdict(self.restarts) if self.restarts else None,
-            "preemptions": self.preemptions,
-            "nodeHours": round(self.usage.node_hours, 4),
-            "gpuHours": round(self.usage.gpu_hours, 4),
-            **({"cost": round(self.usage.cost, 4), "currency": self.usage.currency} if self.usage.cost is not None else {}),
-            "unread": list(self.unread),
-        }
-
-    def _lines(self) -> Iterator[str]:
-        yield f"TrainJob {self.namespace}/{self.name} failed: {self.reason}: {self.message}"
-        if self.jobset:
-            yield f"JobSet: {self.jobset}"
-        yield from (f"Job {job}" for job in self.jobs[:1] if job.reason != BACKOFF_LIMIT_EXCEEDED)
-        for pod in self.pods[:_MAX_PODS]:
-            for failure in (pod, *pod.other_containers):
-                yield _failure_line(failure)
-                yield from (f"    {line}" for line in failure.lines)
-        if len(self.pods) > _MAX_PODS:
-            yield f"... and {len(self.pods) - _MAX_PODS} more pods"
-        yield from (f"before a restart: {_failure_line(pod)}" for pod in self.earlier[-_MAX_PODS:])
-        seen = self.waiting.text if self.waiting and not self.pods else ""
-        seen = "" if self.exceeded_deadline and seen == NOTHING_SEEN else seen
-        if seen:
-            yield f"last seen: {seen}"
-        yield from (f"event: {event}" for event in self.events if event not in seen)
-        if used := self._used():
-            yield f"used: {used}"
-        yield from (f"({text})" for text in self.unread)
-
-    def _used(self) -> str:
-        parts = []
-        if self.restarts is not None and (self.restarts.used or self.restarts.allowed):
-            parts.append(f"{self.restarts.used} of {self.restarts.allowed} restarts")
-        if self.preemptions:
-            parts.append(f"{self.preemptions} preemptions")
-        return ", ".join([*parts, *self.usage.parts()])
 
 
 def report_of(
@@ -159,8 +50,11 @@ def report_of(
 ) -> FailureReport:
     """Create the report of a failed job. Does not raise: parts that cannot be read (deleted, forbidden) are listed in it.
 
-    `history` is what was observed of the pods while the job ran: without it, pods that no longer exist are known only by events.
+    For a job that its client has given up, the report is that of this client. `history` has the pods as they were seen while the job
+    ran: without it, pods that no longer exist are known only by events.
     """
+    if (verdict := verdict_of(trainjob)) is not None:
+        return report_of_verdict(trainjob, verdict)
     return _Report(cluster, trainjob, history or PodHistory()).read(now or _now())
 
 
@@ -267,11 +161,9 @@ class _Report:
             failures, earlier = earlier, []
         by_name = {name_of(pod): pod for pod in pods}
         observed = {pod.name: pod for pod in seen}
-        read = [
-            self._with_log(failure, by_name.get(failure.name), observed.get(failure.name)) for failure in failures[:_MAX_PODS]
-        ]
+        read = [self._with_log(failure, by_name.get(failure.name), observed.get(failure.name)) for failure in failures[:MAX_PODS]]
         own = tuple(failure for failure in earlier if not failure.is_consequence)
-        return replace(report, pods=(*read, *failures[_MAX_PODS:]), earlier=own)
+        return replace(report, pods=(*read, *failures[MAX_PODS:]), earlier=own)
 
     def _deadline_since(self) -> str:
         """Return when Trainer has ended the job at its deadline, and has deleted its JobSet; else empty."""
@@ -292,7 +184,7 @@ class _Report:
         return deletions, events
 
     def _with_log(self, failure: PodFailure, pod: Obj | None, seen: SeenPod | None) -> PodFailure:
-        others = tuple(self._with_log(other, pod, seen) for other in failure.other_containers[:_MAX_PODS])
+        others = tuple(self._with_log(other, pod, seen) for other in failure.other_containers[:MAX_PODS])
         failure = replace(failure, other_containers=others)
         lines, problem = self._live_lines(failure, pod)
         if not lines and seen is not None:
@@ -370,11 +262,6 @@ def _is_recent(failure: PodFailure) -> bool:
     if not failure.deletion_requested:
         return False
     return time.time() - datetime.fromisoformat(failure.deletion_requested).timestamp() < _RECENT_SECONDS
-
-
-def _failure_line(failure: PodFailure) -> str:
-    container = f", container {failure.container}" if failure.container else ""
-    return f"pod {failure.name} (step {failure.step}{container}) {failure.describe()}"
 
 
 def _observed_lines(failure: PodFailure, seen: SeenPod) -> list[str]:

@@ -12,7 +12,8 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import ApiError, Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
+from trainwright.api.verdict import is_superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
@@ -23,9 +24,22 @@ log = logging.getLogger(__name__)
 
 def attempts_of(cluster: Cluster, identity: Identity, namespace: str) -> list[Obj]:
     """Return all TrainJobs of the step, in no particular order. Raises ApiError."""
-    selector = f"{names.RUN_LABEL}={label_value(identity.run)},{names.STEP_LABEL}={label_value(identity.step)}"
+    return _jobs_of(cluster, str(identity), label_value(identity.run), label_value(identity.step), namespace)
+
+
+def has_later_attempt(cluster: Cluster, trainjob: Obj) -> bool:
+    """Whether the step of a job has submitted another one since. Raises ApiError."""
+    owner, labels = annotations_of(trainjob).get(names.OWNER_ANNOTATION), labels_of(trainjob)
+    if not owner or not {names.RUN_LABEL, names.STEP_LABEL} <= labels.keys():
+        return False
+    jobs = _jobs_of(cluster, owner, labels[names.RUN_LABEL], labels[names.STEP_LABEL], namespace_of(trainjob))
+    return any(attempt_of(job) > attempt_of(trainjob) and not is_deleting(job) for job in jobs)
+
+
+def _jobs_of(cluster: Cluster, owner: str, run: str, step: str, namespace: str) -> list[Obj]:
+    selector = f"{names.RUN_LABEL}={run},{names.STEP_LABEL}={step}"
     jobs = cluster.list(TRAINJOB, namespace, label_selector=selector).items
-    return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == str(identity)]
+    return [job for job in jobs if annotations_of(job).get(names.OWNER_ANNOTATION) == owner]
 
 
 def attempt_of(trainjob: Obj) -> int:
@@ -59,8 +73,10 @@ def preemptions_before(trainjob: Obj) -> int:
 
 
 def needs_new_attempt(trainjob: Obj) -> bool:
-    """Whether the job failed, is being deleted or was superseded, so that it can be neither awaited nor resumed."""
-    return is_true(trainjob, "Failed") or is_deleting(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
+    """Whether the job failed, was given up, is being deleted or was superseded, so that it can be neither awaited nor resumed."""
+    verdict = verdict_of(trainjob)
+    is_given_up = verdict is not None and not verdict.resumable
+    return is_true(trainjob, "Failed") or is_given_up or is_deleting(trainjob) or is_superseded(trainjob)
 
 
 def write_mark(cluster: Cluster, trainjob: Obj, annotation: str) -> Obj:
@@ -85,12 +101,16 @@ def with_mark(trainjob: Obj, annotation: str) -> Obj:
 
 
 def delete_previous_attempts(cluster: Cluster, current: Obj, identity: Identity) -> None:
-    """Delete the finished jobs of the step that precede `current`.
+    """Delete the jobs of the step that precede `current` and have ended, or were given up.
 
     A job that cannot be deleted is kept, with a warning. Raises ApiError if the jobs cannot be listed.
     """
     number = attempt_of(current)
-    ended = [job for job in attempts_of(cluster, identity, namespace_of(current)) if is_finished(job)]
+    ended = [
+        job
+        for job in attempts_of(cluster, identity, namespace_of(current))
+        if is_finished(job) or (verdict_of(job) is not None and not is_superseded(job))
+    ]
     _delete(cluster, [job for job in ended if attempt_of(job) < number])
 
 

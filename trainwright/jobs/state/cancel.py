@@ -12,14 +12,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from trainwright.api import names
+from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError, Conflict, Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
+from trainwright.api.verdict import SUPERSEDED, Verdict, is_superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import jobset_may_create_pods, named_pods, remaining_pods
 from trainwright.jobs.state.workflow import workflows_of
-from trainwright.submission.suspension import is_queued, suspension_mark
+from trainwright.submission.suspension import generation_of, is_queued, is_suspended_by_us, suspension_mark
 
 POD_TERMINATION_SECONDS = 10.0
 """Seconds to wait for the pods of a cancelled job to end: less than the client's own grace period after SIGTERM."""
@@ -39,6 +41,7 @@ class CancelOutcome(enum.StrEnum):
     """What was done with the job, as text."""
 
     suspended = "it is suspended, and resumes when it is submitted again or when spec.suspend is set to false"
+    given_up = "it is suspended, and counts as failed: submitting it again starts another job"
     deleted = "it is deleted"
     kept = "it keeps running"
     stays_suspended = "it stays suspended"
@@ -82,9 +85,16 @@ class CancelResult:
 
 
 def cancel_owned_job(
-    cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float | None = POD_TERMINATION_SECONDS
+    cluster: Cluster,
+    trainjob: Obj,
+    policy: CancelPolicy,
+    *,
+    verdict: Verdict | None = None,
+    timeout_seconds: float | None = POD_TERMINATION_SECONDS,
 ) -> str:
     """Cancel a job, unless it has no owner annotation of Trainwright; returns the outcome as text. Raises ApiError.
+
+    A job that is suspended gets the `verdict`, if there is one, in the same request.
 
     A job that its queue has never admitted is deleted instead of suspended: suspension is how it waits, and the queue would start it
     later. Its step submits it again. One that is admitted meanwhile is suspended like any other.
@@ -99,7 +109,7 @@ def cancel_owned_job(
             outcome = _leave_queue(cluster, current)
             if outcome is not None:
                 return str(CancelResult(outcome))
-    return str(cancel_job(cluster, trainjob, policy, timeout_seconds=timeout_seconds))
+    return str(cancel_job(cluster, trainjob, policy, verdict=verdict, timeout_seconds=timeout_seconds))
 
 
 def _leave_queue(cluster: Cluster, trainjob: Obj) -> CancelOutcome | None:
@@ -122,16 +132,18 @@ def _leave_queue(cluster: Cluster, trainjob: Obj) -> CancelOutcome | None:
     return CancelOutcome.gone
 
 
-def cancel_job(cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, timeout_seconds: float | None) -> CancelResult:
+def cancel_job(
+    cluster: Cluster, trainjob: Obj, policy: CancelPolicy, *, verdict: Verdict | None = None, timeout_seconds: float | None
+) -> CancelResult:
     """Cancel the job with this UID, whoever created it, and wait up to `timeout_seconds` for its pods to end. Idempotent.
 
-    With None its pods are not looked at. Raises ApiError if the job cannot be changed; an error while checking its pods is only
-    reported in the result.
+    A job that is suspended gets the `verdict`. Without a timeout its pods are not looked at. Raises ApiError if the job cannot be
+    changed; an error while checking its pods is only reported in the result.
     """
     if policy is CancelPolicy.keep:
         return CancelResult(_kept(cluster, trainjob))
-    result = CancelResult(_delete(cluster, trainjob)) if policy is CancelPolicy.delete else _suspend(cluster, trainjob)
-    if result.outcome not in (CancelOutcome.deleted, CancelOutcome.suspended) or timeout_seconds is None:
+    result = CancelResult(_delete(cluster, trainjob)) if policy is CancelPolicy.delete else _suspend(cluster, trainjob, verdict)
+    if result.outcome not in (CancelOutcome.deleted, CancelOutcome.suspended, CancelOutcome.given_up) or timeout_seconds is None:
         return result
     return _wait_for_pods(cluster, trainjob, result, timeout_seconds)
 
@@ -151,17 +163,18 @@ def _kept(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
     return CancelOutcome.stays_queued if is_queued(current) else CancelOutcome.stays_suspended
 
 
-def cancel_by_suspending(cluster: Cluster, trainjob: Obj) -> str:
+def cancel_by_suspending(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None) -> str:
     """Suspend a job, as `cancel_owned_job` does; returns the outcome as text."""
-    return cancel_owned_job(cluster, trainjob, CancelPolicy.suspend)
+    return cancel_owned_job(cluster, trainjob, CancelPolicy.suspend, verdict=verdict)
 
 
-def _suspend(cluster: Cluster, trainjob: Obj) -> CancelResult:
+def _suspend(cluster: Cluster, trainjob: Obj, verdict: Verdict | None) -> CancelResult:
+    outcome = CancelOutcome.suspended if verdict is None or verdict.resumable else CancelOutcome.given_up
     for current in versions_of(cluster, trainjob, "suspended"):
         if phase_of(current).is_final:
             return CancelResult(CancelOutcome.ended)
-        if _suspend_version(cluster, current):
-            return CancelResult(CancelOutcome.suspended, workflows=workflows_of(current))
+        if _suspend_version(cluster, current, verdict):
+            return CancelResult(outcome, workflows=workflows_of(current))
     return CancelResult(CancelOutcome.gone)
 
 
@@ -170,7 +183,7 @@ def _delete(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
     for current in versions_of(cluster, trainjob, "deleted"):
         if is_deleting(current):
             return CancelOutcome.deleted
-        if phase_of(current).is_final:
+        if is_finished(current):
             return CancelOutcome.ended
         if _delete_version(cluster, current):
             return CancelOutcome.deleted
@@ -229,36 +242,47 @@ def _remaining(cluster: Cluster, trainjob: Obj) -> tuple[str, ...]:
     return (f"JobSet {name_of(trainjob)}",) if jobset_may_create_pods(cluster, trainjob) else ()
 
 
-def suspend_job(cluster: Cluster, trainjob: Obj, *, superseded: bool = False) -> bool:
+def suspend_job(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None) -> bool:
     """Suspend a job: its pods end, its checkpoints stay, and submitting the same step again resumes it.
 
-    A `superseded` job is not resumed: submitting the step again creates a new job. A job that is already suspended by
-    someone else is not resumed by submitting its step again. Returns False if the job no longer exists. Raises ApiError.
+    A job with a `verdict` counts as failed, and unless that is resumable, submitting the step again creates a new job. A job that has
+    ended only gets the verdict that another one supersedes it. A job that is already suspended by someone else is not resumed by
+    submitting its step again. Returns False if the job no longer exists. Raises ApiError.
     """
     versions = versions_of(cluster, trainjob, "suspended")
-    return any(_suspend_version(cluster, current, superseded=superseded) for current in versions)
+    return any(_suspend_version(cluster, current, verdict) for current in versions)
 
 
-def _suspend_version(cluster: Cluster, current: Obj, *, superseded: bool = False) -> bool:
+def _suspend_version(cluster: Cluster, current: Obj, verdict: Verdict | None) -> bool:
     """Suspend the job as it was read; returns False if it has changed since, or no longer exists. Raises ApiError."""
     with contextlib.suppress(NotFound, Conflict):
-        if patch := _suspend_patch(current, superseded):
+        if patch := _suspend_patch(current, verdict):
             cluster.patch(TRAINJOB, name_of(current), patch, namespace_of(current))
         return True
     return False
 
 
-def _suspend_patch(current: Obj, superseded: bool) -> Obj:
+def _suspend_patch(current: Obj, verdict: Verdict | None) -> Obj:
     """Return the patch that suspends this version of the job; empty if there is nothing to change."""
-    metadata = current["metadata"]
-    annotations = {names.SUPERSEDED_ANNOTATION: "true"} if superseded else {}
-    spec = {}
-    if not current["spec"].get("suspend"):
+    spec: Obj = {}
+    if not (is_finished(current) or current["spec"].get("suspend")):
         spec = {"spec": {"suspend": True}}
-        annotations |= suspension_mark(current)
-    if not annotations:
+        annotations = suspension_mark(current) | (verdict.annotation(generation_of(current) + 1) if verdict is not None else {})
+    elif verdict is not None and _takes(current, verdict):
+        annotations = verdict.annotation(generation_of(current))
+    else:
         return {}
-    return {**spec, "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}
+    return {**spec, "metadata": {"resourceVersion": current["metadata"]["resourceVersion"], "annotations": annotations}}
+
+
+def _takes(current: Obj, verdict: Verdict) -> bool:
+    """Whether a job that has ended, or is suspended, gets a verdict: the first stays, and a person's suspension fails no job.
+
+    That its step submits another job is recorded whatever the job is: two would write to one folder.
+    """
+    if verdict.reason == SUPERSEDED:
+        return not is_superseded(current)
+    return is_suspended_by_us(current) and verdict_of(current) is None
 
 
 def delete_job(cluster: Cluster, trainjob: Obj) -> bool:

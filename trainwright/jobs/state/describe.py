@@ -6,6 +6,7 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.api.phase import phase_of
+from trainwright.api.verdict import verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.kubernetes_events import event_time, events_of, reason_and_message, steps_of
 from trainwright.jobs.state.pods import NOT_ITS_JOBSET, index_of, is_jobset_of, pods_of, step_of
@@ -31,6 +32,7 @@ def description_of(cluster: Cluster, trainjob: Obj) -> str:
         f"Phase:      {phase_of(trainjob, None if is_taken else jobset).value}",
         f"Progress:   {progress_line(progress_of(trainjob))}",
         f"Created:    {trainjob['metadata'].get('creationTimestamp', '')}",
+        *_verdict(trainjob),
         "Conditions:",
         *_conditions(trainjob),
         "Steps:",
@@ -41,6 +43,18 @@ def description_of(cluster: Cluster, trainjob: Obj) -> str:
         *_events(cluster, trainjob, {step_of(pod) for pod in pods} | steps_of(trainjob)),
     ]
     return "\n".join(printable(line).replace("\n", " ") for line in lines)
+
+
+def _verdict(trainjob: Obj) -> list[str]:
+    """Return why the job's client has given it up, with its pods and their last lines; empty if it was not."""
+    if (verdict := verdict_of(trainjob)) is None:
+        return []
+    lines = [f"Given up:   {verdict.time} {verdict.reason}: {verdict.message}"]
+    for pod in verdict.pods:
+        code = "" if pod.exit_code is None else f"exit code {pod.exit_code}"
+        lines.append("  " + ", ".join(filter(None, (f"pod {pod.name}", pod.container and f"container {pod.container}", code))))
+        lines += [f"    {line}" for line in pod.lines]
+    return lines + [f"    {line}" for line in verdict.lines]
 
 
 def _conditions(trainjob: Obj) -> list[str]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from trainwright.api.names import AWAITED_BY_ANNOTATION, LOG_SHOWN_ANNOTATION, QUEUE_LABEL, STOPPED_EARLY_ANNOTATION
+from trainwright.api.names import (
+    AWAITED_BY_ANNOTATION,
+    LOG_SHOWN_ANNOTATION,
+    QUEUE_LABEL,
+    STOPPED_EARLY_ANNOTATION,
+    VERDICT_ANNOTATION,
+)
 from trainwright.api.objects import Obj
 
-_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-_ANNOTATIONS = (STOPPED_EARLY_ANNOTATION, AWAITED_BY_ANNOTATION, LOG_SHOWN_ANNOTATION)
+_METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
+_ANNOTATIONS = (STOPPED_EARLY_ANNOTATION, AWAITED_BY_ANNOTATION, LOG_SHOWN_ANNOTATION, VERDICT_ANNOTATION)
 
 
 def trim_trainjob(trainjob: Obj) -> Obj:

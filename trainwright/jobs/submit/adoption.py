@@ -11,6 +11,7 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
+from trainwright.api.verdict import superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job, versions_of
@@ -56,7 +57,7 @@ def supersede(cluster: Cluster, trainjob: Obj, on_cancel: str, reason: str) -> N
         return
     policy = CancelPolicy.delete if on_cancel == CancelPolicy.delete else CancelPolicy.suspend
     if policy is CancelPolicy.suspend:
-        suspend_job(cluster, trainjob, superseded=True)
+        suspend_job(cluster, trainjob, superseded(reason))
     cancel_owned_job(cluster, trainjob, policy)
     log.warning("event=trainjob_superseded name=%s on_cancel=%s reason=%r", name_of(trainjob), policy.value, reason)
 
@@ -108,12 +109,21 @@ def resume_at_once(cluster: Cluster, trainjob: Obj) -> Obj:
 
 
 def _may_resume(trainjob: Obj) -> bool:
-    is_superseded = names.SUPERSEDED_ANNOTATION in annotations_of(trainjob)
-    return is_suspended_by_us(trainjob) and not is_superseded and not early_stop_reason(trainjob) and not is_deleting(trainjob)
+    verdict = verdict_of(trainjob)
+    is_given_up = verdict is not None and not verdict.resumable
+    return is_suspended_by_us(trainjob) and not is_given_up and not early_stop_reason(trainjob) and not is_deleting(trainjob)
 
 
 def release_lease(cluster: Cluster, trainjob: Obj) -> Obj:
-    """Remove the lease of an earlier client, whose expiry would suspend a job that this one waits for."""
-    if is_finished(trainjob) or waiter_lease_of(trainjob) is None:
+    """Remove what an earlier client has left: its lease, whose expiry would suspend a job that this one waits for, and its verdict.
+
+    Its verdict no longer counts: somebody has started the job again.
+    """
+    if is_finished(trainjob) or verdict_of(trainjob) is not None:
         return trainjob
-    return cluster.patch(TRAINJOB, name_of(trainjob), release_patch(trainjob), trainjob["metadata"]["namespace"])
+    marks = {} if names.VERDICT_ANNOTATION not in annotations_of(trainjob) else {names.VERDICT_ANNOTATION: None}
+    if waiter_lease_of(trainjob) is None and not marks:
+        return trainjob
+    patch = release_patch(trainjob)
+    patch["metadata"]["annotations"] |= marks
+    return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])

@@ -136,6 +136,7 @@ CALLS = (
         "failure reports do not contain the JobSet's reason and restarts, and a training of which a part starts counts as started",
     ),
     ApiCall("list", EVENT, ("wait", "report"), "waits and failure reports do not contain events"),
+    ApiCall("create", EVENT, ("wait",), "`kubectl describe` does not show why a job was given up"),
     ApiCall("list", JOB, ("wait", "report"), "failure reports do not contain the reasons of Jobs"),
     ApiCall("list", WORKLOAD, ("wait",), "the reason why a job is queued is known from events only"),
     LIST_LOCAL_QUEUES,

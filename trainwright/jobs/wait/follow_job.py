@@ -14,8 +14,15 @@ from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.backoff import Backoff
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.errors import Diverged, TooManyRestarts, TrainJobDeadline, TrainJobDeleted, deadline_error
-from trainwright.jobs.diagnosis.failure_class import deadline_of, failure_of
+from trainwright.jobs.diagnosis.errors import (
+    Diverged,
+    TooManyRestarts,
+    TrainJobDeadline,
+    TrainJobDeleted,
+    TrainJobFailed,
+    deadline_error,
+)
+from trainwright.jobs.diagnosis.failure_class import deadline_of, end_of, failure_of
 from trainwright.jobs.diagnosis.report import read_usage
 from trainwright.jobs.logs.log_line import LogLine
 from trainwright.jobs.logs.stream_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
@@ -53,9 +60,10 @@ def wait_for(
 
     `on_event` is called in this thread with the events of every change, with `logs` also with all lines of the job's log;
     `on_change` with every state of the job itself.
-    Setting `stop` ends the wait; the job is then returned in its last observed state. Raises TrainJobFailed with a
-    report, StoppedEarly, TrainJobDeleted, TrainJobDeadline (subclasses distinguish causes), Diverged (it, CannotStart and NodeLost
-    depend on `settings`), and ApiError if the job may not be read or the API server has been unreachable for half an hour.
+    Setting `stop` ends the wait; the job is then returned in its last observed state. A job that another client has given up
+    ends the wait with that client's error. Raises TrainJobFailed with a report, StoppedEarly, TrainJobDeleted, TrainJobDeadline
+    (subclasses distinguish causes), Diverged (it, CannotStart and NodeLost depend on `settings`), and ApiError if the job may not be
+    read or the API server has been unreachable for half an hour.
     """
     observer = JobObserver(cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
     job_watch = JobWatch(cluster, trainjob, settings.connection_seconds)
@@ -104,8 +112,9 @@ def _follow(
             _judge_end(cluster, state.trainjob, publisher, settings)
             return state.trainjob
         if phase is Phase.Failed:
-            failure = failure_of(cluster, state.trainjob, publisher.history)
-            publisher.publish_used(failure.report.usage if failure.report is not None else NO_USAGE)
+            failure = end_of(cluster, state.trainjob, publisher.history)
+            report = failure.report if isinstance(failure, TrainJobFailed) else None
+            publisher.publish_used(report.usage if report is not None else NO_USAGE)
             raise failure
         raise_if_stopped_early(state.trainjob)
         if settings.fail_on_divergence and (diverged := publisher.divergence.running()):

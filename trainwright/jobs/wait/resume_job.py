@@ -8,11 +8,13 @@ from __future__ import annotations
 import enum
 
 from trainwright.api import names
+from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
-from trainwright.api.phase import phase_of
+from trainwright.api.verdict import is_superseded
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.attempts import has_later_attempt, needs_new_attempt
 from trainwright.jobs.state.cancel import versions_of
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.submission.suspension import MARKS, is_queued
@@ -25,7 +27,7 @@ class ResumeOutcome(enum.StrEnum):
     running = "it was not suspended"
     queued = "it waits in its queue, which starts it"
     starting = "its submission is not complete, which starts it"
-    superseded = "it was superseded by a cleared task, whose new job writes to the same folder: it stays suspended"
+    superseded = "another job of its step writes to the same folder: it stays suspended"
     ended = "it had already ended"
     gone = "it no longer exists"
 
@@ -33,6 +35,7 @@ class ResumeOutcome(enum.StrEnum):
 def resume_job(cluster: Cluster, trainjob: Obj) -> ResumeOutcome:
     """Resume the job with this UID. Idempotent; a job in a queue is left to the queue, and a superseded one stays suspended.
 
+    A job that its client has given up runs again, and its verdict is removed, unless its step has started another one since.
     Its pods end first, see `wait_until_pods_ended`. Raises ApiError if the job cannot be changed, Conflict if it changes all the time.
     """
     is_waited_for = False
@@ -41,6 +44,8 @@ def resume_job(cluster: Cluster, trainjob: Obj) -> ResumeOutcome:
             return ResumeOutcome.gone
         if (reason := _not_resumed(current)) is not None:
             return reason
+        if needs_new_attempt(current) and has_later_attempt(cluster, current):
+            return ResumeOutcome.superseded
         if not is_waited_for:
             wait_until_pods_ended(cluster, current, to_resume=True)
             is_waited_for = True
@@ -57,11 +62,11 @@ def resume_job(cluster: Cluster, trainjob: Obj) -> ResumeOutcome:
 
 def _not_resumed(current: Obj) -> ResumeOutcome | None:
     """Return why this version of the job is not to be resumed; None if it is."""
-    if phase_of(current).is_final:
+    if is_finished(current):
         return ResumeOutcome.ended
     if not current["spec"].get("suspend"):
         return ResumeOutcome.running
-    if names.SUPERSEDED_ANNOTATION in annotations_of(current):
+    if is_superseded(current):
         return ResumeOutcome.superseded
     if is_queued(current):
         return ResumeOutcome.queued

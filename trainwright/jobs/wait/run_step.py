@@ -22,10 +22,11 @@ from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
 from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents, StartedFrom
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.keep_lease import WaiterOptions
-from trainwright.jobs.wait.run_to_end import CancelHandler, run_to_end
+from trainwright.jobs.wait.run_to_end import run_to_end
 
 
 @dataclass(frozen=True)
@@ -193,4 +194,4 @@ def waiter_options_of(request: TrainRequest, *, suspends_at_once: bool) -> Waite
 def cancel_handler(request: TrainRequest) -> CancelHandler:
     """Return the handler for the request's `on_cancel`."""
     policy = CancelPolicy(request.on_cancel)
-    return lambda cluster, trainjob: cancel_owned_job(cluster, trainjob, policy)
+    return lambda cluster, trainjob, verdict=None: cancel_owned_job(cluster, trainjob, policy, verdict=verdict)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from trainwright.api.errors import ApiError
-from trainwright.api.objects import Obj, name_of
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import (
@@ -21,27 +22,26 @@ from trainwright.jobs.diagnosis.errors import (
     StoppedEarly,
     TrainJobDeadline,
     TrainJobDeleted,
+    TrainJobError,
     TrainJobFailed,
 )
 from trainwright.jobs.diagnosis.job_retry import wait_to_retry
 from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
 from trainwright.jobs.logs.stream_logs import LogStreamOptions
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_by_suspending
+from trainwright.jobs.state.cancel import CancelOutcome, cancel_by_suspending
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.submit.adoption import supersede
 from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
 from trainwright.jobs.wait.follow_job import wait_for
+from trainwright.jobs.wait.give_up import CancelHandler, cancel_unwatched_job, stop_failing_job
 from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions
 from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
 
-CancelHandler = Callable[[Cluster, Obj], str]
-"""Cancels a job when its wait ends early; returns the outcome as text."""
 log = logging.getLogger(__name__)
 _NO_DEADLINES = Deadlines()
 _SETTINGS = WaitSettings()
@@ -211,18 +211,21 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
     except TrainJobFailed as error:
         if error.is_unfinished:
             waiter.settle()
-            stop_failing_job(cluster, trainjob)
+            stop_failing_job(cluster, error)
         raise
     except (TrainJobDeleted, StoppedEarly):
         raise
     except BaseException as error:
+        if isinstance(error, TrainJobError) and error.is_verdict:
+            raise
         waiter.settle()
         if isinstance(error, Diverged) and phase_of(error.trainjob).is_final:
-            outcome = str(CancelOutcome.ended)
-        elif isinstance(error, Diverged) and options.on_divergence is not None:
-            outcome = cancel_unwatched_job(cluster, trainjob, options.on_divergence)
-        else:
-            outcome = cancel_unwatched_job(cluster, trainjob, options.on_error)
+            error.add_outcome(CancelOutcome.ended)
+            raise
+        handler = options.on_divergence if isinstance(error, Diverged) else None
+        outcome = cancel_unwatched_job(cluster, trainjob, handler or options.on_error, error)
+        if isinstance(error, TrainJobDeadline) and outcome == CancelOutcome.ended:
+            return _ended_meanwhile(cluster, trainjob, error, options)
         if isinstance(error, TrainJobDeadline | Diverged):
             error.add_outcome(outcome)
         raise
@@ -235,12 +238,16 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
     raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {outcome}")
 
 
-def stop_failing_job(cluster: Cluster, trainjob: Obj) -> None:
-    """Stop a job whose pods fail again and again. Its step does not resume it: a retry submits the next attempt."""
+def _ended_meanwhile(cluster: Cluster, trainjob: Obj, error: TrainJobDeadline, options: _WaitOptions) -> Obj:
+    """Return a job that had succeeded when its deadline expired; raises its failure if it had failed: its own end counts."""
     try:
-        supersede(cluster, trainjob, CancelPolicy.suspend, "its pods fail, and would be started again")
-    except ApiError as error:
-        log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
+        current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
+    except ApiError as cause:
+        error.add_outcome(f"{CancelOutcome.ended.value}, and cannot be read: {cause.message}")
+        raise error from cause
+    if uid_of(current) != uid_of(trainjob):
+        raise TrainJobDeleted(f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} was replaced while it was being waited for")
+    return wait_for(cluster, current, on_event=options.on_event, settings=options.settings)
 
 
 def _with_run_deadline(deadlines: Deadlines, seconds: int | None) -> Deadlines:
@@ -248,12 +255,3 @@ def _with_run_deadline(deadlines: Deadlines, seconds: int | None) -> Deadlines:
     if seconds is None:
         return deadlines
     return replace(deadlines, run=float(seconds) if deadlines.run is None else min(deadlines.run, float(seconds)))
-
-
-def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler) -> str:
-    """Cancel a job whose wait ended early; returns the outcome as text, including an API error."""
-    try:
-        return how(cluster, trainjob)
-    except ApiError as error:
-        log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
-        return f"it could not be stopped: {error.message}"

@@ -15,7 +15,6 @@ from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, PRIORITY_CLASS, TRAINJOB, Kind
 from trainwright.api.objects import (
     Obj,
-    annotations_of,
     controller_of,
     is_controlled_by,
     is_deleting,
@@ -25,6 +24,7 @@ from trainwright.api.objects import (
     uid_of,
 )
 from trainwright.api.times import now
+from trainwright.api.verdict import is_superseded
 from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event
@@ -162,7 +162,7 @@ def _is_queued(trainjob: Obj) -> bool:
 
 def _is_suspended_by_user(trainjob: Obj) -> bool:
     """Whether a suspended job was suspended deliberately: after its admission, or by cancelling its step."""
-    if is_suspended_by_us(trainjob) or names.SUPERSEDED_ANNOTATION in annotations_of(trainjob):
+    if is_suspended_by_us(trainjob) or is_superseded(trainjob):
         return True
     reserved = condition(trainjob, names.QUOTA_RESERVED)
     return reserved is not None and (reserved["status"] == "True" or reserved.get("reason") == "Suspended")

@@ -1,0 +1,240 @@
+"""A job that its client has given up has failed for everyone: for other waiters, retries, a person who resumes it, and kubectl."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from trainwright.api import names
+from trainwright.api.conditions import is_true
+from trainwright.api.errors import ApiError, Forbidden
+from trainwright.api.kinds import EVENT, JOBSET, TRAINJOB, kind_of
+from trainwright.api.objects import annotations_of, name_of
+from trainwright.api.phase import Phase, phase_of
+from trainwright.api.verdict import superseded, verdict_of
+from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import TrainRequest, submit_or_adopt, suspend_job
+from trainwright.jobs.diagnosis.errors import (
+    CannotStart,
+    CommandNotFound,
+    Diverged,
+    ImagePullTimeout,
+    NodeLost,
+    OutOfMemory,
+    QueueTimeout,
+    RunTimeout,
+    StartTimeout,
+    StepFailed,
+    TrainJobDeadline,
+    TrainJobError,
+)
+from trainwright.jobs.diagnosis.failure_report import FailureReport
+from trainwright.jobs.diagnosis.pod_failure import PodFailure
+from trainwright.jobs.diagnosis.verdicts import verdict_on
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending, cancel_job, cancel_owned_job
+from trainwright.jobs.state.deadline_timer import Deadlines
+from trainwright.jobs.state.divergence import Divergence
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.wait.follow_job import wait_for
+from trainwright.jobs.wait.give_up import cancel_unwatched_job
+from trainwright.jobs.wait.job_observer import WaitSettings
+from trainwright.jobs.wait.resume_job import ResumeOutcome, resume_job
+from trainwright.jobs.wait.run_to_end import follow_to_end
+from trainwright.submission.jobset_mode import JobSetCluster
+
+STEP = Identity("kfp", "given-up", "train")
+REQUEST = TrainRequest(runtime="torch-distributed", command=["sleep", "60"])
+SETTINGS = WaitSettings(poll_seconds=0.05)
+FAILED = PodFailure(
+    "a-node-0-1-x", "node", 1, container="node", exit_code=3, message="no data", lines=("step 1", "ValueError: no")
+)
+REPORT = FailureReport("default", "a", "u", "FailedTooOften", "pod a-node-0-1-x exited 3", pods=(FAILED,))
+KILLED = replace(FAILED, exit_code=137, reason="OOMKilled", message="", memory_limit="4Gi")
+Job = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def _no_controllers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody ends the pods of a job that is stopped."""
+    monkeypatch.setitem(cancel_owned_job.__kwdefaults__, "timeout_seconds", 0.0)
+
+
+@pytest.fixture
+def submitted(cluster: EmbeddedCluster) -> Job:
+    return submit_or_adopt(cluster, REQUEST, STEP, "default").trainjob
+
+
+def current(cluster: EmbeddedCluster, job: Job) -> Job:
+    return cluster.get(TRAINJOB, name_of(job), "default")
+
+
+def give_up(cluster: EmbeddedCluster, job: Job, error: TrainJobError) -> Job:
+    verdict = verdict_on(error)
+    assert verdict is not None
+    assert suspend_job(cluster, job, verdict)
+    return current(cluster, job)
+
+
+def failing(job: Job) -> StepFailed:
+    report = replace(REPORT, name=name_of(job))
+    return StepFailed(str(report), job, report)
+
+
+ERRORS: dict[str, Callable[[Job], TrainJobError]] = {
+    "StepFailed": failing,
+    "OutOfMemory": lambda job: OutOfMemory("", job, replace(REPORT, pods=(KILLED,))),
+    "Diverged": lambda job: Diverged(job, Divergence("loss", "nan", "step 4", 3)),
+    "RunTimeout": lambda _job: RunTimeout("was Running for more than 5 s", "run", ["step 7"]),
+    "StartTimeout": lambda _job: StartTimeout("was Starting for more than 5 s", "start"),
+    "QueueTimeout": lambda _job: QueueTimeout("was Suspended for more than 5 s", "queue"),
+    "TrainJobDeadline": lambda _job: TrainJobDeadline("has not ended within 5 s", "total"),
+    "ImagePullTimeout": lambda _job: ImagePullTimeout("image x", "start"),
+    "CommandNotFound": lambda _job: CommandNotFound("no such command", "start"),
+    "CannotStart": lambda _job: CannotStart("a Secret is missing", "start"),
+    "NodeLost": lambda _job: NodeLost("node n is lost"),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_second_waiter_gets_the_error_of_the_first(cluster: EmbeddedCluster, submitted: Job, name: str) -> None:
+    first = ERRORS[name](submitted)
+    left = give_up(cluster, submitted, first)
+    assert phase_of(left) is Phase.Failed
+    with pytest.raises(type(first)) as raised:
+        wait_for(cluster, left, settings=SETTINGS)
+    assert type(raised.value) is type(first)
+    assert [line for line in str(first).splitlines() if line not in str(raised.value)] == []
+    assert current(cluster, submitted) == left, "a second waiter changes nothing"
+
+
+def test_report_of_a_second_waiter_has_exit_code_and_last_lines(cluster: EmbeddedCluster, submitted: Job) -> None:
+    left = give_up(cluster, submitted, failing(submitted))
+    with pytest.raises(StepFailed) as raised:
+        wait_for(cluster, left, settings=SETTINGS)
+    report = raised.value.report
+    assert report is not None
+    assert report.cause is not None
+    assert (report.reason, report.cause.exit_code, report.cause.lines) == ("FailedTooOften", 3, FAILED.lines)
+    assert "pod a-node-0-1-x (step node, container node) exited 3: no data\n    step 1\n    ValueError: no" in str(report)
+
+
+def test_waiter_of_a_given_up_job_does_not_stop_it_again(cluster: EmbeddedCluster, submitted: Job) -> None:
+    left = give_up(cluster, submitted, RunTimeout("was Running for more than 5 s", "run"))
+    with pytest.raises(RunTimeout, match=r"5 s\Z"):
+        follow_to_end(cluster, left, settings=SETTINGS)
+
+
+def test_retry_after_a_failure_submits_the_next_attempt(cluster: EmbeddedCluster, submitted: Job) -> None:
+    give_up(cluster, submitted, failing(submitted))
+    retry = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    assert (retry.adopted, retry.attempt) == (False, 2)
+    assert resume_job(cluster, submitted) is ResumeOutcome.superseded, "both would write to one folder"
+
+
+def test_retry_after_a_deadline_resumes_the_job_without_its_verdict(cluster: EmbeddedCluster, submitted: Job) -> None:
+    give_up(cluster, submitted, RunTimeout("was Running for more than 5 s", "run"))
+    retry = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    assert (retry.adopted, retry.attempt) == (True, 1)
+    left = current(cluster, submitted)
+    assert not left["spec"]["suspend"]
+    assert names.VERDICT_ANNOTATION not in annotations_of(left)
+
+
+def test_person_may_resume_a_given_up_job(cluster: EmbeddedCluster, submitted: Job) -> None:
+    give_up(cluster, submitted, failing(submitted))
+    assert resume_job(cluster, submitted) is ResumeOutcome.resumed
+    left = current(cluster, submitted)
+    assert phase_of(left) is Phase.Starting
+    assert names.VERDICT_ANNOTATION not in annotations_of(left)
+
+
+def test_job_that_others_have_started_again_is_adopted(cluster: EmbeddedCluster, submitted: Job) -> None:
+    give_up(cluster, submitted, failing(submitted))
+    cluster.patch(TRAINJOB, name_of(submitted), {"spec": {"suspend": False}}, "default")
+    retry = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    assert (retry.adopted, retry.attempt) == (True, 1)
+    assert names.VERDICT_ANNOTATION not in annotations_of(current(cluster, submitted))
+
+
+def test_job_that_a_person_has_suspended_gets_no_verdict(cluster: EmbeddedCluster, submitted: Job) -> None:
+    cluster.patch(TRAINJOB, name_of(submitted), {"spec": {"suspend": True}}, "default")
+    left = give_up(cluster, submitted, QueueTimeout("was Suspended for more than 5 s", "queue"))
+    assert phase_of(left) is Phase.Suspended
+
+
+def test_first_verdict_stays_unless_the_job_is_replaced(cluster: EmbeddedCluster, submitted: Job) -> None:
+    give_up(cluster, submitted, failing(submitted))
+    left = give_up(cluster, submitted, RunTimeout("late", "run"))
+    assert "exited 3" in str(verdict_of(left))
+    assert suspend_job(cluster, submitted, superseded("its task was cleared"))
+    assert "its task was cleared" in str(verdict_of(current(cluster, submitted)))
+
+
+@pytest.mark.parametrize("status", ["Complete", "Failed"])
+def test_end_of_a_job_counts_more_than_the_deadline_that_it_met(
+    cluster: EmbeddedCluster, submitted: Job, set_status: Any, status: str
+) -> None:
+    """The job ends between the last look of the waiter and the request that suspends it."""
+
+    def end_and_cancel(client: Any, job: Job, verdict: Any = None) -> str:
+        set_status(submitted, status)
+        return str(cancel_job(client, job, CancelPolicy.suspend, verdict=verdict, timeout_seconds=0))
+
+    def follow() -> Job:
+        return follow_to_end(cluster, submitted, deadlines=Deadlines(total=0.01), settings=SETTINGS, on_error=end_and_cancel)
+
+    if status == "Complete":
+        assert is_true(follow(), "Complete")
+        return
+    with pytest.raises(TrainJobError) as raised:
+        follow()
+    assert not isinstance(raised.value, TrainJobDeadline)
+
+
+class _WithoutEvents(DelegatingCluster):
+    def create(self, obj: Job, **options: Any) -> Job:
+        if kind_of(obj) == EVENT:
+            raise Forbidden("events are forbidden")
+        return super().create(obj, **options)
+
+
+@pytest.mark.parametrize("may_create", [True, False])
+def test_event_says_why_where_the_client_may_create_one(cluster: EmbeddedCluster, submitted: Job, may_create: bool) -> None:
+    client = cluster if may_create else _WithoutEvents(cluster)
+    outcome = cancel_unwatched_job(
+        client,
+        submitted,
+        cancel_by_suspending,
+        failing(submitted),
+    )
+    assert "counts as failed" in outcome
+    events = cluster.list(EVENT, "default", field_selector=f"involvedObject.name={name_of(submitted)}").items
+    found = [(event["type"], event["reason"], event["message"]) for event in events if event["reason"] == "FailedTooOften"]
+    assert found == ([("Warning", "FailedTooOften", "given up by its client: pod a-node-0-1-x exited 3")] if may_create else [])
+    assert phase_of(current(cluster, submitted)) is Phase.Failed
+
+
+def test_request_that_fails_leaves_no_verdict(cluster: EmbeddedCluster, submitted: Job) -> None:
+    def refuse(_cluster: Any, _job: Job, _verdict: Any = None) -> str:
+        raise ApiError("no route to host")
+
+    assert cancel_unwatched_job(cluster, submitted, refuse, failing(submitted)) == "it could not be stopped: no route to host"
+    assert phase_of(current(cluster, submitted)) is Phase.Starting
+
+
+def test_jobset_that_carries_the_job_keeps_the_verdict(cluster: EmbeddedCluster) -> None:
+    client = JobSetCluster(cluster)
+    job = submit_or_adopt(client, REQUEST, STEP, "default").trainjob
+    cancel_unwatched_job(client, job, cancel_by_suspending, failing(job))
+    assert phase_of(client.get(TRAINJOB, name_of(job), "default")) is Phase.Failed
+    jobset = cluster.get(JOBSET, name_of(job), "default")
+    assert names.VERDICT_ANNOTATION in annotations_of(jobset)
+    events = cluster.list(EVENT, "default").items
+    about = [event["involvedObject"]["kind"] for event in events if event["reason"] == "FailedTooOften"]
+    assert about == ["JobSet"]
+    assert resume_job(client, job) is ResumeOutcome.resumed
+    assert phase_of(client.get(TRAINJOB, name_of(job), "default")) is Phase.Starting

@@ -1,0 +1,182 @@
+"""The verdict on a TrainJob that its client has given up: an annotation, since conditions belong to the controller. Pure.
+
+It is written in the request that suspends the job, and counts while the job stays suspended in that generation of its spec: a queue
+or a person may start the job again, and its controller never reads it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainwright.api import names
+from trainwright.api.conditions import is_finished
+from trainwright.api.objects import Obj, annotations_of
+from trainwright.text.json_reader import read_json
+from trainwright.text.one_line import one_line
+from trainwright.text.text_input import Unreadable
+
+SUPERSEDED = "Superseded"
+"""The reason of a job whose step submits another one, which writes to the same folder: it is not resumed."""
+_MAX_BYTES = 16 * 1024
+"""All annotations of an object may have 256 KiB, and in JobSet mode the TrainJob is one of them."""
+_MAX_TEXT, _MAX_LINE, _MAX_PODS, _MAX_LINES = 1000, 300, 4, 20
+
+
+@dataclass(frozen=True)
+class FailedPod:
+    """How a pod failed, as its status said it, and the last lines of its log."""
+
+    name: str
+    step: str = ""
+    index: int = 0
+    container: str = ""
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    disruption: str = ""
+    failed_probe: str = ""
+    memory_limit: str = ""
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why a job was given up. `error` is the name of the class that the client raised, so that others raise the same one."""
+
+    reason: str
+    message: str
+    error: str = ""
+    time: str = ""
+    """RFC 3339."""
+    pods: tuple[FailedPod, ...] = ()
+    lines: tuple[str, ...] = ()
+    """The last lines of the training, where no pod has failed."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the error needs beside its message, as JSON."""
+    resumable: bool = False
+    """Whether a retry of the step resumes this very job, as after a deadline; otherwise it submits the next attempt."""
+
+    def annotation(self, generation: int) -> dict[str, str]:
+        """Return the annotation for the generation of the spec in which the job is suspended, at most 16 KiB of it."""
+        for lines in (_MAX_LINES, 8, 2, 0):
+            text = self._as_json(generation, lines)
+            if len(text.encode()) <= _MAX_BYTES:
+                break
+        return {names.VERDICT_ANNOTATION: text}
+
+    def _as_json(self, generation: int, lines: int) -> str:
+        pods = [
+            {
+                "name": pod.name,
+                "step": pod.step,
+                "index": pod.index,
+                "container": pod.container,
+                "exitCode": pod.exit_code,
+                "reason": pod.reason,
+                "message": one_line(pod.message)[:_MAX_TEXT],
+                "disruption": pod.disruption,
+                "failedProbe": one_line(pod.failed_probe)[:_MAX_TEXT],
+                "memoryLimit": pod.memory_limit,
+                "lines": _cut(pod.lines, lines),
+            }
+            for pod in self.pods[:_MAX_PODS]
+        ]
+        found = {
+            "generation": generation,
+            "reason": self.reason,
+            "message": one_line(self.message)[:_MAX_TEXT],
+            "error": self.error,
+            "time": self.time,
+            "pods": [{key: value for key, value in pod.items() if value not in ("", [], None)} for pod in pods],
+            "lines": _cut(self.lines, lines),
+            "details": dict(self.details),
+            "resumable": self.resumable,
+        }
+        return json.dumps({key: value for key, value in found.items() if value}, ensure_ascii=False, allow_nan=False)
+
+
+def verdict_of(trainjob: Obj) -> Verdict | None:
+    """Return the verdict on a job if it counts: the job is suspended, and its spec has not changed since. None for any other job.
+
+    An annotation that cannot be read does not count.
+    """
+    if not (trainjob.get("spec") or {}).get("suspend") or is_finished(trainjob):
+        return None
+    return _written(trainjob)
+
+
+def is_superseded(trainjob: Obj) -> bool:
+    """Whether another job of the same step takes the place of this one, which may have ended."""
+    verdict = _written(trainjob)
+    return verdict is not None and verdict.reason == SUPERSEDED
+
+
+def superseded(message: str) -> Verdict:
+    """Return the verdict on a job that another one of its step replaces."""
+    return Verdict(SUPERSEDED, message)
+
+
+def _written(trainjob: Obj) -> Verdict | None:
+    text = annotations_of(trainjob).get(names.VERDICT_ANNOTATION)
+    if not text or len(text) > _MAX_BYTES:
+        return None
+    try:
+        found = read_json(text)
+    except Unreadable:
+        return None
+    generation = int(trainjob["metadata"].get("generation") or 0)
+    if not isinstance(found, dict) or found.get("generation") != generation or not _text(found, "reason"):
+        return None
+    details = found.get("details")
+    return Verdict(
+        _text(found, "reason"),
+        _text(found, "message"),
+        _text(found, "error"),
+        _text(found, "time"),
+        tuple(_failed_pod(each) for each in _entries(found, "pods") if isinstance(each, dict)),
+        _texts(found, "lines"),
+        details if isinstance(details, dict) else {},
+        found.get("resumable") is True,
+    )
+
+
+def _failed_pod(found: Mapping[str, Any]) -> FailedPod:
+    return FailedPod(
+        _text(found, "name"),
+        _text(found, "step"),
+        _number(found, "index") or 0,
+        _text(found, "container"),
+        _number(found, "exitCode"),
+        _text(found, "reason"),
+        _text(found, "message"),
+        _text(found, "disruption"),
+        _text(found, "failedProbe"),
+        _text(found, "memoryLimit"),
+        _texts(found, "lines"),
+    )
+
+
+def _text(found: Mapping[str, Any], key: str) -> str:
+    value = found.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _number(found: Mapping[str, Any], key: str) -> int | None:
+    value = found.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _entries(found: Mapping[str, Any], key: str) -> Sequence[Any]:
+    value = found.get(key)
+    return value if isinstance(value, list) else []
+
+
+def _texts(found: Mapping[str, Any], key: str) -> tuple[str, ...]:
+    return tuple(entry for entry in _entries(found, key) if isinstance(entry, str))
+
+
+def _cut(lines: Sequence[str], count: int) -> list[str]:
+    return ["".join(filter(str.isprintable, line))[:_MAX_LINE] for line in lines[-count:]] if count else []

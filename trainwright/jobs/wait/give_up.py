@@ -1,0 +1,81 @@
+"""Gives up a TrainJob whose wait has ended early: stops it as asked, and records why, for everyone who looks at it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from typing import Protocol
+
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import EVENT
+from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.times import now
+from trainwright.api.verdict import Verdict
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.errors import TrainJobFailed
+from trainwright.jobs.diagnosis.verdicts import verdict_on
+from trainwright.jobs.state.cancel import CancelOutcome, cancel_by_suspending
+from trainwright.submission.jobs_client import JobsClient
+
+_SOURCE = "trainwright"
+_MAX_MESSAGE = 1024
+"""Characters of an Event's message."""
+log = logging.getLogger(__name__)
+
+
+class CancelHandler(Protocol):
+    """Cancels a job when its wait ends early, because of a signal or an error; returns the outcome as text.
+
+    `verdict` is what the error says of the job: it is recorded on a job that the handler suspends.
+    """
+
+    def __call__(self, cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None, /) -> str: ...
+
+
+def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler, cause: BaseException | None = None) -> str:
+    """Cancel a job whose wait ended early, by the error `cause` or a signal; returns the outcome as text, including an API error."""
+    verdict = verdict_on(cause) if cause is not None else None
+    try:
+        outcome = how(cluster, trainjob) if verdict is None else how(cluster, trainjob, verdict)
+    except ApiError as error:
+        log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
+        return f"it could not be stopped: {error.message}"
+    if verdict is not None and outcome.startswith((CancelOutcome.suspended, CancelOutcome.given_up)):
+        _publish_event(JobsClient.of(cluster), trainjob, verdict)
+    return outcome
+
+
+def stop_failing_job(cluster: Cluster, error: TrainJobFailed) -> None:
+    """Stop a job whose pods fail again and again. Its step does not resume it: a retry submits the next attempt."""
+    outcome = cancel_unwatched_job(cluster, error.trainjob, cancel_by_suspending, error)
+    log.warning("event=failing_job_stopped name=%s outcome=%r", name_of(error.trainjob), outcome)
+
+
+def _publish_event(cluster: JobsClient, trainjob: Obj, verdict: Verdict) -> None:
+    """Create an Event about the job, or the JobSet that carries it. Without the permission, only the annotation says why."""
+    digest = hashlib.sha256(f"{uid_of(trainjob)}/{verdict.time}/{verdict.reason}/{verdict.message}".encode()).hexdigest()[:16]
+    moment, message = now(), f"given up by its client: {verdict.message}"
+    event: Obj = {
+        "apiVersion": EVENT.api_version,
+        "kind": EVENT.kind,
+        "metadata": {"name": f"{name_of(trainjob)}.{digest}", "namespace": namespace_of(trainjob)},
+        "involvedObject": {
+            "apiVersion": cluster.job_kind.api_version,
+            "kind": cluster.job_kind.kind,
+            "namespace": namespace_of(trainjob),
+            "name": name_of(trainjob),
+            "uid": uid_of(trainjob),
+        },
+        "type": "Warning",
+        "reason": verdict.reason,
+        "message": message if len(message) <= _MAX_MESSAGE else f"{message[: _MAX_MESSAGE - 4]} ...",
+        "source": {"component": _SOURCE},
+        "reportingComponent": _SOURCE,
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+    }
+    try:
+        cluster.create(event)
+    except ApiError as error:
+        log.debug("event=verdict_event_not_created name=%s error=%s", name_of(trainjob), error.message)
