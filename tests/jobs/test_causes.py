@@ -252,7 +252,7 @@ def test_lines_that_were_shown_stand_in_the_report_of_a_pod_whose_log_is_gone(cl
     history.add_shown({"0-0-0": ["step 1", "step 2"], "unknown": ["x"]})
     history.observe([])
     lines = str(failure_of(cluster, trainjob, history)).splitlines()
-    assert lines[2:4] == ["    step 1", "    step 2"]
+    assert lines[3:5] == ["    step 1", "    step 2"]
     sent = json.loads(json.dumps(history.as_dict(max_pods=4, excerpt=narrow_tail)))
     assert "    step 2" in str(failure_of(cluster, trainjob, PodHistory.from_dict(sent))).splitlines()
 

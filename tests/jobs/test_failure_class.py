@@ -189,5 +189,8 @@ def test_the_report_as_data(cluster: EmbeddedCluster, job: dict[str, Any], set_s
     assert data["nodeHours"] == 1.0
     (pod,) = data["pods"]
     assert (pod["exitCode"], pod["signal"], pod["log"], pod["outOfMemory"]) == (139, 11, ["boom"], False)
-    assert str(report).splitlines()[1] == "JobSet: ReachedMaxRestarts: 3 of 3"
+    assert (data["headline"], str(report).splitlines()[2]) == (
+        f"pod {pod['name']} exited 139 (ended by signal 11)",
+        "JobSet: ReachedMaxRestarts: 3 of 3",
+    )
     assert str(report).splitlines()[-1] == "used: 3 of 3 restarts, 1.00 node-hours"

@@ -109,7 +109,7 @@ def test_a_suspended_job_of_a_workflow_says_when_it_is_deleted_and_how_to_keep_i
 @pytest.mark.parametrize(
     ("spec", "conditions", "said"),
     [
-        ({"suspend": False}, (), "it keeps running"),
+        ({"suspend": False}, (), "it is kept, and may still start"),
         ({"suspend": True}, (), "it stays suspended"),
         ({"suspend": False}, ("Complete",), "it had already ended"),
     ],
@@ -122,12 +122,17 @@ def test_a_kept_job_is_described_as_it_is(
     assert cancel_owned_job(cluster, job, CancelPolicy.keep) == said
 
 
+def test_kept_job_that_has_run_keeps_running(cluster: EmbeddedCluster, job: Job, set_status: Any) -> None:
+    set_status(job, jobsStatus=[{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}])
+    assert cancel_owned_job(cluster, job, CancelPolicy.keep) == "it keeps running"
+
+
 def test_a_kept_job_that_cannot_be_read_is_described_as_last_seen(job: Job) -> None:
     class Away:
         def get(self, *_: Any) -> Any:
             raise ServiceUnavailable("down")
 
-    assert cancel_owned_job(Away(), job, CancelPolicy.keep) == "it keeps running"  # type: ignore[arg-type]
+    assert cancel_owned_job(Away(), job, CancelPolicy.keep) == "it is kept, and may still start"  # type: ignore[arg-type]
     suspended = {**job, "spec": {**job["spec"], "suspend": True}}
     assert cancel_owned_job(Away(), suspended, CancelPolicy.keep) == "it stays suspended"  # type: ignore[arg-type]
 

@@ -330,8 +330,8 @@ def test_the_report_has_the_lines_that_were_shown_of_a_pod_whose_log_is_gone(
     set_status(job, "Failed", jobsStatus=READY)
     log.until.set()
     lines = str(waiting.end()).splitlines()
-    assert "exited 137 (evicted, Evicted): disk pressure" in lines[1]
-    assert lines[2:4] == ["    step 1", "    step 2"]
+    assert "exited 137 (evicted, Evicted): disk pressure" in lines[2]
+    assert lines[3:5] == ["    step 1", "    step 2"]
 
 
 def test_looks_outlast_a_cluster_that_is_away_and_say_what_is_forbidden(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:

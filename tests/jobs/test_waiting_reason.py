@@ -27,7 +27,8 @@ def container(state: dict[str, Any], name: str = "node", last: dict[str, Any] | 
 
 
 def pod_on_node(*containers: dict[str, Any], name: str = "p", phase: str = "Pending", **metadata: Any) -> dict[str, Any]:
-    return pod(name, nodeName="n1", phase=phase, metadata=metadata, status={"containerStatuses": list(containers)})
+    status = {"containerStatuses": list(containers)}
+    return pod(name, nodeName="n1", restartPolicy="OnFailure", phase=phase, metadata=metadata, status=status)
 
 
 def waiting(reason: str, message: str = "m") -> dict[str, Any]:
@@ -152,13 +153,15 @@ def test_the_key_of_a_reason_is_without_what_changes() -> None:
     assert len({WaitingReason(text, "image").key for text in pulls}) == 1
 
 
-def add_event(cluster: Any, kind: str, name: str, reason: str, message: str, *, warning: bool = True, second: int = 0) -> None:
+def add_event(
+    cluster: Any, kind: str, name: str, reason: str, message: str, *, warning: bool = True, second: int = 0, place: str = ""
+) -> None:
     cluster.create(
         {
             "apiVersion": "v1",
             "kind": "Event",
             "metadata": {"name": f"{name}.{reason.lower()}{second}", "namespace": "default"},
-            "involvedObject": {"kind": kind, "name": name, "namespace": "default"},
+            "involvedObject": {"kind": kind, "name": name, "namespace": "default", "fieldPath": place},
             "type": "Warning" if warning else "Normal",
             "reason": reason,
             "message": message,
@@ -240,6 +243,26 @@ def test_the_probe_that_kills_a_container_again_and_again_is_named(cluster: Any,
     reason = found(cluster, job)
     assert reason is not None
     assert reason.text.endswith("exited 143 (its liveness probe failed: timeout)")
+
+
+def test_hook_that_kills_a_container_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
+    """As recorded in goldens/kubelet/cases/stop-poststart-fails."""
+    killed = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
+    entry = container(waiting("CrashLoopBackOff"), last=killed) | {"image": "", "imageID": "", "ready": False, "restartCount": 1}
+    name = add_pod(job, phase="Running", containerStatuses=[entry])["metadata"]["name"]
+    add_event(cluster, "Pod", name, "FailedPostStartHook", "PostStartHook failed", second=1)
+    add_event(cluster, "Pod", name, "Killing", "FailedPostStartHook", warning=False, second=2, place="spec.containers{node}")
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.text.endswith("exited 137 (its postStart hook failed)")
+
+
+def test_container_that_is_never_restarted_does_not_wait_for_that() -> None:
+    one = pod_on_node(container(ended(3)), container({"running": {}}, "other"), phase="Running")
+    one["spec"]["restartPolicy"] = "Never"
+    reason = pods_reason([one])
+    assert reason is not None
+    assert reason.text == "pod p fails when all its containers have ended: container node exited 3"
 
 
 def test_events_of_claims_that_the_pods_mount(cluster: Any, job: dict[str, Any], set_status: Any) -> None:

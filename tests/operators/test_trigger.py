@@ -164,7 +164,7 @@ def test_program_that_can_never_run_ends_the_job_and_fails_without_retries(
     assert event["outcome"] == "failing"
     connected.delete(POD, f"{name_of(job)}-node-0-1-abcde", "default")
     with pytest.raises(
-        errors.NonRetryableError, match=r"CannotRun: TrainJob .* failed: CannotRun: pod \S+ exited 15: .*No module named 'x'"
+        errors.NonRetryableError, match=r"CannotRun: TrainJob .* failed: pod \S+ exited 15: .*No module named 'x'\n"
     ):
         task.execute_complete(context(), event)
     left = the_job(connected)

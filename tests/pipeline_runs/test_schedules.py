@@ -287,7 +287,7 @@ def test_recurring_runs_of_others_are_left_alone(kfp: KfpApiServer, schedule: An
 def test_delete_removes_it_and_fails_if_there_is_none(kfp: KfpApiServer, schedule: Any, run: Run) -> None:
     first = schedule("--param", "a=3")
     kfp.add_recurring_run(display_name="weekly", description="of others")
-    words = ("schedule", "kfp", "--name", "nightly", "--delete", "--host", kfp.url, "-o", "json")
+    words = ("schedule", "kfp", "a.py", "--cron", "0 3 * * *", "--name", "nightly", "--delete", "--host", kfp.url, "-o", "json")
     assert json.loads(run(*words).stdout)["removed"] == [first["recurring_run_id"]]
     again = run(*words)
     assert (again.exit_code, again.stdout) == (2, "")

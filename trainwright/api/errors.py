@@ -29,7 +29,7 @@ class Problem:
         return self.at or self.field
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.message}"
+        return f"{self.field}: {self.message}" if self.field else self.message
 
 
 class ApiError(Exception):
@@ -196,8 +196,14 @@ def error_from_status(status: Obj, code: int | None = None) -> ApiError:
     retry_after = details.get("retryAfterSeconds")
     if known is Invalid:
         causes = details.get("causes") or []
+        about = f"{details.get('kind') or 'object'} {details.get('name') or ''}".strip()
         problems = [
-            Problem(str(c.get("field", "")), str(c.get("message", "")), str(c.get("reason", "FieldValueInvalid"))) for c in causes
+            Problem(
+                field := str(c.get("field") or ""),
+                str(c.get("message", "")) if field else f"{about}: {c.get('message', '')}",  # a policy names no field
+                str(c.get("reason", "FieldValueInvalid")),
+            )
+            for c in causes
         ]
         return Invalid(message, problems=problems, details=details, code=code)
     if known is BadRequest and (problems := _decoding_problems(message)):

@@ -57,6 +57,9 @@ def explained_end() -> Iterator[None]:
             message = "\n".join([message_of(error), *getattr(error, "__notes__", ())])
             write_termination_message(message)
             _write(message, sys.stderr)
+            headline, *more = message.splitlines()
+            if more:  # orchestrators, and people, look at the last line of a log
+                _write(headline, sys.stderr)
             if isinstance(error, Cancelled):
                 wait_to_be_killed()
             raise SystemExit(int(exit_code_of(error))) from None

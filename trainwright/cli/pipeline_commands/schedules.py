@@ -83,8 +83,8 @@ def schedule_kfp(
         checked_schedule_name(name)
         server_address(host)
         if delete:
-            if pipeline or cron or param or params or disable:
-                fail("--delete: only with --name, --host and --namespace", BAD_INPUT)
+            if disable:
+                fail("--delete and --disable exclude each other", BAD_INPUT)
             _show(delete_schedule(connect(host, namespace=namespace), name), output)
             return
         if not (pipeline and cron):

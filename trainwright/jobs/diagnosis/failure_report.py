@@ -13,6 +13,7 @@ from trainwright.jobs.logs.log_text import shortened
 from trainwright.jobs.state.jobs_of import BACKOFF_LIMIT_EXCEEDED, DEADLINE_EXCEEDED, FailingJob
 from trainwright.jobs.state.restarts import Restarts
 from trainwright.jobs.state.usage import NO_USAGE, Usage
+from trainwright.text.one_line import one_line
 from trainwright.text.terminal import plain
 
 MAX_PODS = 4
@@ -55,6 +56,16 @@ class FailureReport:
         return self.pods[0] if self.pods else None
 
     @property
+    def headline(self) -> str:
+        """The cause in one line: how the first pod failed, with its error, such as `pod a-node-0-0 exited 1: ValueError: no rows`.
+
+        Without a pod, the reason and message of the condition.
+        """
+        if self.cause is None:
+            return f"{self.reason}: {self.message}"
+        return one_line(f"pod {self.cause.name} {self.cause.with_last_word(self.cause.lines).describe()}")
+
+    @property
     def cannot_run(self) -> bool:
         """Whether the launcher of a pod has found that the program can never run."""
         return any(failure.cannot_run for pod in self.pods for failure in (pod, *pod.other_containers))
@@ -83,6 +94,7 @@ class FailureReport:
         """Return the report as a JSON object."""
         return {
             "trainjob": {"namespace": self.namespace, "name": self.name, "uid": self.uid},
+            "headline": self.headline,
             "condition": {"reason": self.reason, "message": self.message},
             "jobset": self.jobset,
             "jobs": [asdict(job) for job in self.jobs],
@@ -101,7 +113,9 @@ class FailureReport:
         }
 
     def _lines(self) -> Iterator[str]:
-        yield f"TrainJob {self.namespace}/{self.name} failed: {self.reason}: {self.message}"
+        yield f"TrainJob {self.namespace}/{self.name} failed: {self.headline}"
+        if self.cause is not None:
+            yield f"{self.reason}: {self.message}"
         if self.jobset:
             yield f"JobSet: {self.jobset}"
         yield from (f"Job {job}" for job in self.jobs[:1] if job.reason != BACKOFF_LIMIT_EXCEEDED)

@@ -302,7 +302,10 @@ def _pod_reason(pod: Obj) -> WaitingReason | None:
             text = f"container {entry['name']} {describe_exit(ended)}{f': {message}' if message else ''}"
             runs = f"{number} runs" if number > 1 else "its first run"
             stopped = str(entry["name"]) if ended.get("exitCode") in STOPPED_CODES else ""
-            reason = f"pod {name_of(pod)} waits to be restarted (CrashLoopBackOff) after {runs}: {text}"
+            if _is_never_restarted(pod, entry):  # its other containers still run
+                reason = f"pod {name_of(pod)} fails when all its containers have ended: {text}"
+            else:
+                reason = f"pod {name_of(pod)} waits to be restarted (CrashLoopBackOff) after {runs}: {text}"
             return WaitingReason(reason, "container", pod=name_of(pod), container=stopped)
     if (waiting := waiting_of(pod)) is None:
         return None
@@ -311,6 +314,14 @@ def _pod_reason(pod: Obj) -> WaitingReason | None:
         return WaitingReason(text, "config", cannot_recover=True, confirmed_after=MISSING_SECONDS)
     is_final = waiting.reason in _FINAL_IMAGE_REASONS
     return WaitingReason(f"pod {name_of(pod)} is waiting: {waiting}", waiting.part, is_final, pod=name_of(pod))
+
+
+def _is_never_restarted(pod: Obj, entry: Obj) -> bool:
+    """Whether the kubelet does not start this container again; sidecars have their own policy."""
+    spec = pod.get("spec") or {}
+    sidecars = {str(each.get("name")) for each in spec.get("initContainers") or [] if each.get("restartPolicy") == "Always"}
+    is_waiting = bool((entry.get("state") or {}).get("waiting"))
+    return spec.get("restartPolicy") == "Never" and not is_waiting and entry.get("name") not in sidecars
 
 
 def _ended_before_restart(entry: Obj) -> Obj | None:

@@ -44,6 +44,7 @@ class CancelOutcome(enum.StrEnum):
     given_up = "it is suspended, and counts as failed: submitting it again starts another job"
     deleted = "it is deleted"
     kept = "it keeps running"
+    kept_waiting = "it is kept, and may still start"
     stays_suspended = "it stays suspended"
     stays_queued = "it stays in its queue"
     ended = "it had already ended"
@@ -159,8 +160,13 @@ def _kept(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
     if phase_of(current).is_final:
         return CancelOutcome.ended
     if not current["spec"].get("suspend"):
-        return CancelOutcome.kept
+        return CancelOutcome.kept if _has_run(current) else CancelOutcome.kept_waiting
     return CancelOutcome.stays_queued if is_queued(current) else CancelOutcome.stays_suspended
+
+
+def _has_run(trainjob: Obj) -> bool:
+    steps = (trainjob.get("status") or {}).get("jobsStatus") or []
+    return any(step.get(count) for step in steps for count in ("ready", "succeeded", "failed"))
 
 
 def cancel_by_suspending(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None) -> str:

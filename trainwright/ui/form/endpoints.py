@@ -17,7 +17,7 @@ def launch(call: Call) -> Json:
     launches = _launches(call)
     found = checked(parameters_of(call), looks_at_files=call.page.may_read_files)
     if found.request is None:
-        raise ValueError("; ".join(str(problem) if problem.field else problem.message for problem in found.problems))
+        raise ValueError("; ".join(map(str, found.problems)))
     run = call.text("run", limit=_MAX_RUN)
     return {"launch": launches.launch(run, call.text("namespace"), found.request.model_dump(mode="json"))}
 
