@@ -37,8 +37,8 @@ def wait_train_job(
             no limit.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1:
             that of the manifest, else a week. 0: no limit.
-        fail_if_stuck: Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a
-            command that the image does not have, a Job that the API server refuses.
+        fail_if_stuck: Whether to fail when waiting cannot help: at once for an invalid image name or a command that the image does
+            not have, after a minute without a claim, Secret or queue, after ten without the image or if a policy refuses the pods.
         fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
             another. Checkpoints stay.
         lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel

@@ -76,6 +76,20 @@ def test_submit_wait_logs_get_describe_delete(plane: ControlPlane, run: Run, wri
     refused(run("delete", "whole"), 1, '"whole" not found')
 
 
+def test_describe_says_what_a_job_waits_for(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
+    volumes = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "nowhere"}}]}
+    pods = {"replicatedJobs": [{"name": "node", "template": {"spec": {"template": {"spec": volumes}}}}]}
+    waiting = trainjob("claimless")
+    patch = {"manager": "example.com/claim", "trainingRuntimeSpec": {"template": {"spec": pods}}}
+    waiting["spec"]["runtimePatches"] = [*waiting["spec"].get("runtimePatches", []), patch]
+    run("submit", "-f", write(waiting))
+    words = (
+        r'^Waiting: +pod claimless-node-0-0-\w+ is waiting: .*persistentvolumeclaim "nowhere" not found.*; create what is missing'
+    )
+    eventually(lambda: re.search(words, run("describe", "claimless").stdout, re.MULTILINE))
+    run("delete", "claimless")
+
+
 def test_a_list_is_a_table_that_is_never_cut_or_a_list_document(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
     run("submit", "-f", write(trainjob(LONG, suspend=True)))
     table = run("get")

@@ -21,6 +21,7 @@ from trainwright.api.kinds import EVENT, JOB, JOBSET, LEASE, POD, TRAINJOB, Kind
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.cluster import connect
 from trainwright.cluster.permissions import permission_for
+from trainwright.controlplane.controllers.local_queue import queues_map
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -126,6 +127,8 @@ def test_the_table_is_what_is_asked(
         "pods may take a while"
     )
 
+    recorder.during("")
+    cluster.create(queues_map("queues: [{name: q, quota: {cpu: 0}}]"))
     recorder.during("submit with a workspace")
     new = "pvc://new?size=1Gi&class=fast&retain=delete"
     with_volume = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
@@ -164,7 +167,10 @@ def test_the_table_is_what_is_asked(
 
     unasked = {(act, str(call.permission(SPACE))) for call in CALLS if call.kind in NOT_EMBEDDED for act in call.operations}
     table = {(act, str(call.permission(SPACE))) for call in CALLS for act in call.operations}
-    other = {("wait", f"delete {TRAINJOB.resource} in the namespace {SPACE}")}  # the test's own
+    other = {
+        ("wait", f"delete {TRAINJOB.resource} in the namespace {SPACE}"),  # the test's own
+        ("submit", "get configmaps in the namespace kubeflow-system"),  # the queues of an embedded cluster
+    }
 
     own = {"submit with a workspace": ("claims", "storage", "delete"), "submit with code": ("configmaps",)}
 

@@ -45,7 +45,7 @@ NO_COMMAND = ended(128, "StartError", 'exec: "/no": stat /no: no such file or di
 @pytest.mark.parametrize(
     ("pods", "words", "part", "cannot_recover"),
     [
-        ([pod_on_node(container(waiting("ImagePullBackOff")))], "ImagePullBackOff: m", "image", False),
+        ([pod_on_node(container(waiting("ImagePullBackOff")))], "ImagePullBackOff: m", "image", True),
         ([pod_on_node(container(waiting("InvalidImageName")))], "InvalidImageName: m", "image", True),
         ([pod_on_node(container(waiting("ErrImageNeverPull")))], "ErrImageNeverPull", "image", True),
         ([pod_on_node(container(waiting("CreateContainerConfigError")))], "CreateContainerConfigError: m", "config", True),

@@ -44,6 +44,8 @@ JOB_INDEX_LABEL = "jobset.sigs.k8s.io/job-index"
 RESTART_ATTEMPT_LABEL = "jobset.sigs.k8s.io/restart-attempt"
 JOBSET_CONTROLLER = "jobset.sigs.k8s.io/jobset-controller"
 
+QUEUES_CONFIG_MAP = ("kubeflow-system", "trainwright-queues")
+"""Namespace and name of the ConfigMap with the queues of an embedded cluster."""
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
 """The finalizer that keeps a claim while a pod uses it."""
 

@@ -18,8 +18,9 @@ from trainwright.cli.findings import Finding, missing, ok, warning
 from trainwright.cli.permission_advice import rule_advice
 from trainwright.cluster.discovery import served_versions
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.jobs.state.workloads import LOCAL_QUEUE
 from trainwright.jobs.submit.compatibility import steps_of_runtime
-from trainwright.jobs.submit.rbac import LIST_LOCAL_QUEUES, LIST_RUNTIMES, LOCAL_QUEUE, READ_CLAIM, ApiCall
+from trainwright.jobs.submit.rbac import LIST_LOCAL_QUEUES, LIST_RUNTIMES, READ_CLAIM, ApiCall
 from trainwright.materialize.frameworks.labelled_runtime import framework_without_peers
 from trainwright.runtimes import bundled_runtimes
 from trainwright.storage import StorageError, open_store

@@ -10,11 +10,13 @@ import typer
 from trainwright.api.errors import ApiError, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.phase import Phase
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, jobs_cluster_for
 from trainwright.cli.errors import cluster_errors_exit, fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object, print_table
 from trainwright.cli.waiting import finite_seconds
 from trainwright.jobs import delete_job, phase_of
+from trainwright.jobs.diagnosis.report import last_seen
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_job
 from trainwright.jobs.state.describe import description_of
 from trainwright.runtimes import RuntimeNotFound
@@ -109,7 +111,16 @@ def describe(
     """Show one TrainJob with its steps, pods and events."""
     with cluster_errors_exit():
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
-        print_lines(description_of(cluster, cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)))
+        trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
+        print_lines(description_of(cluster, trainjob, waiting=_waiting(cluster, trainjob)))
+
+
+def _waiting(cluster: JobsClient, trainjob: Obj) -> str:
+    """Return why a job makes no progress, and what to do; empty if it runs, has ended, or nothing says so."""
+    if phase_of(trainjob).is_final or phase_of(trainjob) is Phase.Running:
+        return ""
+    reason = last_seen(cluster, trainjob)[1]
+    return "" if reason is None else f"{reason.text}; {reason.advice}" if reason.advice else reason.text
 
 
 def cancel(

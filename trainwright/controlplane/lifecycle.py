@@ -9,8 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+from trainwright.api.names import QUEUES_CONFIG_MAP
 from trainwright.controlplane.controller_names import ControllerName, InvalidControllers, format_controllers
-from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP_NAME, parse_queues
+from trainwright.controlplane.controllers.local_queue.settings import parse_queues
 from trainwright.controlplane.gates import parse_gates
 from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.log_file import open_log
@@ -100,7 +101,7 @@ def _check_running(
     if queues is not None:
         raise StartFailed(
             f"a control plane already runs in {home.path}; stop it first to start it with these queues, "
-            f"or change its ConfigMap {'/'.join(CONFIG_MAP_NAME)}"
+            f"or change its ConfigMap {'/'.join(QUEUES_CONFIG_MAP)}"
         )
     if controllers not in (None, running.controllers):
         raise StartFailed(

@@ -94,6 +94,10 @@ class JobsClient(DelegatingCluster):
         answer: Obj = send(method, path, body)
         return answer
 
+    def has_api_server(self) -> bool:
+        """Whether this is a client of an API server, and not of a cluster in this process."""
+        return isinstance(self._cluster, KubernetesCluster)
+
     def is_embedded(self) -> bool:
         """Whether the cluster is an embedded one that runs in another process. Raises ApiError."""
         return isinstance(self._cluster, KubernetesCluster) and is_embedded_server(self._cluster)

@@ -24,6 +24,14 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.failed_probes import failed_probe_of
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, describe_exit, waiting_of
+from trainwright.jobs.diagnosis.stuck_causes import (
+    MISSING_SECONDS,
+    RETRIED_SECONDS,
+    is_missing_claim,
+    is_missing_queue,
+    is_missing_volume,
+    refusal_of,
+)
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.kubernetes_events import (
     belongs_to,
@@ -37,19 +45,22 @@ from trainwright.jobs.state.kubernetes_events import (
 )
 from trainwright.jobs.state.pods import container_states, is_jobset_of, place_of
 from trainwright.jobs.state.started_pods import GangStart
-from trainwright.jobs.state.workloads import queue_reason, workload_of
+from trainwright.jobs.state.workloads import is_queue_served, queue_reason, workload_of
+from trainwright.submission.suspension import is_queued
 from trainwright.text.one_line import one_line
 
 T = TypeVar("T")
 _FINAL_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
 _LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+_MISSING_ADVICE = "create what is missing, or correct its name, and submit the job again"
+_IMAGE_ADVICE = (
+    "correct the name of the image, give the pods a pull secret, or make the registry answer, and submit the job again"
+)
+NO_KUEUE = "Kueue is not installed, so nothing starts the job"
+_QUEUE_ADVICE = "create the queue, correct its name, or leave it out, and submit the job again"
 NOTHING_SEEN = "no pod is waiting and there is no warning event"
 _COMMAND_NOT_FOUND = re.compile(r"executable file not found|no such file or directory|permission denied")
 _REFUSED = re.compile(r" is invalid: |\bForbidden: |Invalid value")
-_MISSING = re.compile(r'\b(secret|configmap) "[^"]+" not found|references non-existent (secret|config) key', re.IGNORECASE)
-"""In the message of a volume that cannot be mounted."""
-MISSING_SECONDS = 60.0
-"""Seconds for which a Secret or a ConfigMap may be missing: whoever creates it may do so after the job."""
 _MAX_PODS = 3
 """Pods whose events are read: the others of a large job most likely wait for the same."""
 _LATE_DELETION_SECONDS = 10
@@ -58,8 +69,11 @@ _LATE_DELETION_SECONDS = 10
 
 @dataclass(frozen=True)
 class WaitingReason:
-    """Why a job waits; `part` is `queue`, `scheduling`, `image`, `container`, `config` (a Secret or ConfigMap), `node` (lost, and its
-    pods do not end), `unreachable` (a node that does not answer), `job`, `event` or `cluster`."""
+    """Why a job waits.
+
+    `part` is `queue`, `scheduling`, `image`, `container`, `config` (a Secret, ConfigMap or claim), `node` (lost, and its pods do not
+    end), `unreachable` (a node that does not answer), `job`, `event`, `admission` (pods are refused) or `cluster`.
+    """
 
     text: str
     part: str
@@ -73,6 +87,13 @@ class WaitingReason:
     """The pod that waits for its image, or whose container was stopped."""
     container: str = ""
     """The container that was stopped, and is to be restarted."""
+    advice: str = ""
+    """What to do about a cause that lasts."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether it cannot recover, however short it has lasted."""
+        return self.cannot_recover and not self.confirmed_after
 
     @property
     def key(self) -> str:
@@ -136,14 +157,23 @@ class ReasonFinder:
             return None
         reserved = condition(trainjob, names.QUOTA_RESERVED)
         if reserved is not None and reserved.get("status") == "False":
-            return WaitingReason(f"queue: {reason_and_message(reserved)}", "queue")
+            return self._of_queue(trainjob, f"queue: {reason_and_message(reserved)}", reserved)
         workload = self._permitted("workloads", lambda: workload_of(self._cluster, trainjob))
         if workload is not None:
             text = queue_reason(self._cluster, trainjob, workload)
-        else:
-            message = self._permitted("events", lambda: queue_message(self._cluster, trainjob))
-            text = f"queue: {message}" if message else ""
-        return WaitingReason(text, "queue") if text else None
+            return self._of_queue(trainjob, text, condition(workload, "QuotaReserved") or {}) if text else None
+        if message := self._permitted("events", lambda: queue_message(self._cluster, trainjob)):
+            return WaitingReason(f"queue: {message}", "queue")
+        if is_queued(trainjob) and self._permitted("localqueues", lambda: is_queue_served(self._cluster, trainjob)) is False:
+            text = f"queue {labels_of(trainjob)[names.QUEUE_LABEL]}: {NO_KUEUE}"
+            return WaitingReason(text, "queue", True, MISSING_SECONDS, advice=_QUEUE_ADVICE)
+        return None
+
+    def _of_queue(self, trainjob: Obj, text: str, reserved: Obj) -> WaitingReason:
+        """Return the reason that a queue gives: one that does not exist is created soon, or never."""
+        if is_queued(trainjob) and is_missing_queue(str(reserved.get("reason")), str(reserved.get("message"))):
+            return WaitingReason(text, "queue", True, MISSING_SECONDS, advice=_QUEUE_ADVICE)
+        return WaitingReason(text, "queue")
 
     def _pod_events(self, trainjob: Obj, pods: list[Obj]) -> WaitingReason | None:
         """Find the reason of a pod that has been created, in its events: mounts, pulls, probes."""
@@ -153,8 +183,8 @@ class ReasonFinder:
                 count = f" ({event['count']} times)" if int(event.get("count") or 0) > 1 else ""
                 what = "is not ready" if _is_running(pod) else "is waiting"
                 text = f"pod {name_of(pod)} {what}: {reason_and_message(event)}{count}"
-                if event.get("reason") == "FailedMount" and _MISSING.search(str(event.get("message"))):
-                    return WaitingReason(text, "config", cannot_recover=True, confirmed_after=MISSING_SECONDS)
+                if event.get("reason") == "FailedMount" and is_missing_volume(str(event.get("message"))):
+                    return _missing(text)
                 return WaitingReason(text, "event")
             if any(
                 "running" in (entry.get("state") or {}) for entry in (pod.get("status") or {}).get("initContainerStatuses") or []
@@ -179,8 +209,15 @@ class ReasonFinder:
         ]
         if relevant:
             event = max(relevant, key=event_time)
+            text = f"{_kind(event)} {involved_object(event)}: {reason_and_message(event)}"
+            if (
+                event.get("reason") == "FailedCreate"
+                and not pods
+                and (refusal := refusal_of(str(event.get("message")))) is not None
+            ):
+                return WaitingReason(text, "admission", True, refusal.seconds, advice=refusal.advice)
             refused = event.get("reason") == "JobCreationFailed" and _REFUSED.search(str(event.get("message"))) is not None
-            return WaitingReason(f"{_kind(event)} {involved_object(event)}: {reason_and_message(event)}", "event", refused)
+            return WaitingReason(text, "event", refused)
         if not trainjob.get("status") and not pods and not is_finished(trainjob):
             return WaitingReason("no controller has processed it (check with `trainwright doctor`)", "cluster")
         return None
@@ -309,11 +346,16 @@ def _pod_reason(pod: Obj) -> WaitingReason | None:
             return WaitingReason(reason, "container", pod=name_of(pod), container=stopped)
     if (waiting := waiting_of(pod)) is None:
         return None
-    if waiting.reason == "CreateContainerConfigError":
-        text = f"pod {name_of(pod)} is waiting: {waiting}"
-        return WaitingReason(text, "config", cannot_recover=True, confirmed_after=MISSING_SECONDS)
-    is_final = waiting.reason in _FINAL_IMAGE_REASONS
-    return WaitingReason(f"pod {name_of(pod)} is waiting: {waiting}", waiting.part, is_final, pod=name_of(pod))
+    text = f"pod {name_of(pod)} is waiting: {waiting}"
+    if waiting.reason == "CreateContainerConfigError" or (waiting.part == "scheduling" and is_missing_claim(waiting.message)):
+        return _missing(text)
+    if waiting.part == "image" and waiting.reason not in _FINAL_IMAGE_REASONS:
+        return WaitingReason(text, "image", True, RETRIED_SECONDS, pod=name_of(pod), advice=_IMAGE_ADVICE)
+    return WaitingReason(text, waiting.part, waiting.reason in _FINAL_IMAGE_REASONS, pod=name_of(pod))
+
+
+def _missing(text: str) -> WaitingReason:
+    return WaitingReason(text, "config", True, MISSING_SECONDS, advice=_MISSING_ADVICE)
 
 
 def _is_never_restarted(pod: Obj, entry: Obj) -> bool:

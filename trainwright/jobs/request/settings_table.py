@@ -372,9 +372,9 @@ TABLE = {
             kind="flag",
             default=True,
             group="deadlines",
-            description="Whether to fail as soon as the job can never start: an invalid image name, an image that m"
-            "ay not be pulled, a command that the image does not have, a Job that the API server refuse"
-            "s.",
+            description="Whether to fail when waiting cannot help: at once for an invalid image name or a command t"
+            "hat the image does not have, after a minute without a claim, Secret or queue, after ten wi"
+            "thout the image or if a policy refuses the pods.",
         ),
         Setting(
             name="fail_on_divergence",

@@ -292,8 +292,8 @@ class TrainRequest(BaseModel):
     fail_if_stuck: bool = _setting(
         "deadlines",
         True,
-        "Whether to fail as soon as the job can never start: an invalid image name, an image that may not be pulled, a command that "
-        "the image does not have, a Job that the API server refuses.",
+        "Whether to fail when waiting cannot help: at once for an invalid image name or a command that the image does not have, after "
+        "a minute without a claim, Secret or queue, after ten without the image or if a policy refuses the pods.",
     )
     fail_on_divergence: bool = _setting(
         "deadlines",

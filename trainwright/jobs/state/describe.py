@@ -17,8 +17,8 @@ from trainwright.text.terminal import printable
 _MAX_EVENTS = 20
 
 
-def description_of(cluster: Cluster, trainjob: Obj) -> str:
-    """Return a description for people; its format is not meant to be parsed."""
+def description_of(cluster: Cluster, trainjob: Obj, *, waiting: str = "") -> str:
+    """Return a description for people; its format is not meant to be parsed. `waiting` is why the job makes no progress."""
     try:
         jobset: Obj | None = cluster.get(JOBSET, name_of(trainjob), namespace_of(trainjob))
     except NotFound:
@@ -30,6 +30,7 @@ def description_of(cluster: Cluster, trainjob: Obj) -> str:
         f"Namespace:  {namespace_of(trainjob)}",
         f"Runtime:    {trainjob['spec']['runtimeRef']['kind']} {trainjob['spec']['runtimeRef']['name']}",
         f"Phase:      {phase_of(trainjob, None if is_taken else jobset).value}",
+        *([f"Waiting:    {waiting}"] if waiting else []),
         f"Progress:   {progress_line(progress_of(trainjob))}",
         f"Created:    {trainjob['metadata'].get('creationTimestamp', '')}",
         *_verdict(trainjob),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from trainwright.api import names
 from trainwright.api.conditions import condition
@@ -13,6 +14,7 @@ from trainwright.cluster.protocol import Cluster
 
 WORKLOADS = tuple(Kind("kueue.x-k8s.io", version, "Workload", "workloads") for version in ("v1beta2", "v1beta1"))
 """The newest version first. Versions of Kueue before 0.15 serve only the second."""
+LOCAL_QUEUE = Kind("kueue.x-k8s.io", WORKLOADS[0].version, "LocalQueue", "localqueues")
 JOB_UID_LABEL = "kueue.x-k8s.io/job-uid"
 """On a Workload: the UID of the TrainJob or JobSet that it belongs to."""
 _PREEMPTOR = re.compile(r"\(UID: [0-9a-f-]+, JobUID: ([0-9a-f-]{36})\)")
@@ -21,6 +23,21 @@ _PREEMPTOR = re.compile(r"\(UID: [0-9a-f-]+, JobUID: ([0-9a-f-]{36})\)")
 def workload_of(cluster: Cluster, trainjob: Obj) -> Obj | None:
     """Return the Workload of a TrainJob; None without Kueue, or before it has created one. Raises Forbidden."""
     return _workload(cluster, namespace_of(trainjob), uid_of(trainjob))
+
+
+def is_queue_served(cluster: Cluster, trainjob: Obj) -> bool:
+    """Whether the cluster has LocalQueues. Raises Forbidden."""
+    return local_queues(cluster, namespace_of(trainjob)) is not None
+
+
+def local_queues(cluster: Cluster, namespace: str) -> list[str] | None:
+    """Return the names of the LocalQueues of a namespace; None without Kueue. Raises Forbidden."""
+    for workload in WORKLOADS:
+        try:
+            return [name_of(queue) for queue in cluster.list(replace(LOCAL_QUEUE, version=workload.version), namespace).items]
+        except NotFound:
+            continue
+    return None
 
 
 def queue_reason(cluster: Cluster, trainjob: Obj, workload: Obj) -> str:

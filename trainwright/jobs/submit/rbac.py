@@ -26,14 +26,13 @@ from trainwright.api.kinds import (
 )
 from trainwright.api.objects import Obj
 from trainwright.cluster.permissions import Permission
-from trainwright.jobs.state.workloads import WORKLOADS
+from trainwright.jobs.state.workloads import LOCAL_QUEUE, WORKLOADS
 from trainwright.submission.controller_lease import UPSTREAM_LEASE, UPSTREAM_NAMESPACE
 from trainwright.submission.mode import Mode
 from trainwright.submission.served_schema import DEFINITION
 
 WORKLOAD = WORKLOADS[0]
 WORKFLOW = Kind("argoproj.io", "v1alpha1", "Workflow", "workflows")
-LOCAL_QUEUE = Kind(WORKLOAD.group, WORKLOAD.version, "LocalQueue", "localqueues")
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,12 @@ READ_LEASE = ApiCall(
 READ_CLAIM = ApiCall(
     "get", CLAIM, (_VOLUME,), "a workspace that does not exist, or that nodes cannot share, is not detected before submission"
 )
-LIST_LOCAL_QUEUES = ApiCall("list", LOCAL_QUEUE, ("check a queue",), "`trainwright doctor` cannot check the queue of a job")
+LIST_LOCAL_QUEUES = ApiCall(
+    "list",
+    LOCAL_QUEUE,
+    ("submit", "wait"),
+    "a queue that does not exist is not detected, and the job waits until its queue deadline",
+)
 LIST_RUNTIMES = tuple(
     ApiCall("list", kind, ("submit",), "the error for an unknown runtime does not list the existing ones")
     for kind in (TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME)

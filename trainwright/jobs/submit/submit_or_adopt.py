@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem, Undecodable
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, name_of, uid_of
+from trainwright.api.names import QUEUE_LABEL
+from trainwright.api.objects import Obj, labels_of, name_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
@@ -54,6 +55,7 @@ from trainwright.jobs.submit.code_volume import ensure_code, set_code_owner
 from trainwright.jobs.submit.job_lookup import submission_start
 from trainwright.jobs.submit.memory_check import check_memory
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, plan_submission, resumes_from_previous
+from trainwright.jobs.submit.queue_check import check_queue
 from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
 from trainwright.jobs.submit.step_credentials import (
@@ -116,8 +118,8 @@ def submit_or_adopt(
     job whose create response was lost is found. `on_warning` receives the warnings of the API server about the job; by default
     they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`. `credentials` are written to a
     Secret that the job owns and refers to where the request names none.
-    Raises RuntimeNotFound, IncompatibleRuntime, PolicyMissing, Invalid, ValueError (bad workspace, BadCode), WorkspaceMismatch,
-    TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
+    Raises RuntimeNotFound, IncompatibleRuntime, PolicyMissing, QueueNotFound, Invalid, ValueError (bad workspace, BadCode),
+    WorkspaceMismatch, TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """
     if credentials:
         request = credentials.referred_to_by(request, identity)
@@ -314,6 +316,7 @@ class _Submission:
         if built.jobset is not None:
             check_capacity(cluster, built.jobset)
         self._check_memory(plan.name, cluster)
+        check_queue(client, cluster, labels_of(plan.trainjob).get(QUEUE_LABEL, ""), self.namespace)
         if self.request.workspace_volume is not None:
             check_holder(cluster, plan.trainjob, self.identity)
             ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, self.resolved.nodes)

@@ -320,10 +320,10 @@ class JobObserver:
 
 
 def _hopeless(name: str, reason: WaitingReason) -> str:
-    if reason.part == "config":
-        advice = "create what is missing, or correct its name, and submit the job again"
-        return f"{name} has not started for {reason.confirmed_after:.0f} s: {reason.text}; {advice}"
-    return f"{name} can never start: {reason.text}"
+    advice = f"; {reason.advice}" if reason.advice else ""
+    if reason.confirmed_after:
+        return f"{name} has not started for {reason.confirmed_after:.0f} s: {reason.text}{advice}"
+    return f"{name} can never start: {reason.text}{advice}"
 
 
 def _status_of(trainjob: Obj) -> object:

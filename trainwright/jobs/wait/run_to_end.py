@@ -17,6 +17,7 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import (
     Cancelled,
+    CannotStart,
     Diverged,
     Preempted,
     StoppedEarly,
@@ -119,7 +120,7 @@ def follow_to_end(
 ) -> Obj:
     """As `run_to_end`, for a job that is already submitted; `resubmit` submits its step after a preemption.
 
-    `on_divergence` handles a training that has diverged; the default is `on_error`.
+    `on_divergence` handles a training that has diverged, and one that cannot start; the default is `on_error`.
     """
     with stop_on_signals() as stop:
 
@@ -222,7 +223,8 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
         if isinstance(error, Diverged) and phase_of(error.trainjob).is_final:
             error.add_outcome(CancelOutcome.ended)
             raise
-        handler = options.on_divergence if isinstance(error, Diverged) else None
+        # A job that cannot start may still do so tomorrow, when what it lacks appears, and nobody waits for it any more.
+        handler = options.on_divergence if isinstance(error, Diverged | CannotStart) else None
         outcome = cancel_unwatched_job(cluster, trainjob, handler or options.on_error, error)
         if isinstance(error, TrainJobDeadline) and outcome == CancelOutcome.ended:
             return _ended_meanwhile(cluster, trainjob, error, options)

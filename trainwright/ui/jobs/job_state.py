@@ -100,7 +100,7 @@ class JobState:
             return {"text": f"why it waits cannot be read: {error.message}", "part": "cluster", "final": False}
         if reason is None:
             return None
-        return {"text": reason.text[:_MAX_TEXT], "part": reason.part, "final": reason.cannot_recover}
+        return {"text": reason.text[:_MAX_TEXT], "part": reason.part, "final": reason.is_final}
 
 
 def _facts(trainjob: Obj, jobset: Obj | None) -> Json:

@@ -1,6 +1,6 @@
 """A queue for the single-node cluster: suspended TrainJobs in a queue are resumed when all their requests fit its quota."""
 
 from trainwright.controlplane.controllers.local_queue.reconciler import local_queue
-from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP_NAME, QueueError, parse_queues, queues_map
+from trainwright.controlplane.controllers.local_queue.settings import QueueError, parse_queues, queues_map
 
-__all__ = ["CONFIG_MAP_NAME", "QueueError", "local_queue", "parse_queues", "queues_map"]
+__all__ = ["QueueError", "local_queue", "parse_queues", "queues_map"]

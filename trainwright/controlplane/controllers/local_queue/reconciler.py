@@ -29,7 +29,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.controlplane.controllers.controller import Controller
 from trainwright.controlplane.controllers.events import record_event
 from trainwright.controlplane.controllers.local_queue.admission import AdmissionDecision, QueuedJob, admission_decisions
-from trainwright.controlplane.controllers.local_queue.settings import CONFIG_MAP_NAME, FIELD, Queue, QueueError, parse_queues
+from trainwright.controlplane.controllers.local_queue.settings import FIELD, Queue, QueueError, parse_queues
 from trainwright.controlplane.controllers.queue import Key
 from trainwright.controlplane.controllers.scheduler.gangs import stages
 from trainwright.controlplane.controllers.scheduler.node_resources import add
@@ -57,7 +57,7 @@ class LocalQueue:
         return {
             TRAINJOB: lambda job: [PASS] if names.QUEUE_LABEL in labels_of(job) else [],
             JOBSET: lambda jobset: [PASS] if (controller_of(jobset) or {}).get("kind") == TRAINJOB.kind else [],
-            CONFIG_MAP: lambda found: [PASS] if (namespace_of(found), name_of(found)) == CONFIG_MAP_NAME else [],
+            CONFIG_MAP: lambda found: [PASS] if (namespace_of(found), name_of(found)) == names.QUEUES_CONFIG_MAP else [],
             PRIORITY_CLASS: lambda _found: [PASS],
         }
 
@@ -93,7 +93,7 @@ class LocalQueue:
         return None
 
     def _queues(self) -> dict[str, Queue] | None:
-        namespace, name = CONFIG_MAP_NAME
+        namespace, name = names.QUEUES_CONFIG_MAP
         try:
             found = self._cluster.get(CONFIG_MAP, name, namespace)
         except NotFound:

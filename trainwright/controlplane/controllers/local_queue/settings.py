@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from trainwright.api import names
 from trainwright.api.objects import Obj
 from trainwright.api.quantities import parse_quantity
 from trainwright.materialize.pod_requests import Requests
 from trainwright.text.text_input import Unreadable
 from trainwright.text.yaml_reader import read_yaml
 
-CONFIG_MAP_NAME = ("kubeflow-system", "trainwright-queues")
-"""Namespace and name."""
 FIELD = "queues.yaml"
 
 
@@ -47,7 +46,7 @@ def parse_queues(text: str) -> dict[str, Queue]:
 def queues_map(text: str) -> Obj:
     """Return the ConfigMap with these queues. Raises QueueError."""
     parse_queues(text)
-    namespace, name = CONFIG_MAP_NAME
+    namespace, name = names.QUEUES_CONFIG_MAP
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {FIELD: text}}
 

@@ -1,0 +1,81 @@
+"""Which causes waiting cannot fix, and for how long each may last before a wait ends: what is missing may be created after the job,
+and a pull or an admission is tried again. Pure.
+
+A claim that is being provisioned, a full quota and a place in a queue are not among them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from trainwright.api.quantities import Quantity, parse_quantity
+
+MISSING_SECONDS = 60.0
+"""Seconds for which a Secret, a ConfigMap, a claim or a queue may be missing: whoever creates it may do so after the job."""
+RETRIED_SECONDS = 600.0
+"""Seconds for which pulls of an image and creations of a pod may fail: a registry may be down, and a policy may be changed."""
+_MISSING_VOLUME = re.compile(r'\b(secret|configmap) "[^"]+" not found|references non-existent (secret|config) key', re.IGNORECASE)
+"""In the message of a volume that cannot be mounted."""
+_MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]+" not found', re.IGNORECASE)
+"""In the message of the scheduler."""
+_POD_SECURITY = re.compile(r'violates PodSecurity "(?P<level>[a-z]+)')
+_POLICY = re.compile(r"ValidatingAdmissionPolicy|admission webhook \"[^\"]*\" denied|\b(?:maximum|minimum) \S+ usage per ")
+_QUOTA = re.compile(r"exceeded quota: [^,]+, requested: (?P<requested>.*), used: .*, limited: (?P<limited>.*)")
+_MISSING_QUEUE = re.compile(r"(?:does not|doesn't) exist")
+
+
+class Refusal(NamedTuple):
+    """Why pods cannot be created: seconds after which this is final, and what to do."""
+
+    seconds: float
+    advice: str
+
+
+def is_missing_volume(message: str) -> bool:
+    """Whether a volume cannot be mounted because its Secret or ConfigMap is missing."""
+    return _MISSING_VOLUME.search(message) is not None
+
+
+def is_missing_claim(message: str) -> bool:
+    """Whether a pod cannot be scheduled because its claim does not exist; one that is not bound yet may be."""
+    return _MISSING_CLAIM.search(message) is not None
+
+
+def is_missing_queue(reason: str, message: str) -> bool:
+    """Whether a queue, by the condition of a Workload, does not exist."""
+    return reason in ("Misconfigured", "Inadmissible", "QueueNotFound") and (
+        reason == "QueueNotFound" or _MISSING_QUEUE.search(message) is not None
+    )
+
+
+def refusal_of(message: str) -> Refusal | None:
+    """Return why the API server does not admit a pod, from the event of its Job; None if it may admit it later."""
+    if (level := _POD_SECURITY.search(message)) is not None:
+        return Refusal(
+            0.0,
+            f"the namespace enforces the Pod Security level {level['level']}: set the securityContext that the message asks for in "
+            "runtime_patches or in the runtime, as the bundled runtimes have it",
+        )
+    if _POLICY.search(message) is not None:
+        return Refusal(RETRIED_SECONDS, "change the request as the message says, or have the policy changed")
+    if (quota := _QUOTA.search(message)) is not None and _never_fits(quota["requested"], quota["limited"]):
+        return Refusal(RETRIED_SECONDS, "the quota is smaller than one pod: request less, or have it raised")
+    return None
+
+
+def _never_fits(requested: str, limited: str) -> bool:
+    """Whether one pod asks for more than the whole quota."""
+    limits = _amounts(limited)
+    return any(name in limits and amount > limits[name] for name, amount in _amounts(requested).items())
+
+
+def _amounts(text: str) -> dict[str, Quantity]:
+    found = {}
+    for entry in text.split(","):
+        name, _, amount = entry.partition("=")
+        try:
+            found[name.strip()] = parse_quantity(amount)
+        except ValueError:  # not an amount
+            continue
+    return found
