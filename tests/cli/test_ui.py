@@ -58,20 +58,32 @@ def test_page_of_the_embedded_cluster_is_opened(home: Home, opened: list[str], m
     words = {"--home": ["--home", str(home.path)], "--kubeconfig": ["--kubeconfig", str(home.kubeconfig)], "KUBECONFIG": []}[by]
     result = CliRunner().invoke(app, ["ui", *words])
     assert result.exit_code == 0, result.output
-    link = result.stdout.strip()
-    assert link.startswith(str(home.running().page))  # type: ignore[union-attr]  # it runs
+    running = home.running()
+    assert running is not None
+    assert result.stdout.strip() == running.page, "no terminal reads it"
     (address,) = opened
     assert "code" not in address
     page = Path(address.removeprefix("file://"))
     assert stat.S_IMODE(page.stat().st_mode) == 0o600
-    assert link in page.read_text("utf-8")
+    link = page.read_text("utf-8").partition('href="')[2].partition('"')[0]
+    assert link.startswith(f"{running.page}#code=")
     assert (redeemed(link), redeemed(link)) == (200, 401)
 
 
-def test_link_of_each_command_is_another_one(home: Home, opened: list[str]) -> None:
+def test_link_of_each_command_is_another_one(home: Home, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page_server, "is_terminal", lambda: True)
     links = {CliRunner().invoke(app, ["ui", "--home", str(home.path), "--no-open"]).stdout for _ in range(3)}
     assert len(links) == 3
+    assert all("#code=" in link for link in links)
     assert opened == []
+
+
+def test_pipe_gets_no_access_code(home: Home) -> None:
+    command = [sys.executable, "-P", "-m", "trainwright.cli", "ui", "--home", str(home.path), "--no-open"]
+    piped = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "code=" not in piped.stdout + piped.stderr
+    assert piped.stdout.strip() == str(home.running().page)  # type: ignore[union-attr]  # it runs
+    assert "on a terminal" in piped.stderr
 
 
 def test_code_is_shown_on_terminals_only(home: Home) -> None:
@@ -171,11 +183,12 @@ def test_page_ends_on_interrupt(home: Home, tmp_path: Path) -> None:
     kubeconfig.write_bytes(home.kubeconfig.read_bytes())
     command = [sys.executable, "-P", "-m", "trainwright.cli", "ui", "--kubeconfig", str(kubeconfig), "--no-open"]
     environment = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "TRAINWRIGHT_HOME")}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    terminal, output = os.openpty()
+    process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True, env=environment)
+    os.close(output)
     try:
-        assert process.stdout is not None
-        link = process.stdout.readline().strip()
-        page, _, code = link.partition("#code=")
+        with open(terminal, encoding="utf-8") as screen:
+            page, _, code = screen.readline().strip().partition("#code=")
         token = httpx.post(f"{page}api/session", json={"code": code}).json()["session"]
         with httpx.stream("GET", f"{page}api/trainjobs/stream", headers={"Authorization": f"Bearer {token}"}) as stream:
             assert next(stream.iter_lines())
@@ -217,7 +230,7 @@ def test_idle_connections_make_room_for_others(home: Home, tmp_path: Path) -> No
     idle: list[socket.socket] = []
     try:
         assert process.stdout is not None
-        page = process.stdout.readline().partition("#")[0]
+        page = process.stdout.readline().strip()
         host, port = urlsplit(page).hostname, urlsplit(page).port
         for _ in range(400):
             idle.append(socket.create_connection((host, port), timeout=10))

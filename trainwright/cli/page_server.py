@@ -13,7 +13,7 @@ from pathlib import Path
 from trainwright.api.errors import BadRequest
 from trainwright.cli.connection import cluster_for, jobs_cluster_for
 from trainwright.cli.errors import fail
-from trainwright.cli.output import print_lines
+from trainwright.cli.output import is_terminal, print_lines
 from trainwright.cli.page_link import home_of, link_to, write_redirect
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.home import Home
@@ -130,9 +130,11 @@ def _is_folder(path: Path) -> bool:
 
 
 def _show(link: str, redirect: Path, *, wants_browser: bool) -> None:
-    """Print the link, and start a browser with a file that leads to it."""
-    print_lines(link)
+    """Print the link, without its code where the output is not a terminal, and start a browser with a file that leads to it."""
+    print_lines(link if is_terminal() else link.partition("#")[0])
     if not wants_browser:
+        if not is_terminal():
+            print_lines("the link has no code: `trainwright ui` prints a whole link on a terminal", error=True)
         return
     try:
         write_redirect(redirect, link)
@@ -141,4 +143,5 @@ def _show(link: str, redirect: Path, *, wants_browser: bool) -> None:
         opened = False
         print_lines(f"no browser was started: {one_line(error)}", error=True)
     if not opened:
-        print_lines("open the link in a browser of this machine", error=True)
+        where = "open the link" if is_terminal() else "run `trainwright ui` on a terminal, and open its link"
+        print_lines(f"{where} in a browser of this machine", error=True)
