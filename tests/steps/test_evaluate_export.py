@@ -75,7 +75,7 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(("dataset", "expected"), [("", 2), (f"sha256:{'d' * 64}", 2), (f"sha256:{'f' * 64}", None)])
 def test_rows_of_another_dataset_are_not_said_to_be_trained_on(
-    evaluated: Callable[..., Any], dataset: str, expected: int | None
+    tmp_path: Path, evaluated: Callable[..., Any], dataset: str, expected: int | None
 ) -> None:
     def write(_checkpoint: Path, out: Path) -> None:
         out.write_text(json.dumps({**RESULT, "trained_rows": 2}))
@@ -83,6 +83,9 @@ def test_rows_of_another_dataset_are_not_said_to_be_trained_on(
     result = evaluated(write, dataset_digest=dataset)
     assert result.get("trained_rows") == expected
     assert ("2 of 2 rows are also trained on" in result["summary"]) is bool(expected)
+    kept = json.loads((place(tmp_path) / evaluate.RESULT).read_text())
+    names = ("trained_rows", "dataset_digest", "checkpoint_digest", "rows")
+    assert [kept.get(name) for name in names] == [result.get(name) for name in names]
 
 
 def test_figures_have_those_of_the_base_and_the_marks_of_the_dataset(evaluated: Callable[..., Any]) -> None:

@@ -81,14 +81,15 @@ def collect(
     if mismatch := folder_mismatch(within / _COPY, manifest):
         raise CheckpointError(f"{within / _COPY} was changed while it was evaluated: {mismatch}; evaluate it again")
     result = _read(within / written)
-    text = json.dumps(finite_json(result).value, ensure_ascii=False, indent=2, allow_nan=False)
-    _write_if_new(within / RESULT, text.encode() + b"\n")
     history = logged_in(training_state(within / _COPY)) or logged_in(manifest.metadata)
     origin = manifest.metadata.get("origin")
     if not isinstance(origin, dict) or about.get("dataset_digest") != origin.get("dataset"):
         result.pop("trained_rows", None)  # they were compared with rows that this model was not trained on
     findings = checked_findings(manifest.metadata.get(FINDINGS))
-    summarized = _summarize({**result, **about, **({FINDINGS: findings} if findings else {})}, within, history)
+    whole = {**result, **about, **({FINDINGS: findings} if findings else {})}
+    text = json.dumps(finite_json(whole).value, ensure_ascii=False, indent=2, allow_nan=False)
+    _write_if_new(within / RESULT, text.encode() + b"\n")
+    summarized = _summarize(whole, within, history)
     return summarized if with_curve else {**summarized, "loss_curve": ""}
 
 
