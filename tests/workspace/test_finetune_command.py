@@ -23,6 +23,7 @@ from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.steps import fine_tuning
 from trainwright.steps.requests import FineTuning
 from trainwright.submission import JobsClient
+from trainwright.workspace import read_run
 
 pytestmark = pytest.mark.timeout(120)
 FAST = ("--training", "runtime=fast", "--evaluation", "runtime=fast-evaluation", "--gpus", "0")
@@ -136,9 +137,17 @@ def test_a_failed_training_is_resumed_by_the_same_command(runs: Runs, finetune: 
     assert failed.exit_code == ExitCode.failed, failed.output
     assert "train: " in failed.stderr
     assert "to resume, run the command again with --run-id failing" in failed.stderr
+    folder = runs.folder / "home/node/claims/default/trainwright-finetune/runs/failing"
+    record = read_run(folder)
+    assert record is not None
+    assert record.failed.startswith("train: ")
+    assert record.ended is None, "retention keeps it"
     fail.unlink()
     resumed = finetune(inputs, *options, "-o", "json")
     assert resumed.exit_code == 0, resumed.output
+    record = read_run(folder)
+    assert record is not None
+    assert (record.failed, record.ended is None) == ("", False)
     checkpoint = restored(json.loads(resumed.stdout)["checkpoint"], tmp_path / "restored")
     assert learned(checkpoint)["start"] == 5
 

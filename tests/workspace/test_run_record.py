@@ -53,6 +53,19 @@ def test_a_run_that_is_tried_again_is_open_again_and_keeps_what_is_known(workspa
     assert (record.dataset, record.model) == (DIGEST, "sha256:m")
 
 
+def test_failure_is_kept_until_the_run_goes_on_or_ends(workspace: Path) -> None:
+    for go_on in (begin, lambda folder: touch_run(folder, "runs/a"), lambda folder: end_run(folder, "runs/a")):
+        begin(workspace)
+        failed = touch_run(workspace, "runs/a", failed="train: " + "x" * 5000)
+        assert failed is not None
+        assert failed == read_run(workspace / "runs/a")
+        assert (len(failed.failed), failed.ended) == (2000, None)
+        go_on(workspace)
+        record = read_run(workspace / "runs/a")
+        assert record is not None
+        assert record.failed == ""
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", b"{", b"[]", b'{"run": "a"}', b"\xff", b'{"run": "a", "started": "yesterday", "updated": "today"}', b" " * 2**21],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,9 +19,10 @@ from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.figures import OF_ROWS, OF_TRAINING
 from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
-from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
+from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.model_shape import ModelShape
+from trainwright.jobs.request.validation_problems import message_of
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
 from trainwright.jobs.submit.capacity import nodes_of
@@ -47,11 +48,11 @@ from trainwright.steps.requests import (
 )
 from trainwright.steps.start import StartedRun, start_run
 from trainwright.steps.workspace_steps import HereSteps, WorkspaceSteps
-from trainwright.storage.errors import BadUri
+from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.open import open_store
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.tracking import TrackingTarget, parse_targets, tracked_run, tracking
-from trainwright.workspace import begin_run
+from trainwright.workspace import WorkspaceError, begin_run, touch_run
 from trainwright.workspace.data_findings import finding_lines
 
 STEPS = ("start", "dataset", "model", "train", "export", "evaluate", "promote", "register")
@@ -140,6 +141,8 @@ class _Chain:
         self._identity = Identity(owner, run_id, "train")
         self._phases: Phases = phases_of(StartRun.from_parameters(request.model_dump()))
         self._note = ""
+        self._recorded_in: Path | None = None
+        """The workspace of this machine whose record of the run is this chain's."""
 
     def run(self) -> FineTuned:
         with self._step("start"):
@@ -151,12 +154,15 @@ class _Chain:
         with self._step("dataset"):
             dataset = self._dataset(steps, run)
             self._check_inputs(training, dataset=dataset["digest"])
+            if training is None and isinstance(steps, HereSteps):
+                self._recorded_in = Path(started.path)
         with self._step("model"):
             model = self._model(steps, run)
             self._check_inputs(training, model=model["digest"])
         if training is not None:
             digests = {"dataset": dataset["digest"], "model": model["digest"]}
-            begin_run(Path(started.path), self._identity.folder, run=self._run.run_id, owner=self._owner, **digests)
+            self._recorded_in = Path(started.path)
+            begin_run(self._recorded_in, self._identity.folder, run=self._run.run_id, owner=self._owner, **digests)
         with self._step("train"):
             trained = self._train(started, dataset, model)
         with self._step("export"):
@@ -188,7 +194,15 @@ class _Chain:
     def _step(self, name: str) -> Iterator[None]:
         self._note = ""
         self._watcher.begin(name)
-        yield
+        try:
+            yield
+        except Cancelled:  # the training is suspended, and can be resumed
+            raise
+        except Exception as error:
+            if self._recorded_in is not None:
+                with suppress(StorageError, WorkspaceError):  # the step's error matters more
+                    touch_run(self._recorded_in, self._identity.folder, failed=f"{name}: {message_of(error)}")
+            raise
         self._watcher.end(name, self._note)
 
     def _start(self) -> StartedRun:

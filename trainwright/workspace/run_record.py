@@ -29,12 +29,14 @@ DATASET, MODEL = "dataset", "model"
 _MAX_BYTES = 1024 * 1024
 """A record has a few hundred bytes, but training can write to the folder too."""
 _LOCK_SUFFIX = ".lock"
+_MAX_FAILED = 2000
 _MAX_EARLIER = 100
 """Of each kind. A run has a few trainings; one that is run again with the same name each night has more."""
 
 
 class RunRecord(BaseModel):
     """Times are RFC 3339, UTC. `ended` is None while the run is active. `dataset` and `model` are digests, `exported` a URI.
+    `failed` is why its last attempt has failed; it may be resumed.
 
     `inputs` names what else the run was made of, as versions of data. A run with several trainings has the last of each; `earlier`
     has those before, oldest first, by `dataset`, `model` and `exported`.
@@ -47,6 +49,7 @@ class RunRecord(BaseModel):
     started: str
     updated: str
     ended: str | None = None
+    failed: str = ""
     dataset: str = ""
     model: str = ""
     exported: str = ""
@@ -90,8 +93,9 @@ def begin_run(
         if before is None or before.run != run:
             moment = now()
             before = RunRecord(run=run, owner=owner, started=moment, updated=moment)
-        changes = {"owner": owner, "dataset": dataset or before.dataset, "model": model or before.model}
-        return _write(path, before, {**changes, "inputs": {**before.inputs, **(inputs or {})}, "ended": None, "updated": now()})
+        changes: dict[str, Any] = {"owner": owner, "dataset": dataset or before.dataset, "model": model or before.model}
+        changes |= {"inputs": {**before.inputs, **(inputs or {})}, "ended": None, "failed": "", "updated": now()}
+        return _write(path, before, changes)
 
 
 def touch_run(
@@ -101,13 +105,15 @@ def touch_run(
     dataset: str = "",
     model: str = "",
     exported: str = "",
+    failed: str = "",
     now: Callable[[], str] = times.now,
 ) -> RunRecord | None:
-    """Record that the run is active, and the given facts. Returns None if it has no valid record.
+    """Record that the run is active, or why it has `failed`, and the given facts. Returns None if it has no valid record.
 
     Raises WorkspaceError, StorageError.
     """
-    return _update(workspace, folder, {"dataset": dataset, "model": model, "exported": exported}, {"updated": now()})
+    values = {"dataset": dataset, "model": model, "exported": exported}
+    return _update(workspace, folder, values, {"failed": failed[:_MAX_FAILED], "updated": now()})
 
 
 def end_run(workspace: Path, folder: str, *, exported: str = "", now: Callable[[], str] = times.now) -> RunRecord | None:
@@ -116,7 +122,7 @@ def end_run(workspace: Path, folder: str, *, exported: str = "", now: Callable[[
     Raises WorkspaceError, StorageError.
     """
     moment = now()
-    return _update(workspace, folder, {"exported": exported}, {"updated": moment, "ended": moment})
+    return _update(workspace, folder, {"exported": exported}, {"updated": moment, "ended": moment, "failed": ""})
 
 
 def drop_empty_run(workspace: Path, folder: str) -> bool:
@@ -174,7 +180,7 @@ def _update(workspace: Path, folder: str, values: dict[str, str], changes: dict[
 
 def _write(path: Path, before: RunRecord, changes: dict[str, Any]) -> RunRecord:
     record = before.model_copy(update={**changes, "earlier": _earlier(before, changes)})
-    left_out = {name for name in ("inputs", "earlier") if not getattr(record, name)}
+    left_out = {name for name in ("inputs", "earlier", "failed") if not getattr(record, name)}
     write_bytes(path / RECORD, record.model_dump_json(indent=1, exclude=left_out).encode() + b"\n")
     return record
 
