@@ -96,6 +96,27 @@ def test_messages_of_the_kubelet_are_not_lines() -> None:
     assert line_of(b"continued") == ("", "continued")
 
 
+ENCODED = ["trainwright-result 1/2 eyJsb3NzIjogMX0=", "trainwright-history 1/1 eJxVUA=="]
+
+
+def test_encoded_results_are_not_lines() -> None:
+    log = [
+        line(0, "loss 1.5"),
+        *(line(number, text) for number, text in enumerate(ENCODED, 1)),
+        line(3, "trainwright-result of 7"),
+    ]
+    found = [line_of(raw.rstrip()) for raw in log]
+    assert [each[1] for each in found if each] == ["loss 1.5", "trainwright-result of 7"]
+    assert texts(followed(LogCluster(log))) == ["loss 1.5", "trainwright-result of 7"]
+
+
+@pytest.mark.parametrize("text", ENCODED)
+def test_encoded_result_that_has_not_ended_is_not_shown(text: str) -> None:
+    log = FollowedLog(LogCluster([]), LogCluster([]).get(), "main", after="", size=100)  # type: ignore[arg-type]
+    log._log._partial = line(0, text)[:-3]
+    assert log.take() == ([], "")
+
+
 @given(st.lists(st.integers(0, 4000), max_size=4), st.integers(-1, 149))
 def test_property_lost_connections_neither_repeat_nor_lose_lines(cuts: list[int], after: int) -> None:
     """Each connection repeats the lines from the second it is asked for, and may break within a line."""

@@ -18,6 +18,8 @@ from trainwright.jobs.logs.container_log import MAX_LINE_BYTES, ContainerLog
 from trainwright.jobs.logs.kubelet_messages import is_kubelet_message
 from trainwright.jobs.logs.line_assembler import LineAssembler
 from trainwright.jobs.logs.log_cursor import split_stamp
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.wait.event_printer import is_shown
 from trainwright.text.terminal import printable, without_sequences
 from trainwright.ui.logs.log_containers import container_state
 
@@ -72,9 +74,10 @@ def read_tail(cluster: Cluster, pod: str, namespace: str, size: int, options: Lo
 
 
 def line_of(raw: bytes) -> Line | None:
-    """Return a raw line as the page shows it; None for what a kubelet sends in place of a log."""
-    stamp, time, text = split_stamp(raw)
-    return None if stamp is None and is_kubelet_message(raw) else (time.decode(), shown(text.decode("utf-8", "replace")))
+    """Return a raw line as the page shows it; None for what a kubelet sends in place of a log, and for encoded results."""
+    stamp, time, content = split_stamp(raw)
+    text = content.decode("utf-8", "replace")
+    return None if not _is_for_people(text) or (stamp is None and is_kubelet_message(raw)) else (time.decode(), shown(text))
 
 
 def shown(text: str) -> str:
@@ -85,6 +88,11 @@ def shown(text: str) -> str:
     if "\r" in text:
         text = states[-1].rstrip() if states else ""
     return printable(without_sequences(text))
+
+
+def _is_for_people(text: str) -> bool:
+    """Whether a line is none of those in which the launcher reports results and metrics. Downloads have them."""
+    return is_shown(LogLine("", text))
 
 
 class FollowedLog:
@@ -109,6 +117,8 @@ class FollowedLog:
             for time, text in self._log.follow():
                 if self._log.closed.is_set():
                     return
+                if not _is_for_people(text):
+                    continue
                 with self._lock:
                     self._lines.append((time, shown(text)))
                     self._waiting += sum(map(len, self._lines[-1]))
@@ -124,7 +134,8 @@ class FollowedLog:
             lines = [("", TOO_FAST), *self._lines] if self._is_overrun else list(self._lines)
             self._lines.clear()
             self._waiting, self._is_overrun = 0, False
-        return lines, shown(self._log.partial)
+        partial = self._log.partial
+        return lines, shown(partial) if _is_for_people(partial) else ""
 
     def close(self) -> None:
         """Stop the thread, at the latest when its connection is idle."""
