@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 
 from support.browser import Browser, browser
-from support.page_scene import FIRST, SECOND, afternoon
+from support.page_scene import DONE, FIRST, SECOND, afternoon
 from support.page_server import serving
 
 FOLDER = Path(__file__).parents[1] / "docs" / "pictures"
@@ -60,6 +60,7 @@ PICTURES = [
     Picture("curves-dark", f"{_JOB}/curves", ("grad_norm as a table",), scheme="dark", prepare=compare),
     Picture("logs", f"{_JOB}/logs", ("205 lines", "live"), prepare=search),
     Picture("objects", f"{_JOB}/objects", ("As built", "torch", "In the cluster now"), prepare=filter_objects),
+    Picture("run", f"/runs/0%3Adefault%2Fdata/{DONE}", ("Sample: prompt", "Base model")),
     Picture("models", "/models", ("champion", "2 runs")),
     Picture("list-narrow", "/jobs", ("9 TrainJobs",), size=NARROW),
 ]

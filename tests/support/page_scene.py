@@ -22,6 +22,7 @@ from support.written_exports import write_export
 from trainwright.api import names
 from trainwright.api.objects import Obj, name_of
 from trainwright.api.times import rfc3339
+from trainwright.checkpoints.manifest import Manifest
 from trainwright.checkpoints.pointers import update_latest
 from trainwright.checkpoints.promotion import Alias
 from trainwright.materialize import materialize
@@ -29,7 +30,7 @@ from trainwright.storage.open import open_store
 from trainwright.ui.call import Page
 from trainwright.ui.launches.launches import Launches
 from trainwright.ui.launches.record import LaunchFolder
-from trainwright.workspace import begin_run
+from trainwright.workspace import begin_run, end_run
 
 FIRST, SECOND, FAILED, DONE, QUEUED = "llama-8b-support-a", "llama-8b-support-b", "intent-classifier", "summaries-1b", "qwen-dpo"
 STARTED = "support-2026-11"
@@ -74,7 +75,9 @@ def afternoon(folder: Path) -> Iterator[Scene]:
     """Write the records below a folder, and open the cluster."""
     workspace, exports = folder / "claims" / "default" / "data", folder / "exports"
     _write_runs(workspace)
-    _write_exports(exports)
+    done = _write_exports(exports)
+    _write_evaluation(workspace / "runs" / DONE, done)
+    end_run(workspace, f"runs/{DONE}", exported=f"file://{exports}/{DONE}/checkpoint-600")
     launches = Launches(folder / "page" / "runs", start=_start)
     page = Page(
         exports=(f"file://{exports}",),
@@ -203,24 +206,25 @@ def _write_runs(workspace: Path) -> None:
         newest = folder / "output" / f"checkpoint-{steps // 100 * 100}"
         (newest / "trainer_state.json").write_text(json.dumps({"log_history": _history(rate, steps)}))
         (folder / "dataset-report.md").write_text(_REPORT)
-        _write_evaluation(folder)
 
 
-def _write_evaluation(folder: Path) -> None:
+def _write_evaluation(folder: Path, export: Manifest) -> None:
     before, after = (
         {"loss": 1.942, "perplexity": 6.97, "exact_match": 0.11},
         {"loss": 0.905, "perplexity": 2.47, "exact_match": 0.38},
     )
     prompt, answer = "How do I change the address of an invoice?", "Open Billing, choose the invoice, and press Edit address."
     sample = {"prompt": prompt, "expected": answer, "before": "An invoice is a document.", "after": answer}
-    result = {"before": before, "after": after, "rows": 940, "held_out": True, "sample": sample}
-    place = folder / "evaluation" / "0c1d2e3f4a5b"
+    counts = {"rows": 940, "trained_rows": 62, "held_out": True}
+    result = {"before": before, "after": after, "sample": sample, **counts}
+    place = folder / "evaluation" / export.digest.removeprefix("sha256:")[:12]
     place.mkdir(parents=True)
     (place / "result.json").write_text(json.dumps(result))
     (place / "summary.md").write_text("# Evaluation\n\nThe fine-tuned model answers better: loss 0.905, before 1.942.\n")
 
 
-def _write_exports(exports: Path) -> None:
+def _write_exports(exports: Path) -> Manifest:
+    """Write the exports; returns the manifest of the champion."""
     begun = datetime(2026, 11, 20, 9, 30, tzinfo=UTC)
     origin = {"dataset": _DATASET, "model": _MODEL}
     for number, (run, step, loss) in enumerate([("summaries-1b-old", 600, 1.113), (DONE, 400, 0.981), (DONE, 600, 0.905)]):
@@ -240,6 +244,7 @@ def _write_exports(exports: Path) -> None:
         champion.promote(
             f"file://{exports}/{run}/checkpoint-600", evaluation={"loss": loss}, reason="lower loss on held-out rows"
         )
+    return manifest
 
 
 def _start(folder: LaunchFolder) -> None:

@@ -32,7 +32,7 @@ from trainwright.text.one_line import one_line
 from trainwright.ui.allowed_actions import allowed_actions, described_job, state_reasons
 from trainwright.ui.call import Call, Endpoint, Json
 from trainwright.ui.models.aliases import read_alias, read_record
-from trainwright.ui.models.evaluations import find_figures
+from trainwright.ui.models.evaluations import EvaluatedExports
 from trainwright.ui.models.places import MAX_URI, Places
 from trainwright.ui.models.small_files import read_small_export
 from trainwright.ui.models.sources import root_of
@@ -201,7 +201,7 @@ def _figures(call: Call, places: Places, root: str, alias: str, digest: str) -> 
     for entry in (record.current, *record.history) if record is not None else ():
         if entry.manifest == digest and entry.evaluation:
             return entry.evaluation
-    return find_figures(find_workspaces(call.page), digest)
+    return EvaluatedExports(lambda: find_workspaces(call.page)).figures_of(digest)
 
 
 def _once_more(change: Callable[[], AliasRecord]) -> AliasRecord:

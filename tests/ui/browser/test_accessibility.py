@@ -82,7 +82,7 @@ def _view(name: str, route: str, *words: str, click: tuple[str, ...] = (), **val
     return View(name, route, words, values, click)
 
 
-_RUN, _JOB = f"/runs/0%3Adefault%2Fdata/{FIRST}", f"/jobs/default/{FIRST}"
+_RUN, _JOB = f"/runs/0%3Adefault%2Fdata/{DONE}", f"/jobs/default/{FIRST}"
 VIEWS = [
     _view("list", "/jobs", "9 TrainJobs", FIRST, ns=""),
     _view("list, filtered", "/jobs", "2 of 9 TrainJobs", phase="Running", sort="name"),
@@ -104,9 +104,9 @@ VIEWS = [
     _view("form with problems", "/new", "Start", click=("YAML",)),
     _view("started run", f"/new/{STARTED}", "no rows with a prompt", "Resume"),
     _view("runs", "/runs", FIRST, "3 runs"),
-    _view("run", _RUN, "Base model", "folder", tab="overview"),
+    _view("run", _RUN, "Base model", "exact_match", "Sample: prompt", tab="overview"),
     _view("run's trainings", _RUN, "grad_norm", "From trainer_state.json", tab="trainings"),
-    _view("run's evaluations", _RUN, "exact_match", "held-out", tab="evaluations"),
+    _view("runs compared", "/runs/compare", "held-out loss", "learning_rate", run=f"0:default/data/{DONE}"),
     _view("run's files", _RUN, "312 rows were left out", tab="files"),
     _view("models", "/models", "champion", "2 runs"),
     _view("exports", "/models", "2 exports", uri=f"EXPORTS/{DONE}"),

@@ -64,7 +64,7 @@ VIEWS: list[tuple[str, dict[str, str], tuple[str, ...]]] = [
     ("/jobs", {"q": MARKUP, "ns": MARKUP, "phase": "__proto__", "sort": "__proto__"}, ("TrainJobs",)),
     (f"/jobs/{quote(MARKUP, safe='')}/{quote(DIRECTION, safe='')}", {}, ("TrainJobs",)),
     ("/jobs/default/hostile", {}, ("Conditions", "window.owned=1", "BackOff")),
-    ("/jobs/default/hostile/curves", {}, ("constructor as a table", "__proto__ as a table")),
+    ("/jobs/default/hostile/curves", {}, ("loss as a table", "3 other metrics")),
     ("/jobs/default/hostile/logs", {}, ("red", "window.owned=1")),
     ("/jobs/default/hostile/objects", {}, ("As built", "window.owned=1")),
     ("/jobs/default/hostile/__proto__", {}, ("There is no such part",)),
@@ -72,9 +72,10 @@ VIEWS: list[tuple[str, dict[str, str], tuple[str, ...]]] = [
     ("/jobs/default/garbled", {}, ("Conditions", "Events")),
     ("/jobs/default/garbled/curves", {}, ("garbled",)),
     ("/runs", {}, ("<script>", "run-1")),
-    ("/runs/0%3Adefault%2Fdata/run-1", {"tab": "overview"}, ("Base model", "window.owned=1")),
+    ("/runs/0%3Adefault%2Fdata/run-1", {"tab": "overview"}, ("Base model", "window.owned=1", "constructor", "Sample: prompt")),
+    ("/runs/compare", {"run": "0:default/data/run-1"}, ("constructor", "training: constructor, last value")),
+    ("/runs/compare", {"run": f"{MARKUP}/{MARKUP}"}, ("has no workspace",)),
     ("/runs/0%3Adefault%2Fdata/run-1", {"tab": "trainings"}, ("constructor", "not finite")),
-    ("/runs/0%3Adefault%2Fdata/run-1", {"tab": "evaluations"}, ("constructor", "Export 0123456789ab")),
     ("/runs/0%3Adefault%2Fdata/run-1", {"tab": "files"}, ("Report <script>", "good")),
     ("/runs/0%3Adefault%2Fdata/run-1", {"tab": "files", "file": "notes.txt"}, ("window.owned=1",)),
     ("/runs/__proto__/constructor", {}, ("has no workspace",)),
@@ -317,7 +318,9 @@ def test_the_page_stays_usable_beside_hostile_jobs(shown: Shown) -> None:
     window.wait_for("TrainJob default/hostile")
     window.click("Cancel")
     window.click("Curves")
-    window.wait_for("constructor as a table")
+    window.click("3 other metrics")
+    window.wait_for("constructor as a table", "__proto__ as a table")
+    assert unsafe(window) == []
     window.click("constructor as a table")
     window.click("Logs")
     window.wait_for("window.owned=1")

@@ -54,6 +54,23 @@ def searched(text: str, *, expression: bool = False, case: bool = False) -> str:
     return f"(() => {{ const one = new found.LogSearch({pattern}); one.countOn({lines}); return one }})()"
 
 
+LOSS = """{after: {loss: 1.5}, before: {loss: 3, perplexity: 20}, loss: {name: 'loss'}, of: 'held-out loss', rows: 4, mark: '',
+    rowsDigest: 'a'}"""
+TRAINING_LOSS = (
+    LOSS.replace("loss: 1.5", "training_loss: 0.5").replace("'loss'", "'training_loss'").replace("held-out", "training")
+)
+TRAINING_LOSS = TRAINING_LOSS.replace("'a'", "'b'")
+MARKED = LOSS.replace("mark: ''", "mark: '2 of 4 are also trained on'").replace(
+    "held-out loss'", "held-out loss (2 of 4 rows are also trained on)'"
+)
+
+
+def compared(evaluation: str, **last: Any) -> str:
+    """A run for `comparison`, with an evaluation and the last values of its training."""
+    series = ", ".join(f"{name}: [[1, 9], [2, {value}]]" for name, value in last.items())
+    return f"{{page: {{evaluation: {evaluation}}}, trainings: [{{name: '', series: {{{series}}}}}]}}"
+
+
 CASES: dict[str, list[tuple[str, Any]]] = {
     "format.js": [
         ("found.duration(0)", "0 s"),
@@ -92,8 +109,13 @@ CASES: dict[str, list[tuple[str, Any]]] = {
     ],
     "curves.js": [
         (
-            "found.ordered(['x', 'eval_loss', 'loss', 'eval_f1', 'train_loss'])",
-            ["loss", "eval_loss", "train_loss", "eval_f1", "x"],
+            "found.ordered(['x', 'grad_norm', 'rewards/margins', 'rewards/accuracies', 'lr', 'eval_loss', 'loss', 'eval_f1'])",
+            [["loss", "eval_loss", "lr", "rewards/accuracies", "rewards/margins", "grad_norm"], ["eval_f1", "x"]],
+        ),
+        ("found.ordered(['train_loss', 'aux_loss', 'eval_mean_token_accuracy', 'lossless', 'plr'])[1]", ["lossless", "plr"]),
+        (
+            "found.ordered(['constructor', '__proto__'])",
+            [[], ["__proto__", "constructor"]],
         ),
         (
             "found.laidOver([{name: 'a', values: new Map([[2, 1], [1, 3]])}, {name: 'b', values: new Map([[2, null]])}]).data[0]",
@@ -108,6 +130,28 @@ CASES: dict[str, list[tuple[str, Any]]] = {
         ("found.smoothed([1, null, 3], 0)", [1, None, 3]),
         ("found.smoothed([2, 2, 2], 0.9).map((value) => Math.round(value * 1000) / 1000)", [2, 2, 2]),
         ("found.smoothed([NaN, 4], 0.5)[1]", 4),
+    ],
+    "comparison.js": [
+        (
+            f"found.comparison([{compared(LOSS)}, {compared('null', loss=2)}]).rows",
+            [
+                ["held-out loss", "1.5", ""],
+                ["held-out loss, base model", "3", ""],
+                ["perplexity, base model", "20", ""],
+                ["rows evaluated", "4", ""],
+                ["training: loss, last value", "", "2"],
+            ],
+        ),
+        (f"found.comparison([{compared(LOSS)}, {compared(TRAINING_LOSS)}]).rows[0]", ["held-out loss", "1.5", ""]),
+        (f"found.comparison([{compared(LOSS)}, {compared(TRAINING_LOSS)}]).rows[1]", ["training loss", "", "0.5"]),
+        (f"found.comparison([{compared(LOSS)}, {compared('null', loss=2)}]).notes", []),
+        (f"found.comparison([{compared(LOSS)}, {compared(TRAINING_LOSS)}]).notes.length", 1),
+        (f"found.comparison([{compared(MARKED)}]).rows.at(-1)", ["rows also trained on", "2 of 4 are also trained on"]),
+        (f"found.comparison([{compared(MARKED)}]).notes.length", 1),
+        (
+            f"found.comparison([{compared('null', constructor='null')}]).rows",
+            [["training: constructor, last value", "not finite"]],
+        ),
     ],
     "log_lines.js": [
         (f"{LOADED}.lines.map((each) => each[1])", ["a", "b", "c"]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +18,10 @@ from ui_calls import MakeCall
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.times import now as rfc3339_now
 from trainwright.checkpoints.catalog import pin_export
 from trainwright.checkpoints.errors import NoCheckpoint
+from trainwright.checkpoints.pointers import update_latest
 from trainwright.checkpoints.promotion import Alias
 from trainwright.checkpoints.registries.export_facts import ExportFacts
 from trainwright.checkpoints.registries.model_card import export_card
@@ -51,6 +54,13 @@ def get(make_call: MakeCall) -> Callable[..., Any]:
     return ask
 
 
+def write_evaluation(workspace: Path, run: str, digest: str, after: dict[str, float], **more: Any) -> None:
+    place = workspace / "runs" / run / "evaluation" / digest.removeprefix("sha256:")[:12]
+    place.mkdir(parents=True)
+    result = {"before": {"loss": 3.0}, "after": after, "held_out": True, "rows": 4, **more}
+    (place / "result.json").write_text(json.dumps(result))
+
+
 def test_a_folder_of_all_exports_lists_runs_and_aliases(get: Callable[..., Any], exports: Path) -> None:
     first, second = write_export(exports, "one"), write_export(exports, "two")
     root = f"file://{exports}"
@@ -61,12 +71,43 @@ def test_a_folder_of_all_exports_lists_runs_and_aliases(get: Callable[..., Any],
     found = get("/exports", uri=root)
     assert (found["kind"], [run["name"] for run in found["runs"]], found["next"]) == ("root", ["one", "two"], "")
     champion, challenger = found["aliases"]
+    assert [(run["metrics"], run["evaluation"]) for run in found["runs"]] == [({}, None)] * 2
     assert champion["current"]["digest"] == second.digest
     assert [(entry["digest"], entry["evaluation"], entry["reason"]) for entry in champion["history"]] == [
         (first.digest, {"loss": 2.0}, HOSTILE)
     ]
     assert champion["canRollBack"]
     assert "not the record of an alias" in challenger["problem"]
+
+
+def test_run_of_a_folder_has_the_metrics_of_its_latest_export(get: Callable[..., Any], exports: Path, workspace: Path) -> None:
+    write_export(exports, "one", "checkpoint-5", metrics={"eval_loss": 9.0})
+    latest = write_export(exports, "one", "checkpoint-10", metrics={"eval_loss": 1.5})
+    update_latest(open_store(f"file://{exports}/one"), "checkpoint-10", latest)
+    write_evaluation(workspace, "r1", latest.digest, {"loss": 1.25}, trained_rows=1)
+    (run,) = get("/exports", uri=f"file://{exports}")["runs"]
+    assert run["metrics"] == {"eval_loss": 1.5}
+    of = "held-out loss (1 of 4 rows are also trained on)"
+    assert run["evaluation"] == {"name": "loss", "before": 3.0, "after": 1.25, "of": of}
+    newest, oldest = get("/exports", uri=f"file://{exports}/one")["exports"]
+    assert (newest["evaluation"], oldest["evaluation"]) == (run["evaluation"], None)
+
+
+def test_evaluation_of_another_export_is_not_shown(get: Callable[..., Any], exports: Path, workspace: Path) -> None:
+    made = write_export(exports, "one", "checkpoint-5")
+    write_evaluation(workspace, "r1", made.digest, {"loss": 1.25}, checkpoint_digest=f"{made.digest[:-1]}x")
+    (row,) = get("/exports", uri=f"file://{exports}/one")["exports"]
+    assert row["evaluation"] is None
+
+
+def test_unreadable_manifest_of_the_latest_export_is_a_problem_of_its_run(get: Callable[..., Any], exports: Path) -> None:
+    for name in ("one", "two"):
+        made = write_export(exports, name, "checkpoint-5", metrics={"eval_loss": 1.5})
+        update_latest(open_store(f"file://{exports}/{name}"), "checkpoint-5", made)
+    (exports / "one" / "checkpoint-5" / "manifest.json").write_text("[]")
+    broken, whole = get("/exports", uri=f"file://{exports}")["runs"]
+    assert "not a valid manifest" in broken["problem"]
+    assert (whole["problem"], whole["metrics"]) == ("", {"eval_loss": 1.5})
 
 
 def test_one_unreadable_manifest_does_not_hide_the_others(get: Callable[..., Any], exports: Path) -> None:
@@ -221,10 +262,60 @@ def test_runs_are_listed_newest_first_and_broken_ones_too(get: Callable[..., Any
     (workspace / "runs" / "linked").symlink_to("old")
     (id_,) = [each["id"] for each in show_workspaces(make_call())["workspaces"]]
     rows = get("/runs", workspace=id_)["runs"]
-    assert [(row["name"], row["state"]) for row in rows] == [("new", "active"), ("old", "ended"), ("broken", "unknown")]
+    assert [(row["name"], row["state"]) for row in rows] == [("new", "given up"), ("old", "ended"), ("broken", "unknown")]
+    assert [row["reason"] for row in rows[1:]] == ["exported; its TrainJobs were deleted", ""]
     assert rows[0]["owner"] == HOSTILE
     sources = get("/export-folders")["sources"]
     assert {"uri": "s3://bucket/exports", "origin": "run", "of": "old"} in sources
+
+
+def test_runs_have_the_state_and_the_name_of_their_jobs(
+    get: Callable[..., Any], workspace: Path, cluster: EmbeddedCluster
+) -> None:
+    uid = "0a1b2c3d-0000-4000-8000-000000000000"
+    for name, owner, labels in (
+        ("trains", "kfp", {names.PIPELINE_LABEL: "finetune", names.PIPELINE_RUN_LABEL: uid}),
+        ("failed", "kfp", {}),
+        ("nightly", "airflow/nightly", {}),
+    ):
+        begin_run(workspace, f"runs/{name}", run=f"nightly/{name}" if owner != "kfp" else name, owner=owner)
+        noted = {names.RUN_FOLDER_ANNOTATION: f"pvc://data/runs/{name}", names.OWNER_ANNOTATION: f"{owner}/{name}/train"}
+        if name != "nightly":
+            made = cluster.create(trainjob(name, metadata={"annotations": noted, "labels": labels}))
+    ended = {"type": "Failed", "status": "True", "reason": "FailedJobs", "message": HOSTILE, "lastTransitionTime": rfc3339_now()}
+    cluster.update_status({**made, "status": {"conditions": [ended]}})
+    rows = {row["name"]: row for row in get("/runs", workspace="0:default/data")["runs"]}
+    assert [rows[name]["state"] for name in ("trains", "failed", "nightly")] == ["in progress", "failed", "in progress"]
+    assert rows["trains"]["reason"] == "TrainJob trains is starting"
+    assert rows["failed"]["reason"] == f"TrainJob failed failed: FailedJobs: {one_line(HOSTILE)}"
+    assert [(rows[name]["creator"]["name"], rows[name]["creator"]["run"]) for name in rows] == [
+        {"trains": ("finetune", uid), "failed": ("pipeline", "failed"), "nightly": ("nightly", "nightly")}[name] for name in rows
+    ]
+    page = get("/run", workspace="0:default/data", run="failed")
+    assert (page["state"], page["reason"]) == ("failed", rows["failed"]["reason"])
+    elsewhere = get("/runs", workspace="0:default/data", namespace="other")["runs"]
+    assert {row["state"] for row in elsewhere} == {"unknown"}, "TrainJobs beside the claim are not listed"
+
+
+def test_job_on_a_claim_without_a_known_workspace_belongs_to_the_run_of_its_id(
+    get: Callable[..., Any], workspace: Path, cluster: EmbeddedCluster
+) -> None:
+    begin_run(workspace, "runs/r1", run="r1", owner="kfp")
+    for name, owner in (("foreign", "airflow/other/r1/train"), ("own", "kfp/r1/train")):
+        noted = {names.RUN_FOLDER_ANNOTATION: "pvc://elsewhere/runs/r1", names.OWNER_ANNOTATION: owner}
+        cluster.create(trainjob(name, metadata={"annotations": noted, "labels": {names.RUN_LABEL: "r1"}}))
+    (row,) = get("/runs", workspace="0:default/data")["runs"]
+    assert row["reason"] == "TrainJob own is starting"
+
+
+def test_jobs_of_a_user_who_may_not_list_them_are_unknown(make_call: MakeCall, workspace: Path) -> None:
+    class Denied:
+        def list(self, *_arguments: Any, **_options: Any) -> Any:
+            raise Forbidden("not you")
+
+    begin_run(workspace, "runs/r1", run="r1", owner="kfp")
+    (row,) = ModelEndpoints().show_runs(make_call(of_cluster=Denied(), query={"workspace": "0:default/data"}))["runs"]
+    assert (row["state"], row["reason"]) == ("unknown", "nothing was exported; TrainJobs cannot be listed")
 
 
 def test_runs_are_paged_without_gaps(get: Callable[..., Any], workspace: Path) -> None:
@@ -276,6 +367,7 @@ def test_a_run_shows_trainings_evaluations_and_reports(get: Callable[..., Any], 
     for name, text in (("0123456789ab", json.dumps(result)), ("ba9876543210", "[]")):
         (run / "evaluation" / name).mkdir(parents=True)
         (run / "evaluation" / name / "result.json").write_text(text)
+    os.utime(run / "evaluation" / "ba9876543210" / "result.json", (1, 1))  # the newest evaluation comes first
     found = get("/run", workspace="0:default/data", run="r1")
     assert [(each["folder"], each["checkpoints"]) for each in found["trainings"]] == [
         ("runs/r1", ["checkpoint-5"]),
@@ -288,6 +380,7 @@ def test_a_run_shows_trainings_evaluations_and_reports(get: Callable[..., Any], 
         "held-out loss (5 of 5 rows are also trained on)",
         ["0 of 2 ended (48 tokens each)", ""],
     )
+    assert found["evaluation"] == good, "the newest valid one is in the row"
     assert found["findings"] == [f"warning: {one_line(HOSTILE)}"]
     assert bad["problem"] == "it has no valid result"
     assert (found["reports"], found["files"]) == (

@@ -86,10 +86,10 @@ def dialog(window: Browser) -> str:
 def test_hostile_texts_stay_texts_at_any_width(shown: Browser, exports: Path) -> None:
     root, place = f"file://{exports}", "/runs/0%3Adefault%2Fdata/r1"
     pages: list[tuple[str, tuple[str, ...], dict[str, str]]] = [
-        ("/runs", ("r1 <img", "active"), {}),
-        (place, ("Base model",), {"tab": "overview"}),
+        ("/runs", ("r1 <img", "in progress", "no TrainJob yet"), {}),
+        (place, ("Base model", "Evaluation of export 0123456789ab", "Sample: prompt", "<script>"), {}),
         (place, ("From trainer_state.json", "checkpoint-5"), {"tab": "trainings"}),
-        (place, ("Export 0123456789ab", "<script>"), {"tab": "evaluations"}),
+        ("/runs/compare", ("training loss", "<script>"), {"run": "0:default/data/r1"}),
         (place, ("Report <img", "good"), {"tab": "files"}),
         ("/models", ("champion", "<script>", "2 runs"), {}),
         ("/models", ("2 exports", "checkpoint-10"), {"uri": f"{root}/one"}),
@@ -114,6 +114,43 @@ def test_hostile_texts_stay_texts_at_any_width(shown: Browser, exports: Path) ->
             assert all(link.startswith(("http://127.0.0.1", "https://example.com", "https://huggingface.co")) for link in links)
     problems = [message for message in shown.messages() if "403" not in message]  # the last page was refused
     assert problems == []
+
+
+def test_runs_are_chosen_and_compared(shown: Browser, workspace: Path) -> None:
+    begin_run(workspace, "runs/r2", run="dag/manual__2", owner="airflow/dag")
+    (workspace / "runs" / "r2" / "metrics.jsonl").write_text(f"{json.dumps({'step': 1, 'only': 0.5, 'loss': 7})}\n")
+    go(shown, "/runs", "dag · manual__2")
+    assert shown.element(".heading button").get_attribute("aria-disabled") == "true"
+    for title in ("dag · manual__2", "r1 <img"):
+        shown.script("document.querySelector(arguments[0]).click()", f"input[aria-label^='Compare {title}']")
+    eventually(lambda: shown.element(".heading button").get_attribute("aria-disabled") is None)
+    shown.click("Compare")
+    shown.wait_for("Runs compared", "training: only, last value")
+    cells = shown.script("return [...document.querySelectorAll('tr')].map(row => [...row.cells].map(cell => cell.innerText))")
+    rows = {name: rest for name, *rest in cells}
+    assert rows["training: only, last value"] == ["0.5", ""], "the other run lacks it"
+    assert rows["training: loss, last value"] == ["7", "not finite"]
+    assert rows["training loss"] == ["", "2"]
+
+
+def test_charts_that_people_look_for_come_first(shown: Browser) -> None:
+    go(shown, "/runs/0%3Adefault%2Fdata/r1", "From trainer_state.json", tab="trainings")
+    captions = "return [...document.querySelectorAll('.chart figcaption')].map(each => each.innerText)"
+    assert shown.script(captions) == ["loss"]
+    shown.click("1 other metric")
+    eventually(lambda: shown.script(captions) == ["loss", HOSTILE])
+
+
+def test_words_of_short_cells_are_not_broken(shown: Browser, cluster: EmbeddedCluster) -> None:
+    shown.resize(800, 800)
+    made = cluster.create(trainjob("demo"))
+    condition = {"type": "Failed", "status": "True", "reason": "OOMKilledInPod", "message": "x" * 2000}
+    cluster.update_status({**made, "status": {"conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}})
+    go(shown, "/jobs/default/demo", "OOMKilledInPod")
+    lines = "cell => { const range = new Range(); range.selectNodeContents(cell); return range.getClientRects().length }"
+    cells = f"return [...document.querySelectorAll('td.short')].map({lines})"
+    assert set(shown.script(cells)) == {1}
+    assert shown.script("return document.documentElement.scrollWidth") <= 800
 
 
 def test_a_promotion_is_asked_for_and_refused_on_a_stale_page(shown: Browser, exports: Path) -> None:

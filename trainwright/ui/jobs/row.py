@@ -63,7 +63,7 @@ def row_of(trainjob: Obj, nodes_of_runtime: Callable[[Obj, str], int], jobset: O
 
 def _reason(trainjob: Obj, phase: Phase, note: str) -> str:
     if phase.is_final:
-        ended = _final_condition(trainjob) or {}
+        ended = final_condition(trainjob) or {}
         return f"{ended.get('reason', '')}: {ended.get('message', '')}".strip(": ") if phase is Phase.Failed else ""
     if note:
         return note
@@ -76,10 +76,11 @@ def _reason(trainjob: Obj, phase: Phase, note: str) -> str:
 
 
 def _ended(trainjob: Obj) -> str:
-    return str((_final_condition(trainjob) or {}).get("lastTransitionTime") or "")
+    return str((final_condition(trainjob) or {}).get("lastTransitionTime") or "")
 
 
-def _final_condition(trainjob: Obj) -> Obj | None:
+def final_condition(trainjob: Obj) -> Obj | None:
+    """Return the condition with which a job has ended, None before."""
     for kind in ("Complete", "Failed"):
         found = condition(trainjob, kind)
         if found is not None and found.get("status") == "True":

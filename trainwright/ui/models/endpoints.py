@@ -16,17 +16,18 @@ from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Call, Endpoint, Json
 from trainwright.ui.jobs.creator import creator_of
 from trainwright.ui.models.aliases import ShownAlias, read_aliases
+from trainwright.ui.models.evaluations import EvaluatedExports
 from trainwright.ui.models.export_diff import diff_exports
 from trainwright.ui.models.export_page import read_card, read_export_page, read_files
 from trainwright.ui.models.export_rows import MAX_NAMES, read_folder
 from trainwright.ui.models.foreign_json import shown_text
 from trainwright.ui.models.history import Histories
-from trainwright.ui.models.job_run import JobFolder, find_folder
+from trainwright.ui.models.job_run import JobFolder, RunJobs, find_folder
 from trainwright.ui.models.places import Places
 from trainwright.ui.models.run_files import show_file
 from trainwright.ui.models.run_page import read_origin_of, read_run_page
 from trainwright.ui.models.run_rows import list_runs
-from trainwright.ui.models.sources import exports_named_by, list_sources
+from trainwright.ui.models.sources import exports_named_by, list_jobs, list_sources
 from trainwright.ui.models.store_calls import StoreCalls, place_of
 from trainwright.ui.models.tracking_links import links_in, links_of
 from trainwright.ui.models.workspaces import WorkspaceFolder, find_workspaces, workspace_named
@@ -57,12 +58,12 @@ class ModelEndpoints:
     def show_runs(self, call: Call) -> Json:
         """Return a page of the runs of a `workspace`, `after` a run. Raises NotFound, StorageError."""
         workspace = workspace_named(call.page, call.query.get("workspace", ""))
-        return self._of_disk(workspace, lambda: list_runs(workspace.path, call.query.get("after", "")))
+        return self._of_disk(workspace, lambda: list_runs(workspace, call.query.get("after", ""), _run_jobs(call, workspace)))
 
     def show_run(self, call: Call) -> Json:
         """Return a `run` of a `workspace`. Raises NotFound, WorkspaceError, StorageError."""
         workspace = workspace_named(call.page, call.query.get("workspace", ""))
-        return self._of_disk(workspace, lambda: read_run_page(workspace.path, call.query.get("run", "")))
+        return self._of_disk(workspace, lambda: read_run_page(workspace, call.query.get("run", ""), _run_jobs(call, workspace)))
 
     def show_run_file(self, call: Call) -> Json:
         """Return a text file, `path` in the folder of a `run`. Raises NotFound, Forbidden, WorkspaceError, StorageError."""
@@ -103,8 +104,12 @@ class ModelEndpoints:
     def show_exports(self, call: Call) -> Json:
         """Return a page of the folder of exports `uri`, `after` a name. Raises Forbidden, BadUri, StorageError."""
         places, uri = Places(call.page), call.query.get("uri", "")
-        after = call.query.get("after", "")
-        return self._of_store(places, uri, lambda: read_folder(places.open(uri), after, lambda: _aliases(_above(places, uri, 1))))
+        after, evaluated = call.query.get("after", ""), EvaluatedExports(lambda: find_workspaces(call.page))
+
+        def read() -> Json:
+            return read_folder(places.open(uri), after, lambda: _aliases(_above(places, uri, 1)), evaluated)
+
+        return self._of_store(places, uri, read)
 
     def show_export(self, call: Call) -> Json:
         """Return an export, with what workspaces and cluster know of its origin. Raises NoCheckpoint, Forbidden, StorageError."""
@@ -155,6 +160,17 @@ _NO_FOLDER = "the folder of this training is on no workspace that this page read
 def show_workspaces(call: Call) -> Json:
     """Return the workspaces of this machine."""
     return {"workspaces": [{"id": each.id, "path": shown_text(each.path)} for each in find_workspaces(call.page)]}
+
+
+def _run_jobs(call: Call, workspace: WorkspaceFolder) -> RunJobs | None:
+    """Return the TrainJobs of runs in the `namespace`, else in all; None if those of the workspace's claim cannot be listed."""
+    namespace = call.query.get("namespace", "")
+    if namespace and workspace.claim_path.partition("/")[0] not in ("", namespace):
+        return None
+    try:
+        return RunJobs(list_jobs(call.session.cluster, namespace), find_workspaces(call.page))
+    except ApiError:  # not for this user, or no answer: the records alone are shown
+        return None
 
 
 def _given_folder(call: Call) -> JobFolder | None:

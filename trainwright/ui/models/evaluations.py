@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.checkpoints.promotion import check_figures
-from trainwright.evaluation.figures import loss_label, loss_name, stop_line
+from trainwright.evaluation.figures import loss_label, loss_name, stop_line, trained_mark
 from trainwright.steps.evaluation_files import FOLDER, RESULT, SUMMARY, figures_of, short_digest
 from trainwright.storage.errors import StorageError
 from trainwright.ui.call import Json
@@ -24,26 +26,90 @@ _MAX = 50
 _MAX_RUNS = 2_000
 
 
+class Evaluation(NamedTuple):
+    """An evaluation as the page shows it, and when its result was written, in seconds since the epoch."""
+
+    shown: Json
+    at: float
+
+
 def list_evaluations(workspace: Path, run: str) -> list[Json]:
-    """Return the evaluations of a run; one whose result cannot be read has a problem. Raises WorkspaceError for an invalid name."""
-    return [_shown(workspace, run, name) for name in _folders(workspace / RUNS / containing_run(f"{RUNS}/{run}") / FOLDER)]
+    """Return the evaluations of a run, the newest first; one whose result cannot be read has a problem.
 
-
-def find_figures(workspaces: Iterable[WorkspaceFolder], digest: str) -> dict[str, Any]:
-    """Return the figures of the newest evaluation of the export with this manifest digest; none if there is none.
-
-    They are looked for in each run's folder. Raises FigureNotFinite if the loss is NaN or infinite, CheckpointError for an invalid
-    digest.
+    Raises WorkspaceError for an invalid name.
     """
-    short = short_digest(digest)
+    return [_shown(workspace, run, name) for name, _ in _dated(workspace, run)]
+
+
+def newest_evaluation(workspace: Path, run: str) -> Evaluation | None:
+    """Return the newest evaluation of a run with a valid result. Raises WorkspaceError for an invalid name."""
+    for name, at in _dated(workspace, run):
+        shown = _shown(workspace, run, name)
+        if not shown["problem"]:
+            return Evaluation(shown, at)
+    return None
+
+
+class EvaluatedExports:
+    """The evaluations in the runs of workspaces, by export. The workspaces are looked through once, when they are first asked."""
+
+    def __init__(self, workspaces: Callable[[], Iterable[WorkspaceFolder]]):
+        self._workspaces = workspaces
+        self._known: dict[str, list[_Place]] | None = None
+
+    def loss_of(self, digest: str) -> Json | None:
+        """Return the newest loss of the export with this manifest digest, as in `list_evaluations`; None if it was not evaluated.
+
+        Raises CheckpointError for an invalid digest.
+        """
+        for place, _ in self._results(digest):
+            shown = _shown(place.workspace, place.run, short_digest(digest))
+            return {**shown["loss"], "of": shown["of"]}
+        return None
+
+    def figures_of(self, digest: str) -> dict[str, Any]:
+        """Return the figures of the newest evaluation of the export with this manifest digest; none if there is none.
+
+        Raises FigureNotFinite if the loss is NaN or infinite, CheckpointError for an invalid digest.
+        """
+        for _, result in self._results(digest):
+            loss = loss_name(result["after"])
+            check_figures(f"the export {digest}", {loss: result["after"].get(loss)})
+            return {name: value for name, value in shown_figures(figures_of(result)).items() if value is not None}
+        return {}
+
+    def _results(self, digest: str) -> Iterator[tuple[_Place, dict[str, Any]]]:
+        short = short_digest(digest)
+        if self._known is None:
+            self._known = _places(self._workspaces())
+        for place in self._known.get(short, []):
+            result = _read(place.workspace, place.run, short)
+            if result is not None and result.get("checkpoint_digest", digest) == digest:
+                yield place, result
+
+
+class _Place(NamedTuple):
+    """Where an export was evaluated, and when, in seconds since the epoch."""
+
+    at: float
+    workspace: Path
+    run: str
+
+
+def _places(workspaces: Iterable[WorkspaceFolder]) -> dict[str, list[_Place]]:
+    """Return where exports were evaluated by the short form of their digests, the latest evaluation first."""
+    found: dict[str, list[_Place]] = {}
     for workspace in workspaces:
-        for run in _runs_with(workspace.path, short):
-            result = _read(workspace.path, run, short)
-            if result is not None:
-                loss = loss_name(result["after"])
-                check_figures(f"the export {digest}", {loss: result["after"].get(loss)})
-                return {name: value for name, value in shown_figures(figures_of(result)).items() if value is not None}
-    return {}
+        try:
+            with os.scandir(workspace.path / RUNS) as entries:
+                runs = [entry.name for entry in islice(entries, _MAX_RUNS) if entry.is_dir(follow_symlinks=False)]
+        except OSError:  # removed meanwhile
+            continue
+        for run in runs:
+            with suppress(WorkspaceError):  # a folder that is none of a run
+                for short, at in _dated(workspace.path, run):
+                    found.setdefault(short, []).append(_Place(at, workspace.path, run))
+    return {short: sorted(places, reverse=True) for short, places in found.items()}
 
 
 def _shown(workspace: Path, run: str, name: str) -> Json:
@@ -59,6 +125,8 @@ def _shown(workspace: Path, run: str, name: str) -> Json:
         "after": shown_figures(after),
         "loss": {"name": loss, "before": shown_number(before.get(loss)), "after": shown_number(after.get(loss))},
         "of": shown_text(loss_label(result), 200),
+        "mark": shown_text(trained_mark(result), 200),
+        "rowsDigest": shown_text(result.get("rows_digest"), 200),
         "samples": [shown_text(stop_line(result.get("samples"), when), 200) for when in ("before", "after")],
         "rows": shown_number(result.get("rows")),
         "dataset": shown_text(result.get("dataset_digest"), 200),
@@ -76,28 +144,19 @@ def _read(workspace: Path, run: str, name: str) -> dict[str, Any] | None:
     return result
 
 
-def _folders(path: Path) -> list[str]:
+def _dated(workspace: Path, run: str) -> list[tuple[str, float]]:
+    """Return the names of a run's evaluations and when their results were written, 0 without one; the newest first."""
+    path = workspace / RUNS / containing_run(f"{RUNS}/{run}") / FOLDER
     try:
         with os.scandir(path) as entries:
             names = [entry.name for entry in entries if _SHORT.fullmatch(entry.name) and entry.is_dir(follow_symlinks=False)]
     except OSError:  # the run was not evaluated
         return []
-    return sorted(names)[:_MAX]
+    return sorted(((name, _written(path / name / RESULT)) for name in names), key=lambda each: (-each[1], each[0]))[:_MAX]
 
 
-def _runs_with(workspace: Path, short: str) -> list[str]:
-    """Return the runs that have evaluated an export, the latest evaluation first."""
-    dated = []
+def _written(path: Path) -> float:
     try:
-        with os.scandir(workspace / RUNS) as entries:
-            for number, entry in enumerate(entries):
-                if number == _MAX_RUNS:
-                    break
-                try:
-                    changed = os.stat(Path(entry.path) / FOLDER / short / RESULT, follow_symlinks=False).st_mtime
-                except OSError:
-                    continue
-                dated.append((changed, entry.name))
-    except OSError:
-        return []
-    return [name for _, name in sorted(dated, reverse=True)]
+        return os.stat(path, follow_symlinks=False).st_mtime
+    except OSError:  # not there yet, or removed meanwhile
+        return 0.0

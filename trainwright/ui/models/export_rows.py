@@ -19,6 +19,7 @@ from trainwright.storage.parallel import for_each
 from trainwright.storage.store import Store
 from trainwright.ui.call import Json
 from trainwright.ui.models.aliases import ShownAlias, aliases_naming, read_aliases
+from trainwright.ui.models.evaluations import EvaluatedExports
 from trainwright.ui.models.foreign_json import shown_figures, shown_number, shown_text
 from trainwright.ui.models.small_files import MAX_RECORD, read_small, read_small_export
 
@@ -36,10 +37,11 @@ class Names(NamedTuple):
     next: str
 
 
-def read_folder(store: Store, after: str, aliases: Callable[[], list[ShownAlias]]) -> Json:
+def read_folder(store: Store, after: str, aliases: Callable[[], list[ShownAlias]], evaluated: EvaluatedExports) -> Json:
     """Return a page of a folder: of a `root` its runs and aliases, of a `run` its exports, newest first; or that it is an `export`.
 
-    `after` is the `next` of the page before. `aliases` returns those of the folder above a run's. Raises StorageError.
+    `after` is the `next` of the page before. `aliases` returns those of the folder above a run's. Runs have the metrics of their
+    latest export. Raises StorageError.
     """
     found = store.list_folder(MAX_NAMES)
     uri, cut = shown_text(store.uri), found.is_cut
@@ -47,7 +49,7 @@ def read_folder(store: Store, after: str, aliases: Callable[[], list[ShownAlias]
         return {"kind": "export", "uri": uri}
     exports = [name for name in found.folders if NAME.fullmatch(name)]
     if exports:
-        rows = _exports(store, exports, after, aliases(), found.files)
+        rows = _exports(store, exports, after, aliases(), found.files, evaluated)
         return {"kind": "run", "uri": uri, "cut": cut, "total": len(exports), **rows}
     runs = [name for name in found.folders if not name.startswith(".")]
     page = _page(runs, after)
@@ -57,7 +59,7 @@ def read_folder(store: Store, after: str, aliases: Callable[[], list[ShownAlias]
         "cut": cut,
         "total": len(runs),
         "aliases": [] if after else read_aliases(store, found.files),
-        "runs": for_each(page.names, lambda name: _run(store.below(name), name), at_once=_AT_ONCE),
+        "runs": for_each(page.names, lambda name: _run(store.below(name), name, evaluated), at_once=_AT_ONCE),
         "next": page.next,
     }
 
@@ -97,13 +99,17 @@ def protection_shown(store: Store, files: dict[str, int]) -> tuple[dict[str, tup
         return {}, shown_text(error)
 
 
-def _exports(store: Store, names: list[str], after: str, aliases: list[ShownAlias], files: dict[str, int]) -> Json:
+def _exports(
+    store: Store, names: list[str], after: str, aliases: list[ShownAlias], files: dict[str, int], evaluated: EvaluatedExports
+) -> Json:
     page = _page(sorted(names, key=order_of, reverse=True), after)
     protection, problem = protection_shown(store, files)
 
     def read(name: str) -> Json:
         try:
-            return export_row(read_small_export(store.below(name)), protection.get(name, ()), aliases)
+            export = read_small_export(store.below(name))
+            row = export_row(export, protection.get(name, ()), aliases)
+            return {**row, "evaluation": evaluated.loss_of(export.manifest.digest)}
         except (CheckpointError, StorageError) as error:
             return {"name": name, "uri": shown_text(store.uri.join(name)), "problem": shown_text(error)}
 
@@ -117,12 +123,18 @@ def order_of(name: str) -> tuple[int, int]:
     return int(step), int(number or 0)
 
 
-def _run(store: Store, name: str) -> Json:
-    row: Json = {"name": shown_text(name, 300), "uri": shown_text(store.uri), "latest": None, "best": None, "problem": ""}
+def _run(store: Store, name: str, evaluated: EvaluatedExports) -> Json:
+    row: Json = {"name": shown_text(name, 300), "uri": shown_text(store.uri), "latest": None, "best": None}
+    row |= {"metrics": {}, "evaluation": None, "problem": ""}
     try:
-        return {**row, "latest": _pointer(store, LATEST), "best": _pointer(store, BEST)}
-    except StorageError as error:
+        row |= {"latest": _pointer(store, LATEST), "best": _pointer(store, BEST)}
+        latest = str((row["latest"] or {}).get("checkpoint") or "")
+        if NAME.fullmatch(latest):
+            manifest = read_small_export(store.below(latest)).manifest
+            row |= {"metrics": shown_figures(dict(manifest.metrics), 100), "evaluation": evaluated.loss_of(manifest.digest)}
+    except (CheckpointError, StorageError) as error:
         return {**row, "problem": shown_text(error)}
+    return row
 
 
 def _pointer(store: Store, key: str) -> Json | None:

@@ -1,18 +1,20 @@
-"""Finds the folder that a TrainJob writes to among the workspaces of this machine."""
+"""Finds the folders that TrainJobs write to among the workspaces of this machine, and the jobs of a run."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainwright.api import names
-from trainwright.api.objects import Obj, annotations_of, namespace_of
+from trainwright.api.objects import Obj, annotations_of, labels_of, namespace_of
+from trainwright.jobs.state.label_values import label_value
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
 from trainwright.ui.models.workspaces import WorkspaceFolder
 from trainwright.workspace.errors import WorkspaceError
 from trainwright.workspace.layout import RUNS, containing_run, step_path
+from trainwright.workspace.run_record import RunRecord
 
 _RUN = re.compile(rf"(?:^|/)({RUNS}/)")
 
@@ -27,6 +29,27 @@ class JobFolder:
     @property
     def run(self) -> str:
         return containing_run(self.folder)
+
+
+class RunJobs:
+    """The TrainJobs of runs: those that write to a run's folder, and those with its id whose folder is on no known workspace."""
+
+    def __init__(self, jobs: Iterable[Obj], workspaces: Sequence[WorkspaceFolder]):
+        self._by_folder: dict[tuple[str, str], list[Obj]] = {}
+        self._others: dict[str, list[Obj]] = {}
+        for job in jobs:
+            place = find_folder(job, workspaces)
+            if place is not None:
+                self._by_folder.setdefault((place.workspace.id, place.run), []).append(job)
+            elif (run := labels_of(job).get(names.RUN_LABEL)) is not None:
+                self._others.setdefault(run, []).append(job)
+
+    def of(self, workspace: WorkspaceFolder, name: str, record: RunRecord) -> list[Obj]:
+        """Return the jobs of the run in the folder `runs/NAME`."""
+        owner = f"{record.owner}/{record.run}/"
+        others = self._others.get(label_value(record.run), [])
+        named = [job for job in others if annotations_of(job).get(names.OWNER_ANNOTATION, "").startswith(owner)]
+        return [*self._by_folder.get((workspace.id, name), []), *named]
 
 
 def find_folder(trainjob: Obj, workspaces: Sequence[WorkspaceFolder]) -> JobFolder | None:

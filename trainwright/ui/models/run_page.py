@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainwright.api.errors import NotFound
-from trainwright.checkpoints.history.metrics_file import METRICS
 from trainwright.checkpoints.job_record import recorded_writers
 from trainwright.storage.errors import StorageError, UnsafeFile
 from trainwright.storage.plain_files import open_unlinked
@@ -18,9 +17,11 @@ from trainwright.ui.call import Json
 from trainwright.ui.models.evaluations import list_evaluations
 from trainwright.ui.models.foreign_json import shown_json, shown_number, shown_text
 from trainwright.ui.models.history import checkpoint_names
+from trainwright.ui.models.job_run import RunJobs
 from trainwright.ui.models.run_files import SUFFIXES
-from trainwright.ui.models.run_rows import run_row
+from trainwright.ui.models.run_rows import is_training, run_row
 from trainwright.ui.models.tracking_links import links_in
+from trainwright.ui.models.workspaces import WorkspaceFolder
 from trainwright.workspace.data_findings import finding_lines, recorded_findings
 from trainwright.workspace.layout import DATASETS, MODELS, OUTPUT, RUNS, run_path
 from trainwright.workspace.receipt import NAME as RECEIPT
@@ -33,19 +34,22 @@ _MAX_TRAININGS, _MAX_CHECKPOINTS, _MAX_FILES, _MAX_NAMES = 100, 100, 200, 20_000
 _MAX_RECEIPT = 16 * 1024 * 1024
 
 
-def read_run_page(workspace: Path, run: str) -> Json:
-    """Return what is known of a run. Raises NotFound, WorkspaceError for an invalid name or a link."""
-    folder = run_path(workspace, run)
+def read_run_page(workspace: WorkspaceFolder, run: str, jobs: RunJobs | None) -> Json:
+    """Read the record and the files of a run; `jobs` is None if TrainJobs cannot be listed.
+
+    Raises NotFound, WorkspaceError for an invalid name or a link.
+    """
+    folder = run_path(workspace.path, run)
     if not folder.is_dir():
-        raise NotFound(f"{workspace} has no run {run}")
+        raise NotFound(f"{workspace.path} has no run {run}")
     record = read_run(folder)
     digests = {DATASET: record.dataset, MODEL: record.model} if record is not None else {}
     return {
-        **run_row(workspace, run, record),
+        **run_row(workspace, run, record, jobs),
         "path": shown_text(folder),
-        "prepared": {kind: read_origin_of(workspace, kind, digest) for kind, digest in digests.items() if digest},
-        "trainings": [_training(workspace, place) for place in _trainings(folder)],
-        "evaluations": list_evaluations(workspace, run),
+        "prepared": {kind: read_origin_of(workspace.path, kind, digest) for kind, digest in digests.items() if digest},
+        "trainings": [_training(workspace.path, place) for place in _trainings(folder)],
+        "evaluations": list_evaluations(workspace.path, run),
         "findings": [shown_text(line) for line in finding_lines(recorded_findings(folder))],
         "files": _texts(folder),
     }
@@ -76,14 +80,9 @@ def _trainings(folder: Path) -> list[Path]:
     """Return the folders that trainings of the run write to: its own, and those of steps below it."""
     names = _names(folder, folders=True)
     below = [folder / name for name in names if name not in _NOT_TRAININGS and not name.startswith(".")]
-    steps = [place for place in below if _is_training(place)]
-    own = [folder] if _is_training(folder) or not steps else []
+    steps = [place for place in below if is_training(place)]
+    own = [folder] if is_training(folder) or not steps else []
     return [*own, *steps][:_MAX_TRAININGS]
-
-
-def _is_training(place: Path) -> bool:
-    output, metrics = place / OUTPUT, place / METRICS
-    return (output.is_dir() and not output.is_symlink()) or (metrics.is_file() and not metrics.is_symlink())
 
 
 def _training(workspace: Path, place: Path) -> Json:

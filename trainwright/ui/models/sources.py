@@ -81,15 +81,20 @@ def _add(found: dict[str, Source], places: Places, export: str, origin: str, of:
     found[root] = Source(uri=root, origin=origin, of=shown_text(of, 300))
 
 
-def _of_jobs(cluster: JobsClient, namespace: str) -> Iterator[tuple[str, str]]:
+def list_jobs(cluster: JobsClient, namespace: str) -> Iterator[Obj]:
+    """Yield the first 2,000 TrainJobs or a few more, of all namespaces if `namespace` is empty. Raises ApiError."""
     seen = 0
     for listing in cluster.pages(TRAINJOB, namespace or None):
-        for job in listing.items:
-            seen += 1
-            for uri in exports_named_by(job):
-                yield uri, f"{namespace_of(job)}/{name_of(job)}"
+        yield from listing.items
+        seen += len(listing.items)
         if seen >= _MAX_JOBS:
             return
+
+
+def _of_jobs(cluster: JobsClient, namespace: str) -> Iterator[tuple[str, str]]:
+    for job in list_jobs(cluster, namespace):
+        for uri in exports_named_by(job):
+            yield uri, f"{namespace_of(job)}/{name_of(job)}"
 
 
 def _of_runs(workspace: WorkspaceFolder) -> Iterator[tuple[str, str]]:

@@ -32,10 +32,21 @@ export function laidOver(runs) {
   return { data, names: runs.map((run) => run.name) };
 }
 
-/** @returns {string[]} names in the order in which people look for them: losses first, then evaluations, then the rest. */
+const FIRST = [
+  /^(train[/_]|training_)?loss$/,
+  /^(eval|val|valid|validation|test)[/_]loss$/,
+  /loss$/,
+  /^(train[/_])?(learning_rate|lr)$/,
+  /(^|[/_])accurac(y|ies)$/,
+  /(^|[/_])margins?$/,
+  /(^|[/_])grad_norm$/,
+];
+
+/** @returns {[string[], string[]]} the names that people look for, in that order, and the others. */
 export function ordered(names) {
-  const rank = (name) => (/^(train\/|training_)?loss$/.test(name) ? 0 : /loss/.test(name) ? 1 : name.startsWith("eval") ? 2 : 3);
-  return [...names].sort((one, other) => rank(one) - rank(other) || one.localeCompare(other));
+  const rank = (name) => FIRST.findIndex((pattern) => pattern.test(name));
+  const sorted = [...names].sort((one, other) => rank(one) - rank(other) || one.localeCompare(other));
+  return [sorted.filter((name) => rank(name) >= 0), sorted.filter((name) => rank(name) < 0)];
 }
 
 /**

@@ -4,6 +4,7 @@ import { html, useCallback, useEffect, useLayoutEffect, useRef, useState } from 
 import { duration, localTime, secondsBetween } from "./format.js";
 
 const TICK_MS = 5000;
+const MOST_UNBROKEN = 24;
 
 /** A button; with `why` it is disabled, and says why, to screen readers too. */
 export function Button({ onClick, why = "", kind = "", label, children, ...more }) {
@@ -91,17 +92,22 @@ export function Table({ name, columns, rows, keys, empty }) {
   if (!rows.length) return html`<p class="empty">${empty}</p>`;
   return html`<div class="table-box" tabindex="0" role="region" aria-label=${name}>
     <table class="table" aria-label=${name}>
-      <thead><tr>${columns.map((column) => html`<th key=${column} scope="col">${column}</th>`)}</tr></thead>
+      <thead><tr>${columns.map((column) => html`<th key=${column} class=${isShort(column) ? undefined : "long"} scope="col">${column}</th>`)}</tr></thead>
       <tbody>
         ${rows.map(
           (row, number) =>
             html`<tr key=${keys ? keys[number] : number}>
-              ${row.map((cell, column) => html`<td key=${columns[column]} data-column=${columns[column]}>${cell}</td>`)}
+              ${row.map((cell, column) => html`<td key=${columns[column]} class=${isShort(cell) ? "short" : undefined} data-column=${columns[column]}>${cell}</td>`)}
             </tr>`,
         )}
       </tbody>
     </table>
   </div>`;
+}
+
+/** Whether the words of a cell are not broken. */
+function isShort(cell) {
+  return typeof cell === "string" && cell.length <= MOST_UNBROKEN;
 }
 
 /** A modal dialog. The browser traps the focus in it, closes it with Escape, and gives the focus back. */

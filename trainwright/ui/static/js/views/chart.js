@@ -1,12 +1,27 @@
 // A chart of one metric over steps: uPlot, in the colours of the page, with its values as a table for screen readers.
 import uPlot from "../../vendor/uPlot.esm.js";
+import { ordered } from "../curves.js";
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../dom.js";
-import { figure } from "../format.js";
+import { counted, figure } from "../format.js";
 
 const HEIGHT = 260;
 const COLOURS = ["#2f6fde", "#d1495b", "#2a8c55", "#9a5fd0", "#c77b0a", "#0f8a9d", "#8a6d3b", "#d0449a"];
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
 const MOST_ROWS = 200;
+
+/** The charts of metrics: those that people look for, and the others on demand. `chartOf(name)` is the chart of one. */
+export function Charts({ names, chartOf }) {
+  const [showsAll, setShowsAll] = useState(false);
+  const [first, others] = ordered(names);
+  if (!first.length || !others.length) return html`<div class="charts">${[...first, ...others].map(chartOf)}</div>`;
+  return html`<div>
+    <div class="charts">${first.map(chartOf)}</div>
+    <details onToggle=${(event) => setShowsAll(event.target === event.currentTarget ? event.target.open : showsAll)}>
+      <summary>${counted(others.length, "other metric")}</summary>
+      <div class="charts">${showsAll ? others.map(chartOf) : ""}</div>
+    </details>
+  </div>`;
+}
 
 /** `data` and `names` are those of `laidOver`; `logarithmic` scales the values. */
 export function Chart({ title, data, names, axis, logarithmic = false }) {

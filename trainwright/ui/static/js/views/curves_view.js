@@ -1,10 +1,10 @@
 // The curves of a job's metrics: live while it trains, of the files of its run afterwards, other runs laid over them.
 import { getJson, query, untilAnswered } from "../api.js";
-import { laidOver, merged, ordered, smoothed } from "../curves.js";
+import { laidOver, merged, smoothed } from "../curves.js";
 import { html, useEffect, useMemo, useState } from "../dom.js";
 import { useJobRows } from "../job_rows.js";
 import { Button, Notice, Problem } from "../widgets.js";
-import { Chart } from "./chart.js";
+import { Chart, Charts } from "./chart.js";
 
 const AGAIN_MS = 5000;
 const MOST_RUNS = 8;
@@ -39,9 +39,10 @@ export function CurvesView({ namespace, name, job }) {
     ${own.value?.source ? html`<p class="muted" role="status">From ${own.value.source}${isActive ? ", and live" : ""}.</p>` : ""}
     <${Problem} problem=${own.problem} />
     ${!metrics.size && !own.loading ? html`<${Notice}>No metrics are known${isActive ? " yet" : ""}: the training has reported none, and its run's files have none.<//>` : ""}
-    <div class="charts">
-      ${ordered(metrics.keys()).map((metric) => html`<${MetricChart} key=${metric} metric=${metric} runs=${runs} axis=${axis} smoothing=${smoothing} logarithmic=${logarithmic} />`)}
-    </div>
+    <${Charts}
+      names=${[...metrics.keys()]}
+      chartOf=${(metric) => html`<${MetricChart} key=${metric} metric=${metric} runs=${runs} axis=${axis} smoothing=${smoothing} logarithmic=${logarithmic} />`}
+    />
   </div>`;
 }
 

@@ -157,7 +157,7 @@ function Events({ events }) {
     columns=${["Time", "Type", "Reason", "Object", "Message"]}
     rows=${newest.map((event) => [
       html`<${Time} at=${event.at} />`,
-      html`<span class=${event.type === "Warning" ? "warning" : ""}>${event.type}</span>`,
+      event.type === "Warning" ? html`<span class="phase phase-restarting">${event.type}</span>` : event.type,
       event.count > 1 ? `${event.reason} (${event.count} times)` : event.reason,
       event.object,
       event.message,

@@ -1,10 +1,13 @@
 // What the views of runs, models and exports share: metrics, digests, figures of evaluations, and links between the three.
+import { ordered } from "../curves.js";
 import { html, useState } from "../dom.js";
-import { figure } from "../format.js";
+import { figure, localTime } from "../format.js";
+import { ownValue } from "../own_value.js";
 import { to } from "../route.js";
 import { Button, Copyable, Notice, OutLink, Problem } from "../widgets.js";
 
 const FEW = 4;
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** @returns {string} the address of the page of an export. */
 export function exportLink(uri) {
@@ -26,16 +29,32 @@ export function runLink(workspace, run) {
   return to("runs", workspace, run);
 }
 
+/** @returns {string} what a run is called: its pipeline or DAG and which run of it, or the id that a person has given. */
+export function runTitle(row) {
+  const { name, run } = row.creator;
+  if (!name) return row.run || row.name;
+  return `${name} · ${!run || (UUID.test(run) && row.started) ? localTime(row.started) : run}`;
+}
+
+/** A loss before and after training, and what it is of; of an export that was evaluated. */
+export function Loss({ loss, of }) {
+  const text = (value) => (value === null ? "not finite" : figure(value));
+  return html`<span class="loss"><b>${text(loss.after)}</b> from ${text(loss.before)}<span class="second wrapped">${of}</span></span>`;
+}
+
 /** The first digits of a digest; all of it as a tooltip, and for screen readers on request of it. */
 export function Digest({ digest }) {
   if (!digest) return null;
-  return html`<code title=${digest}>${digest.replace(/^sha256:/, "").slice(0, 12)}</code>`;
+  return html`<code class="digest" title=${digest}>${digest.replace(/^sha256:/, "").slice(0, 12)}</code>`;
 }
 
 /** A few metrics as `name value`; all of them behind a button. */
 export function Metrics({ metrics, few = FEW }) {
   const [all, setAll] = useState(false);
-  const entries = Object.entries(metrics || {}).filter(([, value]) => value !== null);
+  const entries = ordered(Object.keys(metrics || {}))
+    .flat()
+    .map((name) => [name, ownValue(metrics, name)])
+    .filter(([, value]) => value !== null);
   if (!entries.length) return null;
   const shown = all ? entries : entries.slice(0, few);
   return html`<span class="metrics">

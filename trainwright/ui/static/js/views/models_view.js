@@ -8,7 +8,7 @@ import { setValues, to } from "../route.js";
 import { Button, Notice, Problem, Table, Time, useLoaded } from "../widgets.js";
 import { DiffView } from "./diff_view.js";
 import { ExportView } from "./export_view.js";
-import { Digest, Loading, Metrics, Problems, diffLink, exportLink, folderLink } from "./model_parts.js";
+import { Digest, Loading, Loss, Metrics, Problems, diffLink, exportLink, folderLink } from "./model_parts.js";
 
 /** `parts` are those of the address after `models`: nothing, `export` or `diff`. */
 export function ModelsView({ cluster, parts, values }) {
@@ -42,14 +42,15 @@ function Sources({ cluster }) {
   const loaded = useLoaded((signal) => getJson(`export-folders${query({ namespace: cluster.namespaces ? "" : cluster.namespace })}`, { signal }), []);
   const found = loaded.value;
   if (!found) return html`<${Loading} loaded=${loaded} name="the folders of exports" />`;
-  const given = found.sources.filter((each) => each.origin === "given");
-  const others = found.sources.filter((each) => each.origin !== "given");
+  const isShown = (each) => each.origin === "given" || each.uri.startsWith("file://");
+  const shown = found.sources.filter(isShown);
+  const others = found.sources.filter((each) => !isShown(each));
   return html`<div>
     <${Problems} problems=${found.problems} />
     ${found.sources.length
       ? ""
       : html`<${Notice}>No folder of exports is known. Enter its URI, or start the page with <code>--exports URI</code>.<//>`}
-    ${given.map((each) => html`<section key=${each.uri}><h2><a href=${folderLink(each.uri)}>${each.uri}</a></h2><${Folder} uri=${each.uri} /></section>`)}
+    ${shown.map((each) => html`<section key=${each.uri}><h2><a href=${folderLink(each.uri)}>${each.uri}</a></h2><${Folder} uri=${each.uri} /></section>`)}
     ${others.length
       ? html`<h2>Named by jobs and runs</h2>
           <${Table}
@@ -99,10 +100,12 @@ function Folder({ uri }) {
 function Runs({ rows }) {
   return html`<${Table}
     name="Runs with exports"
-    columns=${["Run", "Latest export", "Step", "Published", "Best"]}
+    columns=${["Run", "Loss", "Metrics", "Latest export", "Step", "Published", "Best"]}
     keys=${rows.map((row) => row.name)}
     rows=${rows.map((row) => [
       html`<a href=${folderLink(row.uri)}>${row.name}</a>${row.problem ? html`<span class="second">${row.problem}</span>` : ""}`,
+      row.evaluation ? html`<${Loss} loss=${row.evaluation} of=${row.evaluation.of} />` : "",
+      html`<${Metrics} metrics=${row.metrics} few=${2} />`,
       row.latest?.checkpoint ? html`<a href=${exportLink(`${row.uri}/${row.latest.checkpoint}`)}>${row.latest.checkpoint}</a>` : "",
       row.latest ? figure(row.latest.step) : "",
       row.latest?.created ? html`<${Time} at=${row.latest.created} />` : "",
@@ -126,7 +129,7 @@ function Exports({ rows }) {
     </div>
     <${Table}
       name="Exports of the run"
-      columns=${["Compare", "Export", "Step", "Published", "Size", "Metrics", "Kept as"]}
+      columns=${["Compare", "Export", "Loss", "Metrics", "Step", "Published", "Size", "Kept as"]}
       keys=${rows.map((row) => row.name)}
       rows=${rows.map((row) => exportCells(row, chosen.includes(row.uri), () => toggle(row.uri)))}
       empty="There are no exports in this folder."
@@ -136,14 +139,15 @@ function Exports({ rows }) {
 
 function exportCells(row, isChosen, onToggle) {
   const name = html`<a href=${exportLink(row.uri)}>${row.name}</a>`;
-  if (row.problem) return ["", name, "", "", "", html`<span class="muted">${row.problem}</span>`, ""];
+  if (row.problem) return ["", name, "", html`<span class="muted">${row.problem}</span>`, "", "", "", ""];
   return [
     html`<input type="checkbox" checked=${isChosen} onChange=${onToggle} aria-label=${`Compare ${row.name}`} />`,
     name,
+    row.evaluation ? html`<${Loss} loss=${row.evaluation} of=${row.evaluation.of} />` : "",
+    html`<${Metrics} metrics=${row.metrics} />`,
     figure(row.step),
     html`<${Time} at=${row.created} />`,
     bytes(row.bytes),
-    html`<${Metrics} metrics=${row.metrics} />`,
     html`<${Kept} row=${row} />`,
   ];
 }

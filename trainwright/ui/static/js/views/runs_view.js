@@ -7,18 +7,20 @@ import { Markdown } from "../markdown.js";
 import { ownValue } from "../own_value.js";
 import { setValues, to } from "../route.js";
 import { Age, Button, Facts, Notice, Problem, Table, Tabs, Time, useLoaded } from "../widgets.js";
-import { Chart } from "./chart.js";
-import { Digest, Loading, Prepared, ToolLinks, exportLink, runLink, valueText } from "./model_parts.js";
+import { Chart, Charts } from "./chart.js";
+import { CompareRuns, MOST_RUNS, compareLink } from "./compare_runs.js";
+import { CreatorLink } from "./creator_link.js";
+import { Evaluation } from "./evaluation.js";
+import { Digest, Loading, Loss, Prepared, ToolLinks, exportLink, runLink, runTitle, valueText } from "./model_parts.js";
 
-const MOST_CHARTS = 24;
 const TABS = [
   ["overview", "Overview"],
   ["trainings", "Trainings"],
-  ["evaluations", "Evaluations"],
   ["files", "Reports and files"],
 ];
+const COLOURS = { "in progress": "running", suspended: "suspended", succeeded: "succeeded", failed: "failed", "given up": "restarting" };
 
-/** `parts` are those of the address after `runs`: WORKSPACE, RUN. */
+/** `parts` are those of the address after `runs`: WORKSPACE, RUN, or `compare`. */
 export function RunsView({ cluster, parts, values }) {
   if (!cluster.mayReadFiles) {
     return html`<section>
@@ -27,23 +29,33 @@ export function RunsView({ cluster, parts, values }) {
         <code>trainwright ui</code> where it is mounted.<//>
     </section>`;
   }
-  if (parts.length >= 2) return html`<${RunPage} key=${parts.join("/")} workspace=${parts[0]} run=${parts[1]} values=${values} />`;
-  return html`<${RunLists} />`;
+  const namespace = cluster.namespaces ? "" : cluster.namespace;
+  if (parts[0] === "compare") return html`<${CompareRuns} keys=${values.getAll("run")} namespace=${namespace} />`;
+  if (parts.length >= 2) {
+    return html`<${RunPage} key=${parts.join("/")} workspace=${parts[0]} run=${parts[1]} namespace=${namespace} values=${values} />`;
+  }
+  return html`<${RunLists} namespace=${namespace} />`;
 }
 
-function RunLists() {
+function RunLists({ namespace }) {
   const loaded = useLoaded((signal) => getJson("workspaces", { signal }), []);
+  const [chosen, setChosen] = useState([]);
   const found = loaded.value?.workspaces;
+  const toggle = (key) => setChosen(chosen.includes(key) ? chosen.filter((each) => each !== key) : [...chosen, key]);
+  const why = chosen.length < 2 ? "choose two or more runs" : chosen.length > MOST_RUNS ? `choose at most ${MOST_RUNS} runs` : "";
   return html`<section>
-    <h1>Runs</h1>
+    <div class="heading">
+      <h1>Runs</h1>
+      ${found?.length ? html`<${Button} why=${why} onClick=${() => location.assign(compareLink(chosen))}>Compare<//>` : ""}
+    </div>
     <${Loading} loaded=${loaded} name="workspaces" />
     ${found && !found.length ? html`<${Notice}>No workspace of this machine has runs yet.<//>` : ""}
-    ${(found || []).map((workspace) => html`<${RunList} key=${workspace.id} workspace=${workspace} />`)}
+    ${(found || []).map((workspace) => html`<${RunList} key=${workspace.id} workspace=${workspace} namespace=${namespace} chosen=${chosen} onToggle=${toggle} />`)}
   </section>`;
 }
 
-function RunList({ workspace }) {
-  const first = useLoaded((signal) => getJson(`runs${query({ workspace: workspace.id })}`, { signal }), [workspace.id]);
+function RunList({ workspace, namespace, chosen, onToggle }) {
+  const first = useLoaded((signal) => getJson(`runs${query({ workspace: workspace.id, namespace })}`, { signal }), [workspace.id, namespace]);
   const [more, setMore] = useState({ rows: [], next: null, problem: null, busy: false });
   useEffect(() => setMore({ rows: [], next: null, problem: null, busy: false }), [first.value]);
   const rows = [...(first.value?.runs || []), ...more.rows];
@@ -51,7 +63,7 @@ function RunList({ workspace }) {
   const readMore = async () => {
     setMore({ ...more, busy: true, problem: null });
     try {
-      const page = await getJson(`runs${query({ workspace: workspace.id, after: next })}`);
+      const page = await getJson(`runs${query({ workspace: workspace.id, namespace, after: next })}`);
       setMore({ rows: [...more.rows, ...page.runs], next: page.next, problem: null, busy: false });
     } catch (problem) {
       setMore({ ...more, problem, busy: false });
@@ -67,9 +79,9 @@ function RunList({ workspace }) {
           </p>
           <${Table}
             name=${`Runs of ${workspace.path}`}
-            columns=${["Run", "State", "Owner", "Started", "Dataset", "Exported"]}
+            columns=${["Compare", "Run", "State", "Started", "Loss", "Exported"]}
             keys=${rows.map((row) => row.name)}
-            rows=${rows.map((row) => cells(workspace.id, row))}
+            rows=${rows.map((row) => cells(workspace.id, row, chosen, onToggle))}
             empty="There are no runs in this workspace."
           />`
       : ""}
@@ -78,50 +90,54 @@ function RunList({ workspace }) {
   </section>`;
 }
 
-function cells(workspace, row) {
-  const title = row.run || row.name;
+function cells(workspace, row, chosen, onToggle) {
+  const title = runTitle(row);
+  const key = `${workspace}/${row.name}`;
   return [
+    html`<input type="checkbox" checked=${chosen.includes(key)} onChange=${() => onToggle(key)} aria-label=${`Compare ${title}`} />`,
     html`<a href=${runLink(workspace, row.name)}>${title}</a>${title !== row.name ? html`<span class="second">${row.name}</span>` : ""}`,
-    html`<${RunState} row=${row} />`,
-    row.owner || "",
+    html`<${RunState} row=${row} /><span class="second wrapped">${row.reason}</span>`,
     row.started ? html`<${Age} since=${row.started} /> ago` : "",
-    row.dataset ? html`<${Digest} digest=${row.dataset} />` : "",
+    row.evaluation ? html`<${Loss} loss=${row.evaluation.loss} of=${row.evaluation.of} />` : "",
     row.exported ? html`<a href=${exportLink(row.exported)}>${row.exported.split("/").slice(-2).join("/")}</a>` : "",
   ];
 }
 
 function RunState({ row }) {
   if (row.problem) return html`<span class="muted">${row.problem}</span>`;
-  return html`<span class=${`phase phase-${row.state === "active" ? "running" : "succeeded"}`}>${row.state}</span>`;
+  return html`<span class=${`phase phase-${ownValue(COLOURS, row.state) || "queued"}`}>${row.state}</span>`;
 }
 
-function RunPage({ workspace, run, values }) {
-  const loaded = useLoaded((signal) => getJson(`run${query({ workspace, run })}`, { signal }), [workspace, run]);
+function RunPage({ workspace, run, namespace, values }) {
+  const loaded = useLoaded((signal) => getJson(`run${query({ workspace, run, namespace })}`, { signal }), [workspace, run, namespace]);
   const tab = TABS.some(([id]) => id === values.get("tab")) ? values.get("tab") : "overview";
   const found = loaded.value;
   return html`<section>
     <p class="crumbs"><a href=${to("runs")}>All runs</a></p>
     <div class="heading">
-      <h1>${found?.run || run}</h1>
+      <h1>${found ? runTitle(found) : run}</h1>
       ${found ? html`<${RunState} row=${found} />` : ""}
       <${Button} onClick=${loaded.reload}>Read again<//>
     </div>
+    ${found?.reason ? html`<p class="reason">${found.reason}</p>` : ""}
     <${Loading} loaded=${loaded} name="the run" />
     ${found
       ? html`<div>
           <${Tabs} name="Parts of the run" tabs=${TABS} current=${tab} hrefOf=${(id) => `${runLink(workspace, run)}?tab=${id}`} />
-          ${tab === "overview" ? html`<${Overview} run=${found} />` : ""}
+          ${tab === "overview" ? html`<${Overview} workspace=${workspace} run=${found} />` : ""}
           ${tab === "trainings" ? html`<${Trainings} workspace=${workspace} run=${found} />` : ""}
-          ${tab === "evaluations" ? html`<${Evaluations} workspace=${workspace} run=${found} />` : ""}
           ${tab === "files" ? html`<${Files} workspace=${workspace} run=${found} chosen=${values.get("file") || found.reports[0] || ""} />` : ""}
         </div>`
       : ""}
   </section>`;
 }
 
-function Overview({ run }) {
+/** Figures and sample of the newest evaluation come first; those of earlier ones are behind a button. */
+function Overview({ workspace, run }) {
+  const [newest, ...earlier] = run.evaluations;
   const facts = [
-    ["owner", run.owner],
+    ["run", run.run],
+    ["made by", run.creator.name ? html`<${CreatorLink} creator=${run.creator} />` : run.owner],
     ["started", run.started && html`<${Time} at=${run.started} />`],
     ["last activity", run.updated && html`<${Time} at=${run.updated} />`],
     ["ended", run.ended && html`<${Time} at=${run.ended} />`],
@@ -134,6 +150,14 @@ function Overview({ run }) {
   const inputs = Object.entries(run.inputs || {});
   return html`<div>
     ${run.findings.map((line) => html`<${Notice} key=${line} kind="warning">Dataset: ${line}<//>`)}
+    ${newest ? html`<${Evaluation} workspace=${workspace} run=${run.name} each=${newest} />` : ""}
+    ${earlier.length
+      ? html`<details>
+          <summary>${counted(earlier.length, "earlier evaluation")}</summary>
+          ${earlier.map((each) => html`<${Evaluation} key=${each.digest} workspace=${workspace} run=${run.name} each=${each} />`)}
+        </details>`
+      : ""}
+    <h2>Run</h2>
     <${Facts} facts=${facts} />
     <h2>Inputs</h2>
     <div class="columns">
@@ -173,7 +197,7 @@ function History({ workspace, folder }) {
   const loaded = useLoaded((signal) => getJson(`history${query({ workspace, folder })}`, { signal }), [workspace, folder]);
   const found = loaded.value;
   if (!found) return html`<${Loading} loaded=${loaded} name="the metrics" />`;
-  const names = Object.keys(found.series);
+  const names = ordered(Object.keys(found.series)).flat();
   return html`<div>
     ${found.notes.map((note) => html`<${Notice} key=${note}>${note}<//>`)}
     <${Curves} history=${found} />
@@ -190,11 +214,10 @@ function History({ workspace, folder }) {
 
 function Curves({ history }) {
   const metrics = useMemo(() => merged(history, null), [history]);
-  return html`<div class="charts">
-    ${ordered(metrics.keys())
-      .slice(0, MOST_CHARTS)
-      .map((name) => html`<${Curve} key=${name} name=${name} values=${metrics.get(name)} axis=${history.axis} />`)}
-  </div>`;
+  return html`<${Charts}
+    names=${[...metrics.keys()]}
+    chartOf=${(name) => html`<${Curve} key=${name} name=${name} values=${metrics.get(name)} axis=${history.axis} />`}
+  />`;
 }
 
 function Curve({ name, values, axis }) {
@@ -213,45 +236,6 @@ function seriesCells(name, points) {
   if (!finite.length) return [name, points.length, "not finite", "not finite", "", ""];
   const last = points.at(-1)[1];
   return [name, points.length, figure(finite[0]), last === null ? "not finite" : figure(last), figure(lowest), figure(highest)];
-}
-
-function Evaluations({ workspace, run }) {
-  if (!run.evaluations.length) return html`<p class="empty">Nothing of this run was evaluated.</p>`;
-  return html`<div>${run.evaluations.map((each) => html`<${Evaluation} key=${each.digest} workspace=${workspace} run=${run} each=${each} />`)}</div>`;
-}
-
-function Evaluation({ workspace, run, each }) {
-  return html`<section>
-      <h2>Export ${each.digest}</h2>
-      ${each.problem
-        ? html`<${Notice} kind="warning">${each.problem}<//>`
-        : html`<${Table}
-              name="Figures before and after training"
-              columns=${["Figure", "Before", "After"]}
-              rows=${[
-                ...[...new Set([...Object.keys(each.before), ...Object.keys(each.after)])].map((name) => [
-                  name,
-                  valueText(ownValue(each.before, name)),
-                  valueText(ownValue(each.after, name)),
-                ]),
-                ...(each.samples.some(Boolean) ? [["samples", ...each.samples]] : []),
-              ]}
-              empty="It has no figures."
-            />
-            <p class="muted">
-              The loss is the ${each.of}${each.rows !== null ? `, of ${counted(each.rows, "row")}` : ""}.
-              ${" "}<a href=${`${runLink(workspace, run.name)}?${new URLSearchParams({ tab: "files", file: each.summary })}`}>Summary</a>
-            </p>
-            <${Sample} sample=${each.sample} />`}
-    </section>`;
-}
-
-function Sample({ sample }) {
-  if (!sample || typeof sample !== "object") return null;
-  const parts = ["prompt", "expected", "before", "after"].filter((name) => typeof sample[name] === "string");
-  return html`<div class="columns">
-    ${parts.map((name) => html`<div key=${name}><h3>${name}</h3><pre class="code wrap" tabindex="0" role="group" aria-label=${name}>${sample[name]}</pre></div>`)}
-  </div>`;
 }
 
 function Files({ workspace, run, chosen }) {
