@@ -141,6 +141,7 @@ def test_a_failed_training_is_resumed_by_the_same_command(runs: Runs, finetune: 
     record = read_run(folder)
     assert record is not None
     assert record.failed.startswith("train: ")
+    assert "\n" not in record.failed
     assert record.ended is None, "retention keeps it"
     fail.unlink()
     resumed = finetune(inputs, *options, "-o", "json")

@@ -200,8 +200,9 @@ class _Chain:
             raise
         except Exception as error:
             if self._recorded_in is not None:
+                reason = message_of(error).partition("\n")[0]  # a report follows, which the page makes of the TrainJob
                 with suppress(StorageError, WorkspaceError):  # the step's error matters more
-                    touch_run(self._recorded_in, self._identity.folder, failed=f"{name}: {message_of(error)}")
+                    touch_run(self._recorded_in, self._identity.folder, failed=f"{name}: {reason}")
             raise
         self._watcher.end(name, self._note)
 

@@ -54,6 +54,13 @@ def searched(text: str, *, expression: bool = False, case: bool = False) -> str:
     return f"(() => {{ const one = new found.LogSearch({pattern}); one.countOn({lines}); return one }})()"
 
 
+UUID = "0a1b2c3d-0000-4000-8000-000000000000"
+
+
+def titled(run: str, name: str) -> str:
+    return f"found.runTitle({{name: 'folder', run: '{run}', started: '2026-11-29T10:00:00Z', creator: {{name: '{name}'}}}})"
+
+
 LOSS = """{after: {loss: 1.5}, before: {loss: 3, perplexity: 20}, loss: {name: 'loss'}, of: 'held-out loss', rows: 4, mark: '',
     rowsDigest: 'a'}"""
 TRAINING_LOSS = (
@@ -152,6 +159,15 @@ CASES: dict[str, list[tuple[str, Any]]] = {
             f"found.comparison([{compared('null', constructor='null')}]).rows",
             [["training: constructor, last value", "not finite"]],
         ),
+    ],
+    "views/model_parts.js": [
+        (titled("dag/scheduled__1", "dag"), "dag · scheduled__1"),
+        (titled("nightly", "dag"), "dag · nightly"),
+        (titled("finetune-2026-11-29", "finetune"), "finetune-2026-11-29"),
+        (titled("jane-20261129-163405-abcd", ""), "jane-20261129-163405-abcd"),
+        (titled("", ""), "folder"),
+        (f"{titled(UUID, 'finetune')}.startsWith('finetune · ')", True),
+        (f"{titled(UUID, 'finetune')}.includes('{UUID}')", False),
     ],
     "log_lines.js": [
         (f"{LOADED}.lines.map((each) => each[1])", ["a", "b", "c"]),

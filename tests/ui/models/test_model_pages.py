@@ -131,6 +131,10 @@ def test_runs_are_chosen_and_compared(shown: Browser, workspace: Path) -> None:
     assert rows["training: only, last value"] == ["0.5", ""], "the other run lacks it"
     assert rows["training: loss, last value"] == ["7", "not finite"]
     assert rows["training loss"] == ["", "2"]
+    begin_run(workspace, "runs/r3", run="dag/manual__2", owner="airflow/dag")
+    both = urlencode([("run", f"0:default/data/{name}") for name in ("r2", "r3", "none")])
+    shown.script("location.hash = arguments[0]", f"#/runs/compare?{both}")
+    shown.wait_for("dag · manual__2 (0:default/data/r3)", "has no run none")
 
 
 def test_charts_that_people_look_for_come_first(shown: Browser) -> None:

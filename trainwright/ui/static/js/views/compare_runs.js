@@ -28,7 +28,7 @@ export function CompareRuns({ keys, namespace }) {
 function Compared({ runs }) {
   const read = runs.filter((run) => run.page);
   const { notes, rows } = comparison(read);
-  const titles = read.map((run) => `${runTitle(run.page)} (${run.page.name})`); // the name of the folder tells runs of one title apart
+  const titles = titlesOf(read);
   return html`<div>
     ${runs.filter((run) => run.problem).map((run) => html`<${Problem} key=${run.key} problem=${run.problem} />`)}
     <ul class="plain-list">
@@ -37,6 +37,12 @@ function Compared({ runs }) {
     ${notes.map((note) => html`<${Notice} key=${note} kind="warning">${note}<//>`)}
     <${Table} name="Metrics of the runs" columns=${["Metric", ...titles]} keys=${rows.map(([name]) => name)} rows=${rows} empty="These runs have no metrics." />
   </div>`;
+}
+
+/** Runs of one title are told apart by their folders. */
+function titlesOf(runs) {
+  const titles = runs.map((run) => runTitle(run.page));
+  return titles.map((title, at) => (titles.indexOf(title) === titles.lastIndexOf(title) ? title : `${title} (${runs[at].key})`));
 }
 
 async function readRun(key, namespace, signal) {

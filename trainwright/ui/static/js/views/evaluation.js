@@ -40,7 +40,7 @@ function change({ before, after }) {
 function Sample({ sample }) {
   if (!sample || typeof sample !== "object") return null;
   const parts = ["prompt", "expected", "before", "after"].filter((name) => typeof sample[name] === "string");
-  return html`<div class="columns">
+  return html`<div class="columns sample">
     ${parts.map((name) => html`<div key=${name}><h3>Sample: ${name}</h3><pre class="code wrap" tabindex="0" role="group" aria-label=${name}>${sample[name]}</pre></div>`)}
   </div>`;
 }

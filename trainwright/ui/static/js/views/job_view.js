@@ -1,8 +1,10 @@
 // One TrainJob: its state in words, timeline, pods and events, and the tabs with curves, logs and objects. Live by one stream.
 import { JobActions } from "../actions.js";
 import { getJson, openStream, path } from "../api.js";
+import { ordered } from "../curves.js";
 import { html, useEffect, useState } from "../dom.js";
-import { duration } from "../format.js";
+import { duration, figure } from "../format.js";
+import { ownValue } from "../own_value.js";
 import { to } from "../route.js";
 import { Age, Button, Facts, Notice, Phase, Problem, Progress, Table, Tabs, Time, useLoaded } from "../widgets.js";
 import { CreatorLink } from "./creator_link.js";
@@ -134,9 +136,9 @@ function Waiting({ job }) {
 }
 
 function Figures({ metrics }) {
-  const names = Object.keys(metrics);
+  const names = ordered(Object.keys(metrics)).flat();
   if (!names.length) return null;
-  return html`<div><h2>Metrics</h2><${Facts} facts=${names.map((name) => [name, metrics[name]])} /></div>`;
+  return html`<div><h2>Metrics</h2><${Facts} facts=${names.map((name) => [name, figure(ownValue(metrics, name))])} /></div>`;
 }
 
 function Report({ namespace, name, uid }) {

@@ -7,6 +7,7 @@ import { to } from "../route.js";
 import { Button, Copyable, Notice, OutLink, Problem } from "../widgets.js";
 
 const FEW = 4;
+const OF_STEPS = /(learning_rate|lr|grad_norm)$/;
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** @returns {string} the address of the page of an export. */
@@ -29,17 +30,19 @@ export function runLink(workspace, run) {
   return to("runs", workspace, run);
 }
 
-/** @returns {string} what a run is called: its pipeline or DAG and which run of it, or the id that a person has given. */
+/** @returns {string} what a run is called: its pipeline or DAG, and its id, or its start if the id is a UUID; else the id alone. */
 export function runTitle(row) {
-  const { name, run } = row.creator;
-  if (!name) return row.run || row.name;
-  return `${name} · ${!run || (UUID.test(run) && row.started) ? localTime(row.started) : run}`;
+  const { name } = row.creator;
+  const id = row.run || row.name;
+  if (!name || id.startsWith(`${name}-`)) return id;
+  if (UUID.test(id) && row.started) return `${name} · ${localTime(row.started)}`;
+  return `${name} · ${id.startsWith(`${name}/`) ? id.slice(name.length + 1) : id}`;
 }
 
 /** A loss before and after training, and what it is of; of an export that was evaluated. */
 export function Loss({ loss, of }) {
   const text = (value) => (value === null ? "not finite" : figure(value));
-  return html`<span class="loss"><b>${text(loss.after)}</b> from ${text(loss.before)}<span class="second wrapped">${of}</span></span>`;
+  return html`<span class="at-least"><b>${text(loss.after)}</b> from ${text(loss.before)}<span class="second wrapped">${of}</span></span>`;
 }
 
 /** The first digits of a digest; all of it as a tooltip, and for screen readers on request of it. */
@@ -51,8 +54,8 @@ export function Digest({ digest }) {
 /** A few metrics as `name value`; all of them behind a button. */
 export function Metrics({ metrics, few = FEW }) {
   const [all, setAll] = useState(false);
-  const entries = ordered(Object.keys(metrics || {}))
-    .flat()
+  const [first, others] = ordered(Object.keys(metrics || {}));
+  const entries = [...first.filter((name) => !OF_STEPS.test(name)), ...others, ...first.filter((name) => OF_STEPS.test(name))]
     .map((name) => [name, ownValue(metrics, name)])
     .filter(([, value]) => value !== null);
   if (!entries.length) return null;

@@ -95,7 +95,7 @@ function cells(workspace, row, chosen, onToggle) {
   const key = `${workspace}/${row.name}`;
   return [
     html`<input type="checkbox" checked=${chosen.includes(key)} onChange=${() => onToggle(key)} aria-label=${`Compare ${title}`} />`,
-    html`<a href=${runLink(workspace, row.name)}>${title}</a>${title !== row.name ? html`<span class="second">${row.name}</span>` : ""}`,
+    html`<span class="at-least"><a href=${runLink(workspace, row.name)}>${title}</a>${title.endsWith(row.name) ? "" : html`<span class="second wrapped">${row.name}</span>`}</span>`,
     html`<${RunState} row=${row} /><span class="second wrapped">${row.reason}</span>`,
     row.started ? html`<${Age} since=${row.started} /> ago` : "",
     row.evaluation ? html`<${Loss} loss=${row.evaluation.loss} of=${row.evaluation.of} />` : "",
