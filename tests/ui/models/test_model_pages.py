@@ -137,6 +137,20 @@ def test_runs_are_chosen_and_compared(shown: Browser, workspace: Path) -> None:
     shown.wait_for("dag · manual__2 (0:default/data/r3)", "has no run none")
 
 
+def test_pages_of_a_list_are_added_to_it(shown: Browser, workspace: Path, exports: Path) -> None:
+    for number in range(59):
+        begin_run(workspace, f"runs/more-{number}", run=f"more-{number}", owner="")
+    go(shown, "/runs", "50 of 60 runs")
+    shown.click("Show more runs")
+    eventually(lambda: shown.count("main tbody tr") == 60)
+    assert "Show more" not in shown.text()
+    write_export(exports, "many", files={f"part-{number:03}": b"" for number in range(600)})
+    go(shown, "/models/export", "Show more of 601 files", uri=f"file://{exports}/many/checkpoint-5")
+    shown.click("Show more of 601 files")
+    shown.wait_for("part-599")
+    assert "Show more" not in shown.text()
+
+
 def test_charts_that_people_look_for_come_first(shown: Browser) -> None:
     go(shown, "/runs/0%3Adefault%2Fdata/r1", "From trainer_state.json", tab="trainings")
     captions = "return [...document.querySelectorAll('.chart figcaption')].map(each => each.innerText)"

@@ -113,7 +113,7 @@ def _places(workspaces: Iterable[WorkspaceFolder]) -> dict[str, list[_Place]]:
 
 
 def _shown(workspace: Path, run: str, name: str) -> Json:
-    row: Json = {"digest": name, "result": f"{FOLDER}/{name}/{RESULT}", "summary": f"{FOLDER}/{name}/{SUMMARY}", "problem": ""}
+    row: Json = {"digest": name, "summary": f"{FOLDER}/{name}/{SUMMARY}", "problem": ""}
     result = _read(workspace, run, name)
     if result is None:
         return {**row, "problem": "it has no valid result"}
@@ -129,7 +129,6 @@ def _shown(workspace: Path, run: str, name: str) -> Json:
         "rowsDigest": shown_text(result.get("rows_digest"), 200),
         "samples": [shown_text(stop_line(result.get("samples"), when), 200) for when in ("before", "after")],
         "rows": shown_number(result.get("rows")),
-        "dataset": shown_text(result.get("dataset_digest"), 200),
         "sample": shown_json(result.get("sample")),
     }
 

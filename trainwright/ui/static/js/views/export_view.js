@@ -1,13 +1,13 @@
 // One export: its facts and lineage, what names and protects it, its card, its files, and the buttons that promote it.
 import { PromoteButton } from "../actions.js";
 import { getJson, query } from "../api.js";
-import { html, useState } from "../dom.js";
+import { html } from "../dom.js";
 import { bytes, counted, figure } from "../format.js";
 import { Markdown } from "../markdown.js";
 import { to } from "../route.js";
-import { Button, Copyable, Facts, Notice, Phase, Problem, Table, Time, useLoaded } from "../widgets.js";
+import { Copyable, Facts, Notice, Phase, Table, Time, useLoaded } from "../widgets.js";
 import { CreatorLink } from "./creator_link.js";
-import { Digest, Loading, Prepared, Problems, Values, diffLink, exportLink, folderLink, valueText } from "./model_parts.js";
+import { Digest, Loading, Prepared, Problems, ShowMore, Values, diffLink, exportLink, folderLink, usePages, valueText } from "./model_parts.js";
 
 /** `uri` is that of an export. */
 export function ExportView({ uri }) {
@@ -105,20 +105,10 @@ function Card({ uri }) {
 }
 
 function Files({ uri }) {
-  const loaded = useLoaded((signal) => getJson(`export/files${query({ uri })}`, { signal }), [uri]);
-  const [more, setMore] = useState({ files: [], problem: null, busy: false });
-  const first = loaded.value;
-  if (!first) return html`<${Loading} loaded=${loaded} name="the files" />`;
-  const files = [...first.files, ...more.files];
-  const readMore = async () => {
-    setMore({ ...more, busy: true, problem: null });
-    try {
-      const page = await getJson(`export/files${query({ uri, offset: files.length })}`);
-      setMore({ files: [...more.files, ...page.files], problem: null, busy: false });
-    } catch (problem) {
-      setMore({ ...more, problem, busy: false });
-    }
-  };
+  const { loaded, pages, more } = usePages((before, signal) => getJson(`export/files${query({ uri, offset: endOf(before) })}`, { signal }), [uri]);
+  if (!loaded.value) return html`<${Loading} loaded=${loaded} name="the files" />`;
+  const files = pages.flatMap((page) => page.files);
+  const total = loaded.value.total;
   return html`<div>
     <${Table}
       name="Files of the export"
@@ -127,7 +117,10 @@ function Files({ uri }) {
       rows=${files.map((file) => [file.path, bytes(file.bytes), html`<${Digest} digest=${file.sha256} />`, html`<code>${file.key}</code>`])}
       empty=""
     />
-    <${Problem} problem=${more.problem} />
-    ${files.length < first.total ? html`<${Button} onClick=${readMore} why=${more.busy ? "being read" : ""}>Show more of ${counted(first.total, "file")}<//>` : ""}
+    <${ShowMore} more=${more} is=${files.length < total}>Show more of ${counted(total, "file")}<//>
   </div>`;
+}
+
+function endOf(page) {
+  return page ? page.offset + page.files.length : "";
 }

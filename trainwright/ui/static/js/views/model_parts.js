@@ -1,10 +1,10 @@
 // What the views of runs, models and exports share: metrics, digests, figures of evaluations, and links between the three.
 import { ordered } from "../curves.js";
-import { html, useState } from "../dom.js";
+import { html, useEffect, useState } from "../dom.js";
 import { figure, localTime } from "../format.js";
 import { ownValue } from "../own_value.js";
 import { to } from "../route.js";
-import { Button, Copyable, Notice, OutLink, Problem } from "../widgets.js";
+import { Button, Copyable, Notice, OutLink, Problem, useLoaded } from "../widgets.js";
 
 const FEW = 4;
 const OF_STEPS = /(learning_rate|lr|grad_norm)$/;
@@ -117,6 +117,32 @@ export function ToolLinks({ links }) {
 export function Loading({ loaded, name }) {
   if (loaded.problem) return html`<div><${Problem} problem=${loaded.problem} /><${Button} onClick=${loaded.reload}>Try again<//></div>`;
   return loaded.value ? null : html`<p class="loading" role="status">Reading ${name} …</p>`;
+}
+
+/**
+ * Loads a list page by page: `read(before, signal)` returns the page after the page `before`, which is null for the first.
+ * @returns {{loaded, pages, more}} `loaded` is that of the first page, `more` is for `ShowMore`.
+ */
+export function usePages(read, keys) {
+  const loaded = useLoaded((signal) => read(null, signal), keys);
+  const [more, setMore] = useState({ pages: [], problem: null, busy: false });
+  useEffect(() => setMore({ pages: [], problem: null, busy: false }), [loaded.value]);
+  const pages = loaded.value ? [loaded.value, ...more.pages] : [];
+  const readMore = async () => {
+    setMore({ ...more, busy: true, problem: null });
+    try {
+      const page = await read(pages.at(-1));
+      setMore({ pages: [...more.pages, page], problem: null, busy: false });
+    } catch (problem) {
+      setMore({ ...more, problem, busy: false });
+    }
+  };
+  return { loaded, pages, more: { ...more, readMore } };
+}
+
+/** A button that reads the next page, if there `is` one. */
+export function ShowMore({ more, is, children }) {
+  return html`<${Problem} problem=${more.problem} />${is ? html`<${Button} onClick=${more.readMore} why=${more.busy ? "being read" : ""}>${children}<//>` : ""}`;
 }
 
 /** Problems of parts that did not keep the rest from being shown. */

@@ -5,10 +5,10 @@ import { bytes, counted, figure } from "../format.js";
 import { RollBackButton } from "../actions.js";
 import { ownValue } from "../own_value.js";
 import { setValues, to } from "../route.js";
-import { Button, Notice, Problem, Table, Time, useLoaded } from "../widgets.js";
+import { Button, Notice, Table, Time, useLoaded } from "../widgets.js";
 import { DiffView } from "./diff_view.js";
 import { ExportView } from "./export_view.js";
-import { Digest, Loading, Loss, Metrics, Problems, diffLink, exportLink, folderLink } from "./model_parts.js";
+import { Digest, Loading, Loss, Metrics, Problems, ShowMore, diffLink, exportLink, folderLink, usePages } from "./model_parts.js";
 
 /** `parts` are those of the address after `models`: nothing, `export` or `diff`. */
 export function ModelsView({ cluster, parts, values }) {
@@ -66,23 +66,10 @@ function Sources({ cluster }) {
 
 /** A folder of exports, whatever is in it. Pages after the first are added to it. */
 function Folder({ uri }) {
-  const loaded = useLoaded((signal) => getJson(`exports${query({ uri })}`, { signal }), [uri]);
-  const [more, setMore] = useState({ pages: [], problem: null, busy: false });
-  useEffect(() => setMore({ pages: [], problem: null, busy: false }), [loaded.value]);
+  const { loaded, pages, more } = usePages((before, signal) => getJson(`exports${query({ uri, after: before?.next })}`, { signal }), [uri]);
   const first = loaded.value;
   if (!first) return html`<${Loading} loaded=${loaded} name=${uri} />`;
   if (first.kind === "export") return html`<p>This is an export: <a href=${exportLink(first.uri)}>${first.uri}</a></p>`;
-  const pages = [first, ...more.pages];
-  const next = pages.at(-1).next;
-  const readMore = async () => {
-    setMore({ ...more, busy: true, problem: null });
-    try {
-      const page = await getJson(`exports${query({ uri, after: next })}`);
-      setMore({ pages: [...more.pages, page], problem: null, busy: false });
-    } catch (problem) {
-      setMore({ ...more, problem, busy: false });
-    }
-  };
   const part = first.kind === "run" ? "export" : "run";
   const rows = pages.flatMap((page) => (part === "export" ? page.exports : page.runs));
   return html`<div>
@@ -92,8 +79,7 @@ function Folder({ uri }) {
     </p>
     <${Problems} problems=${[first.problem]} />
     ${part === "export" ? html`<${Exports} rows=${rows} />` : html`<${Runs} rows=${rows} />`}
-    <${Problem} problem=${more.problem} />
-    ${next ? html`<${Button} onClick=${readMore} why=${more.busy ? "being read" : ""}>Show more ${part}s<//>` : ""}
+    <${ShowMore} more=${more} is=${pages.at(-1).next}>Show more ${part}s<//>
   </div>`;
 }
 

@@ -1,17 +1,17 @@
 // The runs of the workspaces of this machine, and one of them: prepared inputs, trainings, evaluations, reports and curves.
 import { getJson, query } from "../api.js";
 import { laidOver, merged, ordered } from "../curves.js";
-import { html, useEffect, useMemo, useState } from "../dom.js";
+import { html, useMemo, useState } from "../dom.js";
 import { bytes, counted, figure } from "../format.js";
 import { Markdown } from "../markdown.js";
 import { ownValue } from "../own_value.js";
 import { setValues, to } from "../route.js";
-import { Age, Button, Facts, Notice, Problem, Table, Tabs, Time, useLoaded } from "../widgets.js";
+import { Age, Button, Facts, Notice, Table, Tabs, Time, useLoaded } from "../widgets.js";
 import { Chart, Charts } from "./chart.js";
 import { CompareRuns, MOST_RUNS, compareLink } from "./compare_runs.js";
 import { CreatorLink } from "./creator_link.js";
 import { Evaluation } from "./evaluation.js";
-import { Digest, Loading, Loss, Prepared, ToolLinks, exportLink, runLink, runTitle, valueText } from "./model_parts.js";
+import { Digest, Loading, Loss, Prepared, ShowMore, ToolLinks, exportLink, runLink, runTitle, usePages, valueText } from "./model_parts.js";
 
 const TABS = [
   ["overview", "Overview"],
@@ -55,27 +55,19 @@ function RunLists({ namespace }) {
 }
 
 function RunList({ workspace, namespace, chosen, onToggle }) {
-  const first = useLoaded((signal) => getJson(`runs${query({ workspace: workspace.id, namespace })}`, { signal }), [workspace.id, namespace]);
-  const [more, setMore] = useState({ rows: [], next: null, problem: null, busy: false });
-  useEffect(() => setMore({ rows: [], next: null, problem: null, busy: false }), [first.value]);
-  const rows = [...(first.value?.runs || []), ...more.rows];
-  const next = more.next ?? first.value?.next;
-  const readMore = async () => {
-    setMore({ ...more, busy: true, problem: null });
-    try {
-      const page = await getJson(`runs${query({ workspace: workspace.id, namespace, after: next })}`);
-      setMore({ rows: [...more.rows, ...page.runs], next: page.next, problem: null, busy: false });
-    } catch (problem) {
-      setMore({ ...more, problem, busy: false });
-    }
-  };
+  const { loaded, pages, more } = usePages(
+    (before, signal) => getJson(`runs${query({ workspace: workspace.id, namespace, after: before?.next })}`, { signal }),
+    [workspace.id, namespace],
+  );
+  const rows = pages.flatMap((page) => page.runs);
+  const first = loaded.value;
   return html`<section>
     <h2>${workspace.path}</h2>
-    <${Loading} loaded=${first} name="runs" />
-    ${first.value
+    <${Loading} loaded=${loaded} name="runs" />
+    ${first
       ? html`<p class="count" role="status">
-            ${rows.length === first.value.total ? counted(rows.length, "run") : `${rows.length} of ${counted(first.value.total, "run")}`}
-            ${first.value.cut ? " (more are not read)" : ""}
+            ${rows.length === first.total ? counted(rows.length, "run") : `${rows.length} of ${counted(first.total, "run")}`}
+            ${first.cut ? " (more are not read)" : ""}
           </p>
           <${Table}
             name=${`Runs of ${workspace.path}`}
@@ -85,8 +77,7 @@ function RunList({ workspace, namespace, chosen, onToggle }) {
             empty="There are no runs in this workspace."
           />`
       : ""}
-    <${Problem} problem=${more.problem} />
-    ${next ? html`<${Button} onClick=${readMore} why=${more.busy ? "being read" : ""}>Show more runs<//>` : ""}
+    <${ShowMore} more=${more} is=${pages.at(-1)?.next}>Show more runs<//>
   </section>`;
 }
 
