@@ -17,6 +17,7 @@ from trainwright.workspace.run_record import RunRecord
 BEGAN, ENDED = "2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"
 AT_END = parse_time(ENDED).timestamp()
 SOON, LATER = AT_END + 60, AT_END + QUIET_SECONDS
+MUCH_LATER = AT_END + 60 + QUIET_SECONDS
 NEXT_DAYS = AT_END + IDLE_SECONDS
 
 
@@ -46,19 +47,22 @@ RETRIED = {names.RETRIED_ANNOTATION: "true"}
     ("run", "jobs", "evaluation", "now", "state"),
     [
         # A run without a step that evaluates: nothing records its end.
-        (record(), [job("Complete")], None, LATER, "succeeded"),
-        (record(exported="s3://x"), [job("Complete")], None, LATER, "succeeded"),
+        (record(exported="s3://x", updated=AFTER), [job("Complete")], None, MUCH_LATER, "succeeded"),
+        (record(exported="s3://x", updated=AFTER), [job("Complete")], None, SOON, "in progress"),
+        (record(exported="s3://x", updated=AFTER, ended=AFTER), [job("Complete")], None, SOON, "succeeded"),
+        (record(exported="s3://x"), [job("Complete")], None, LATER, "ended"),  # by an earlier attempt
+        (record(), [job("Complete")], None, LATER, "ended"),  # its step that exports may have failed
         (record(), [job("Complete")], None, SOON, "in progress"),
-        (record(ended=AFTER), [job("Complete")], None, SOON, "succeeded"),
+        (record(ended=AFTER), [job("Complete")], None, SOON, "ended"),
         # One that failed in training.
         (record(), [job("Failed")], None, SOON, "failed"),
         (record(), [job("Failed", **RETRIED)], None, SOON, "in progress"),
         (record(), [job("Failed", **RETRIED)], None, LATER, "failed"),
         (record(updated=AFTER), [job("Failed")], None, SOON, "in progress"),
-        (record(updated=AFTER), [job("Failed")], None, AT_END + 31 + QUIET_SECONDS, "failed"),
+        (record(updated=AFTER), [job("Failed")], None, MUCH_LATER, "failed"),
         (record(ended=AFTER), [job("Failed")], None, SOON, "failed"),
-        (record(), [job("Failed"), job("Complete", attempt=2)], None, LATER, "succeeded"),
-        (record(), [job("Complete", attempt=2), job("Failed")], None, LATER, "succeeded"),
+        (record(exported="s3://x", updated=AFTER), [job("Failed"), job("Complete", attempt=2)], None, MUCH_LATER, "succeeded"),
+        (record(exported="s3://x", updated=AFTER), [job("Complete", attempt=2), job("Failed")], None, MUCH_LATER, "succeeded"),
         (record(), [job("Complete"), job("Failed", step="evaluate")], None, LATER, "failed"),
         (record(ended=AFTER), [job("Failed", step="evaluate-a"), job("Complete")], FINITE, LATER, "succeeded"),
         (record(failed="train: refused"), [], None, SOON, "failed"),
@@ -87,6 +91,11 @@ RETRIED = {names.RETRIED_ANNOTATION: "true"}
 )
 def test_state_of_a_run(run: RunRecord, jobs: list[Obj] | None, evaluation: Evaluated | None, now: float, state: str) -> None:
     assert state_of(run, jobs, evaluation, has_output=False, now=now).state == state
+
+
+def test_success_without_an_evaluation_says_so() -> None:
+    found = state_of(record(exported="s3://x", updated=AFTER), [job("Complete")], None, has_output=True, now=MUCH_LATER)
+    assert found == RunState("succeeded", "TrainJob train-1 succeeded; not evaluated")
 
 
 def test_failure_names_the_job_and_its_reason() -> None:

@@ -1,7 +1,7 @@
 """Whether a run goes on or has ended, and how: by its record, its newest evaluation and its TrainJobs. Pure.
 
-Not every run has a step that records its end, and TrainJobs may be deleted while the run's folder stays. Success is shown only where a
-record, an evaluation or a TrainJob says so; without evidence the state is `ended` or `unknown`.
+Not every run has a step that records its end, and TrainJobs may be deleted while the run's folder stays. A run succeeded if it was
+evaluated, or trained and then exported; without evidence the state is `ended` or `unknown`: a step without a TrainJob can have failed.
 """
 
 from __future__ import annotations
@@ -63,16 +63,18 @@ def state_of(
     if suspended:
         return _of_suspended(suspended[-1], has_ended=has_ended)
     trained = [job for job in newest if names.RUN_FOLDER_ANNOTATION in annotations_of(job)]
-    if has_ended:
-        return RunState("succeeded") if trained or evaluation is not None else RunState("ended", _without_jobs(record, jobs))
+    if evaluation is not None and has_ended:
+        return RunState("succeeded")
     if jobs is None:
-        return RunState("unknown", _without_jobs(record, jobs))
+        return RunState("ended" if has_ended else "unknown", _without_jobs(record, jobs))
     if trained:
-        what = "exported and not evaluated" if record.exported else "not exported"
-        if quiet < QUIET_SECONDS:
-            return RunState("in progress", f"TrainJob {name_of(trained[-1])} succeeded; the next step has not begun")
-        return RunState("succeeded", f"TrainJob {name_of(trained[-1])} succeeded; {what}")
-    if (record.exported or has_output) and quiet >= QUIET_SECONDS:
+        last = f"TrainJob {name_of(trained[-1])} succeeded"
+        if not has_ended and quiet < QUIET_SECONDS:
+            return RunState("in progress", f"{last}; the next step has not begun")
+        if record.exported and updated >= _ended_at(trained[-1]):  # and not by an earlier attempt
+            return RunState("succeeded", f"{last}; not evaluated")
+        return RunState("ended", f"{last}; not exported")
+    if has_ended or ((record.exported or has_output) and quiet >= QUIET_SECONDS):
         return RunState("ended", _without_jobs(record, jobs))
     if quiet >= IDLE_SECONDS:
         return RunState("given up", f"no TrainJob, and no activity for {quiet / 3600:.0f} hours")
