@@ -18,10 +18,12 @@ from support.written_exports import write_export
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
+from trainwright.checkpoints.pointers import update_latest
 from trainwright.checkpoints.promotion import Alias
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.storage.open import open_store
 from trainwright.ui.call import Page
-from trainwright.workspace import begin_run
+from trainwright.workspace import begin_run, touch_run
 
 pytestmark = pytest.mark.slow
 HOSTILE = '<img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
@@ -149,6 +151,21 @@ def test_pages_of_a_list_are_added_to_it(shown: Browser, workspace: Path, export
     shown.click("Show more of 601 files")
     shown.wait_for("part-599")
     assert "Show more" not in shown.text()
+
+
+def test_models_are_listed_with_metrics_without_opening_a_folder(
+    shown: Browser, workspace: Path, exports: Path, cluster: EmbeddedCluster
+) -> None:
+    own, foreign = exports.parent / "exports" / "of-runs", exports.parent / "exports" / "of-jobs"
+    for folder in (own, foreign):
+        made = write_export(folder, "r9", metrics={"eval_loss": 0.125})
+        update_latest(open_store(f"file://{folder}/r9"), "checkpoint-5", made)
+    begin_run(workspace, "runs/r9", run="r9", owner="")
+    touch_run(workspace, "runs/r9", exported=f"file://{own}/r9/checkpoint-5")
+    env = [{"name": names.RESUME_EXPORT_VARIABLE, "value": f"file://{foreign}/r9/checkpoint-5"}]
+    cluster.create(trainjob("resumes", trainer={"env": env}))
+    go(shown, "/models", f"file://{own}", "eval_loss 0.125", "TrainJob default/resumes")
+    assert shown.text().count("eval_loss 0.125") == 1, "the folder that a job names is only offered"
 
 
 def test_charts_that_people_look_for_come_first(shown: Browser) -> None:

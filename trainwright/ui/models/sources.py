@@ -1,6 +1,7 @@
 """The folders of exports that the page can open: those of its settings, those that TrainJobs name, and those that runs exported to.
 
 What jobs and runs name was written by others, so such a folder is only offered: nothing is sent to its store before a user opens it.
+Local folders that the runs of this machine have exported to are listed at once.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ function Sources({ cluster }) {
   const loaded = useLoaded((signal) => getJson(`export-folders${query({ namespace: cluster.namespaces ? "" : cluster.namespace })}`, { signal }), []);
   const found = loaded.value;
   if (!found) return html`<${Loading} loaded=${loaded} name="the folders of exports" />`;
-  const isShown = (each) => each.origin === "given" || each.uri.startsWith("file://");
+  const isShown = (each) => each.origin === "given" || (each.origin === "run" && each.uri.startsWith("file://"));
   const shown = found.sources.filter(isShown);
   const others = found.sources.filter((each) => !isShown(each));
   return html`<div>
