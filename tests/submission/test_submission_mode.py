@@ -24,12 +24,15 @@ BOTH = {TRAINER: ("trainjobs", "clustertrainingruntimes", "trainingruntimes"), J
 ONLY_JOBSET = {JOBSET: ("jobsets",)}
 
 
+EITHER = ("trainjobs", "jobsets")
+
+
 class Serving:
     """A cluster that serves those resources, with these Leases and TrainJobs; an error in their place is raised."""
 
     host, default_namespace = "https://stub", "team"
 
-    def __init__(self, served: Any, leases: Any = (), jobs: Any = (), version: str = "v1.34.1", may_create: Any = ("trainjobs",)):
+    def __init__(self, served: Any, leases: Any = (), jobs: Any = (), version: str = "v1.34.1", may_create: Any = EITHER):
         self._served, self._leases, self._jobs, self._version = served, leases, jobs, version
         self._may_create = may_create
         self.asked: list[str] = []
@@ -100,13 +103,20 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         (Serving({**BOTH, TRAINER: ("clustertrainingruntimes",)}), "jobset", "is not served", ""),
         (Serving(BOTH, [lease(3)]), "trainjob", "Lease kubeflow-system/trainer.kubeflow.org is renewed", ""),
         (Serving(BOTH, [lease(3)], may_create=("jobsets",)), "jobset", "may create JobSets, but no TrainJobs", ""),
-        (Serving(BOTH, [lease(3)], may_create=("trainjobs", "jobsets")), "trainjob", "is renewed", ""),
+        (Serving(BOTH, [lease(3)], may_create=EITHER), "trainjob", "is renewed", ""),
         (Serving(BOTH, [lease(3)], may_create=()), "trainjob", "is renewed", ""),  # nobody is allowed anything for seconds
         (Serving(BOTH, [lease(3)], may_create=Forbidden("no reviews")), "trainjob", "is renewed", ""),
         (Serving(BOTH, [lease(3, "trainwright-controller")]), "trainjob", "trainwright-controller is renewed", ""),
         (Serving(BOTH, [lease(3, "trainwright-controller-team")]), "trainjob", "-team is renewed", ""),
         (Serving(BOTH, [lease(3, "trainwright-controller-others")]), "jobset", "there is no Lease", "not processed"),
         (Serving(BOTH, [lease(3600)]), "jobset", "was last renewed at", "not processed"),
+        (
+            Serving(BOTH, [lease(3600)], may_create=("trainjobs",)),
+            "trainjob",
+            "may not create JobSets",
+            "controller of Trainer is away",
+        ),
+        (Serving(BOTH, [lease(34)]), "trainjob", "was last renewed 34 s ago, so its controller may be away", ""),
         (Serving(BOTH, [lease(3600)], [SEEN]), "jobset", "was last renewed at", "not processed"),
         (Serving(BOTH, [lease(3, holder="")]), "jobset", "was last renewed at", "not processed"),
         (Serving(BOTH, [lease(3600), lease(1, "trainwright-controller")]), "trainjob", "trainwright-controller is renewed", ""),

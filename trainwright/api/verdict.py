@@ -85,7 +85,6 @@ class Verdict:
             for pod in self.pods[:_MAX_PODS]
         ]
         found = {
-            "generation": generation,
             "reason": self.reason,
             "message": one_line(self.message)[:_MAX_TEXT],
             "error": self.error,
@@ -95,7 +94,8 @@ class Verdict:
             "details": dict(self.details),
             "resumable": self.resumable,
         }
-        return json.dumps({key: value for key, value in found.items() if value}, ensure_ascii=False, allow_nan=False)
+        written = {"generation": generation, **{key: value for key, value in found.items() if value}}
+        return json.dumps(written, ensure_ascii=False, allow_nan=False)
 
 
 def verdict_of(trainjob: Obj) -> Verdict | None:

@@ -106,8 +106,10 @@ def _choice(cluster: KubernetesCluster, requested: Mode, namespace: str, has_tra
         reason = f"TrainJobs are served, and {controller.reason}"
         if controller.lease is not LeaseState.gone and _any_trainjob_has_status(cluster, namespace):
             return Mode.trainjob, f"{reason}, but TrainJobs have a status", ""
-        if has_jobsets:
+        if has_jobsets and with_retries(lambda: _may_create_jobsets(cluster, namespace)):
             return Mode.jobset, reason, _NOT_PROCESSED
+        if has_jobsets:
+            return Mode.trainjob, f"{reason}; this account may not create JobSets", _AWAY
         warning = (
             f"there may be no controller for TrainJobs ({controller.reason}): a job would not start. See `trainwright doctor`"
         )
@@ -123,6 +125,10 @@ _INSTALL = (
     "install Kubeflow Trainer, or JobSet, or both with `trainwright crds` and `trainwright controller` (docs/submission.md); "
     "for a local cluster use the mode embedded"
 )
+_AWAY = (
+    "the controller of Trainer is away: a job starts when it is back. Its webhook may refuse new TrainJobs until then; see "
+    "`trainwright doctor`"
+)
 _NOT_PROCESSED = (
     "existing TrainJobs of this cluster are not processed; when their controller is back, new jobs are submitted to it"
 )
@@ -136,6 +142,14 @@ def _may_create_only_jobsets(cluster: KubernetesCluster, namespace: str) -> bool
         return is_allowed(cluster, Permission("create", JOBSET.resource, namespace))
     except (Forbidden, NotFound):
         return False
+
+
+def _may_create_jobsets(cluster: KubernetesCluster, namespace: str) -> bool:
+    """Whether this account may use jobset mode. True if it may not review that: the create says it. Raises ApiError."""
+    try:
+        return is_allowed(cluster, Permission("create", JOBSET.resource, namespace))
+    except (Forbidden, NotFound):
+        return True
 
 
 def _any_trainjob_has_status(cluster: KubernetesCluster, namespace: str) -> bool:

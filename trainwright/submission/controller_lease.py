@@ -30,6 +30,9 @@ UPSTREAM_NAMESPACE = "kubeflow-system"
 SYSTEM_NAMESPACES = (UPSTREAM_NAMESPACE, "kubeflow", "opendatahub", "redhat-ods-applications", "trainwright-system")
 """Namespaces in which Leases are read if they cannot be listed in all namespaces."""
 _FRESH_SECONDS = 120
+"""A controller that restarts, or whose clock differs, renews its Lease within this time."""
+_RENEWED_SECONDS = 15
+"""The duration of the Lease: without a renewal for that long, another replica takes it."""
 RENEWAL_SECONDS = 5.0
 """A holder renews its Lease every two seconds: a Lease that changes within this time is held, even if clocks differ."""
 _forbidden: WeakSet[KubernetesCluster] = WeakSet()
@@ -95,8 +98,13 @@ def _state_of_leases(
     for lease in _leases(cluster, namespace):
         if lease is None:
             is_complete = False
-        elif _is_held(lease) and abs(_seconds_since_renewal(lease, current_time)) < _FRESH_SECONDS:
-            return ControllerState(LeaseState.alive, f"the Lease {_key(lease)} is renewed", _is_own(lease))
+        elif _is_held(lease) and abs(since := _seconds_since_renewal(lease, current_time)) < _FRESH_SECONDS:
+            words = (
+                "is renewed"
+                if abs(since) <= _RENEWED_SECONDS
+                else f"was last renewed {since:.0f} s ago, so its controller may be away"
+            )
+            return ControllerState(LeaseState.alive, f"the Lease {_key(lease)} {words}", _is_own(lease))
         else:
             leases.append(lease)
     held = [lease for lease in leases if _is_held(lease)]

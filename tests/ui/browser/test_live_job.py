@@ -145,6 +145,13 @@ def test_a_failure_appears_with_its_report(window: Browser, cluster: KubernetesC
     go(window, "/jobs", "Failed 1", "broken")
 
 
+def test_job_in_a_crash_loop_shows_why_it_fails(window: Browser, cluster: KubernetesCluster, tmp_path: Path) -> None:
+    end = begin(cluster, tmp_path, "looping")
+    go(window, "/jobs/default/looping", "Running")
+    end.write_text("3")
+    window.wait_for("Why it fails", "exited 3", "ValueError: the data has no rows", seconds=60)
+
+
 def test_the_page_of_a_deleted_job_keeps_its_last_state(window: Browser, cluster: KubernetesCluster, tmp_path: Path) -> None:
     begin(cluster, tmp_path, "doomed")
     go(window, "/jobs/default/doomed", "Running", "Suspend")

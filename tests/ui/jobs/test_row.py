@@ -8,6 +8,8 @@ import pytest
 from factories import trainjob
 
 from trainwright.api import names
+from trainwright.api.verdict import Verdict
+from trainwright.submission.suspension import generation_of
 from trainwright.ui.jobs.creator import creator_of
 from trainwright.ui.jobs.row import row_of
 
@@ -92,3 +94,12 @@ def test_creator_is_read_from_labels_and_annotations(labels: dict[str, str], own
 def test_path_of_a_run_is_escaped() -> None:
     found = creator_of(trainjob("demo", metadata={"annotations": {names.OWNER_ANNOTATION: "airflow/a/../../x?y#z/t"}}))
     assert found["path"] == "/dags/a/runs/..%2F..%2Fx%3Fy%23z"
+
+
+def test_job_that_was_given_up_has_the_reason_and_time_of_its_verdict() -> None:
+    verdict = Verdict("FailedTooOften", "pod a exited 1", time="2026-11-02T00:00:00Z")
+    job = trainjob("demo", suspend=True)
+    job["metadata"]["annotations"] = verdict.annotation(generation_of(job))
+    shown = row_of(job, lambda _reference, _namespace: 4)
+    assert (shown["phase"], shown["reason"]) == ("Failed", "FailedTooOften: pod a exited 1")
+    assert shown["ended"] == "2026-11-02T00:00:00Z"

@@ -30,6 +30,7 @@ class FailureReport:
     name: str
     uid: str
     reason: str
+    """Of the condition Failed; empty for a job that has not failed yet."""
     message: str
     jobset: str = ""
     """`Reason: message` of the JobSet, if it differs from the TrainJob's."""
@@ -59,10 +60,10 @@ class FailureReport:
     def headline(self) -> str:
         """The cause in one line: how the first pod failed, with its error, such as `pod a-node-0-0 exited 1: ValueError: no rows`.
 
-        Without a pod, the reason and message of the condition.
+        Without a pod that failed, and at a deadline, the reason and message of the condition.
         """
-        if self.cause is None:
-            return f"{self.reason}: {self.message}"
+        if self.cause is None or self.exceeded_deadline or (self.cause.exit_code is None and not self.cause.disruption):
+            return f"{self.reason}: {self.message}" if self.reason else NOTHING_SEEN
         return one_line(f"pod {self.cause.name} {self.cause.with_last_word(self.cause.lines).describe()}")
 
     @property
@@ -113,9 +114,9 @@ class FailureReport:
         }
 
     def _lines(self) -> Iterator[str]:
-        yield f"TrainJob {self.namespace}/{self.name} failed: {self.headline}"
-        if self.cause is not None:
-            yield f"{self.reason}: {self.message}"
+        yield f"TrainJob {self.namespace}/{self.name} {'failed' if self.reason else 'fails'}: {self.headline}"
+        if self.reason and self.headline != (reason := f"{self.reason}: {self.message}"):
+            yield reason
         if self.jobset:
             yield f"JobSet: {self.jobset}"
         yield from (f"Job {job}" for job in self.jobs[:1] if job.reason != BACKOFF_LIMIT_EXCEEDED)

@@ -73,7 +73,7 @@ class _Report:
             namespace=namespace_of(self._trainjob),
             name=name_of(self._trainjob),
             uid=uid_of(self._trainjob),
-            reason=str(failed.get("reason", "unknown")),
+            reason=str(failed.get("reason") or ("unknown" if failed else "")),
             message=str(failed.get("message", "")),
             preemptions=preemptions_before(self._trainjob),
         )

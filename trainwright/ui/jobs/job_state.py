@@ -21,7 +21,7 @@ from trainwright.jobs.state.restarts import restarts_of
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.ui.call import Json
 from trainwright.ui.jobs.live_metrics import LiveMetrics
-from trainwright.ui.jobs.pod_rows import pod_rows
+from trainwright.ui.jobs.pod_rows import PodRow, pod_rows
 from trainwright.ui.jobs.row import row_of
 from trainwright.ui.jobs.runtime_nodes import RuntimeNodes
 from trainwright.ui.jobs.timeline import Transition, timeline_of
@@ -63,6 +63,7 @@ class JobState:
             "facts": _facts(trainjob, jobset),
             "conditions": [_condition(entry) for entry in (trainjob.get("status") or {}).get("conditions") or []],
             "waiting": self._waiting(trainjob, pods, phase),
+            "failing": not phase.is_final and any(_is_failing(pod) for pod in rows),
             "pods": rows,
             "podsProblem": pods_problem,
             "events": [_event(event) for event in self._events[-_MAX_EVENTS:]],
@@ -101,6 +102,13 @@ class JobState:
         if reason is None:
             return None
         return {"text": reason.text[:_MAX_TEXT], "part": reason.part, "final": reason.is_final}
+
+
+def _is_failing(pod: PodRow) -> bool:
+    """Whether a container of a pod has failed, and waits for its next run."""
+    return not pod["gone"] and any(
+        container["state"] != "running" and container["runs"] and container["runs"][-1]["code"] for container in pod["containers"]
+    )
 
 
 def _facts(trainjob: Obj, jobset: Obj | None) -> Json:

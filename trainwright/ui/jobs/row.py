@@ -9,6 +9,7 @@ from trainwright.api import names
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
+from trainwright.api.verdict import verdict_of
 from trainwright.jobs.state.progress import progress_of
 from trainwright.text.one_line import one_line
 from trainwright.ui.jobs.creator import Creator, creator_of
@@ -80,7 +81,9 @@ def _ended(trainjob: Obj) -> str:
 
 
 def final_condition(trainjob: Obj) -> Obj | None:
-    """Return the condition with which a job has ended, None before."""
+    """Return the condition with which a job has ended, or what its client has written in its place; None before."""
+    if (verdict := verdict_of(trainjob)) is not None:
+        return {"reason": verdict.reason, "message": verdict.message, "lastTransitionTime": verdict.time}
     for kind in ("Complete", "Failed"):
         found = condition(trainjob, kind)
         if found is not None and found.get("status") == "True":

@@ -84,7 +84,7 @@ function Overview({ job, namespace, name }) {
   const { row, facts } = job;
   return html`<div>
     <${Waiting} job=${job} />
-    ${row.phase === "Failed" ? html`<${Report} namespace=${namespace} name=${name} uid=${row.uid} />` : ""}
+    ${row.phase === "Failed" || job.failing ? html`<${Report} namespace=${namespace} name=${name} uid=${row.uid} failing=${job.failing} />` : ""}
     <h2>Timeline</h2>
     <${TimelineChart} timeline=${job.timeline} />
     <${Facts}
@@ -141,10 +141,10 @@ function Figures({ metrics }) {
   return html`<div><h2>Metrics</h2><${Facts} facts=${names.map((name) => [name, figure(ownValue(metrics, name))])} /></div>`;
 }
 
-function Report({ namespace, name, uid }) {
-  const { value, problem, loading, reload } = useLoaded((signal) => getJson(`trainjobs/${path(namespace, name)}/report`, { signal }), [uid]);
+function Report({ namespace, name, uid, failing }) {
+  const { value, problem, loading, reload } = useLoaded((signal) => getJson(`trainjobs/${path(namespace, name)}/report`, { signal }), [uid, failing]);
   return html`<section class="report" aria-labelledby="report-title">
-    <h2 id="report-title">Why it failed</h2>
+    <h2 id="report-title">${failing ? "Why it fails" : "Why it failed"}</h2>
     <${Problem} problem=${problem} />
     ${loading ? html`<p class="loading">Reading pods, events and logs …</p>` : ""}
     ${value ? html`<pre class="report-text" tabindex="0" aria-label="Failure report">${value.text}</pre>` : ""}
