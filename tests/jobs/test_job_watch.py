@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,9 @@ from factories import train_request
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden
-from trainwright.api.kinds import TRAINJOB, Kind
+from trainwright.api.kinds import POD, TRAINJOB, Kind
+from trainwright.api.objects import name_of
+from trainwright.api.phase import Phase
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobDeleted, submit_or_adopt, wait_for
@@ -28,6 +31,8 @@ class Counting:
         self._cluster, self._refuse_all = cluster, refuse_all
         self.narrow: list[str] = []
         self.wide: list[str] = []
+        self.pods: list[str] = []
+        """The selectors of lists of pods."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._cluster, name)
@@ -35,11 +40,13 @@ class Counting:
     def list(self, kind: Kind, *arguments: Any, **more: Any) -> Listing:
         if kind == TRAINJOB:
             self._note("list", more)
+        self.pods += [more["label_selector"]] if kind == POD else []
         return self._cluster.list(kind, *arguments, **more)
 
-    def watch(self, *arguments: Any, **more: Any) -> Iterator[Any]:
-        self._note("watch", more)
-        return self._cluster.watch(*arguments, **more)
+    def watch(self, kind: Kind, *arguments: Any, **more: Any) -> Iterator[Any]:
+        if kind == TRAINJOB:
+            self._note("watch", more)
+        return self._cluster.watch(kind, *arguments, **more)
 
     def _note(self, verb: str, more: dict[str, Any]) -> None:
         narrow = bool(more.get("field_selector"))
@@ -88,6 +95,25 @@ def test_one_waiter_asks_for_its_job_alone(cluster: EmbeddedCluster, jobs: list[
     waits.end()
     assert counting.narrow == ["list", "watch"]
     assert counting.wide == []
+
+
+def test_looks_at_a_running_job_cost_no_request(
+    cluster: EmbeddedCluster, jobs: list[dict[str, Any]], set_status: Any, add_pod: Any
+) -> None:
+    add_pod(jobs[0], phase="Running")
+    running = [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
+    set_status(jobs[0], jobsStatus=running)
+    counting, looks = Counting(cluster), itertools.count()
+
+    def interval(_phase: Phase) -> float:
+        if next(looks) == 20:
+            set_status(jobs[0], "Complete")
+        return 0.01
+
+    wait_for(counting, jobs[0], settings=WaitSettings(poll_seconds=0.01, interval=interval))  # type: ignore[arg-type]
+    assert next(looks) >= 20
+    at_the_end = 2  # what the job has used, and what it started from
+    assert counting.pods == [f"jobset.sigs.k8s.io/jobset-name={name_of(jobs[0])}"] * (1 + at_the_end)
 
 
 def test_many_waiters_cost_one_watch_more(cluster: EmbeddedCluster, jobs: list[dict[str, Any]], set_status: Any) -> None:

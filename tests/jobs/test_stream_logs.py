@@ -278,21 +278,22 @@ def test_a_log_that_was_forbidden_is_asked_for_again(
         (stream_logs, "_READING_POLL_SECONDS"),
     ):
         monkeypatch.setattr(module, name, 0.05)
-    log, refusals = Log("a", "b"), [Forbidden("not you")] * 2
+    log, is_granted = Log("a", "b"), threading.Event()
     log.until.clear()
     source: Any = WithLogs(cluster, log)
     plain = {"pods": cluster.list, "log": source.logs}[what]
 
     def refusing(*arguments: Any, **options: Any) -> Any:
-        if refusals and (what == "log" or arguments[0] == POD):
-            raise refusals.pop()
+        if not is_granted.is_set() and (what == "log" or arguments[0] == POD):
+            raise Forbidden("not you")
         return plain(*arguments, **options)
 
     setattr(source, {"pods": "list", "log": "logs"}[what], refusing)
     pod = add_pod(job, 0, phase="Running")
     waiting = Waiting(source, job)
+    eventually(lambda: "not you" in "".join(waiting.printed))
+    is_granted.set()
     eventually(lambda: waiting.printed[1:] == ["a", "b"])
-    assert "not you" in waiting.printed[0]
     cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "default", subresource="status")
     set_status(job, "Complete")
     log.until.set()

@@ -42,11 +42,14 @@ class LogStreamOptions:
 
 
 class LiveLogs:
-    """A context manager that reads logs in the background; without `options` it does nothing."""
+    """A context manager that reads logs in the background; without `options` it does nothing.
 
-    def __init__(self, cluster: Cluster, trainjob: Obj, options: LogStreamOptions | None):
+    `watched` is the cluster with pods that a watch knows. Those of a job that has ended are listed: the watch may be late.
+    """
+
+    def __init__(self, cluster: Cluster, trainjob: Obj, options: LogStreamOptions | None, watched: Cluster | None = None):
         self.selector = options.selector if options else None
-        self._cluster, self._trainjob = cluster, trainjob
+        self._cluster, self._watched, self._trainjob = cluster, watched or cluster, trainjob
         self._follower = LogFollower(cluster, trainjob, options.selector, options.budget) if options else None
         self._changed = threading.Event()
         self._steps: object = None
@@ -103,7 +106,7 @@ class LiveLogs:
         while not follower.closed.is_set():
             self._changed.clear()
             with suppress(ApiError):  # retried at the next poll
-                self._find_pods(follower, self._cluster)
+                self._find_pods(follower, self._watched)
             if self._forbidden_message:
                 follower.closed.wait(ASKED_AGAIN_SECONDS)
             else:

@@ -1,4 +1,4 @@
-"""The pods of all awaited jobs of a namespace, by one list and one watch: looking at a job's pods then costs no request.
+"""The pods of all awaited jobs of a namespace, or of one job, by one list and one watch: looking at a job's pods costs no request.
 
 Only what waits and reports read is kept of a pod. Without permission to watch, pods are listed for all jobs at once; while nothing can
 be read, each look lists its own pods.
@@ -7,6 +7,7 @@ be read, each look lists its own pods.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Hashable
 from typing import Unpack
@@ -17,11 +18,12 @@ from trainwright.api.objects import Obj, labels_of, uid_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.options import ListOptions
 from trainwright.cluster.protocol import Cluster, Listing
-from trainwright.cluster.reflector import Reflector
+from trainwright.cluster.reflector import CONNECTION_SECONDS, Reflector
 from trainwright.cluster.transforming_lister import TransformingLister
 
 _FIRST_LIST_SECONDS = 5.0
-"""How long a look waits for the first list before it lists by itself."""
+"""How long a look waits for the first list before it lists the pods itself."""
+_LOOK_SECONDS = 0.05
 _MAX_GONE = 32
 """Deleted pods of a job that are kept until its next look."""
 _METADATA = (
@@ -49,14 +51,28 @@ class WatchedPods:
         self._watches: dict[Hashable, _Watch] = {}
         self._lock = threading.Lock()
 
-    def open(self, key: Hashable, cluster: Cluster, namespace: str, name: str) -> PodsOfJob:
-        """Return a view of `cluster` that knows the pods of the job `name`, until it is closed."""
+    def open(
+        self,
+        key: Hashable,
+        cluster: Cluster,
+        namespace: str,
+        name: str,
+        *,
+        alone: bool = False,
+        seconds: int = CONNECTION_SECONDS,
+    ) -> PodsOfJob:
+        """Return a view of `cluster` that knows the pods of the job `name`, until it is closed.
+
+        `alone` watches the pods of this job only, for a process that waits for no other one of the namespace. The watch may outlive
+        its last view by `seconds`.
+        """
+        place = (key, namespace, name if alone else "")
         with self._lock:
-            watch = self._watches.get((key, namespace))
+            watch = self._watches.get(place)
             if watch is None:
-                watch = self._watches[key, namespace] = _Watch(cluster, namespace)
+                watch = self._watches[place] = _Watch(cluster, namespace, name if alone else "", seconds)
             watch.awaited[name] = watch.awaited.get(name, 0) + 1
-        return PodsOfJob(self, (key, namespace), watch, cluster, namespace, name)
+        return PodsOfJob(self, place, watch, cluster, namespace, name)
 
     def close(self, view: PodsOfJob) -> None:
         """End a view; the last one of a namespace stops its watch."""
@@ -70,7 +86,9 @@ class WatchedPods:
 class PodsOfJob(DelegatingCluster):
     """A cluster on which the pods of one job are those that the watch knows."""
 
-    def __init__(self, pods: WatchedPods, key: tuple[Hashable, str], source: _Watch, cluster: Cluster, namespace: str, name: str):
+    def __init__(
+        self, pods: WatchedPods, key: tuple[Hashable, str, str], source: _Watch, cluster: Cluster, namespace: str, name: str
+    ):
         super().__init__(cluster)
         self.key, self.source, self.name = key, source, name
         self._pods, self._namespace, self._is_open = pods, namespace, True
@@ -107,18 +125,25 @@ class PodsOfJob(DelegatingCluster):
 class _Watch:
     """One reflector, with the pods by job. `awaited` counts the views of each job."""
 
-    def __init__(self, cluster: Cluster, namespace: str):
+    def __init__(self, cluster: Cluster, namespace: str, name: str, seconds: int):
         self.awaited: dict[str, int] = {}
         self._pods: dict[str, dict[str, Obj]] = {}
         self._gone: dict[str, deque[Obj]] = {}
         self._lock = threading.Lock()
         lister = TransformingLister(cluster, trim_pod)
-        self.reflector = Reflector(lister, POD, namespace, handler=self._note, label_selector=names.JOBSET_NAME_LABEL)
+        selector = f"{names.JOBSET_NAME_LABEL}={name}" if name else names.JOBSET_NAME_LABEL
+        self.reflector = Reflector(
+            lister, POD, namespace, handler=self._note, label_selector=selector, connection_seconds=seconds
+        )
         self.reflector.start()
 
     def pods_of(self, name: str) -> list[Obj] | None:
         """Return the pods of a job; None while the pods cannot be read."""
-        if not self.reflector.synced.wait(_FIRST_LIST_SECONDS) or self.reflector.failure is not None:
+        deadline = time.monotonic() + _FIRST_LIST_SECONDS
+        while not self.reflector.synced.wait(_LOOK_SECONDS):
+            if self.reflector.failure is not None or time.monotonic() > deadline:
+                return None
+        if self.reflector.failure is not None:
             return None
         with self._lock:
             return list((self._pods.get(name) or {}).values())

@@ -130,7 +130,7 @@ CALLS = (
         ("submit", "wait", "logs", "cancel", "report"),
         "no logs; failure reports do not contain pods; a job that is resumed does not wait for the end of its earlier pods",
     ),
-    ApiCall("watch", POD, ("wait",), "deferred tasks list the pods of all jobs of their namespace every few seconds"),
+    ApiCall("watch", POD, ("wait",), "clients that wait list pods every few seconds"),
     ApiCall("get", POD, ("logs",), "log streaming does not resume after a lost connection"),
     ApiCall("get", POD, ("logs", "report"), "no logs, and no last lines in failure reports", subresource="log"),
     ApiCall(

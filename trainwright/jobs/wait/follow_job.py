@@ -65,10 +65,10 @@ def wait_for(
     (subclasses distinguish causes), Diverged (it, CannotStart and NodeLost depend on `settings`), and ApiError if the job may not be
     read or the API server has been unreachable for half an hour.
     """
-    observer = JobObserver(cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
     job_watch = JobWatch(cluster, trainjob, settings.connection_seconds)
-    with _counted(), job_watch as watch, LiveLogs(cluster, trainjob, logs) as logs_reader:
+    with _counted(), job_watch as watch, LiveLogs(cluster, trainjob, logs, watch.cluster) as logs_reader:
         state = JobState(trainjob, deadlines, on_change)
+        observer = JobObserver(watch.cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
         publisher = EventPublisher(on_event, logs_reader, observer, settings.poll_seconds)
         return _follow(cluster, state, watch, publisher, stop, settings)
 

@@ -59,8 +59,8 @@ class WaitSettings:
     """How often pods of the training may fail and be started again within one job; None: as often as its runtime says."""
     poll_seconds: float = 1.0
     """Seconds between two checks of deadlines and of the watch, at first; they grow while nothing happens."""
-    connection_seconds: int = 30
-    """Maximum seconds for which the watch of one job outlives its wait."""
+    connection_seconds: int = 240
+    """Seconds after which the watches of one job are opened anew, and for which they may outlive its wait."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Watches for waiting clients: the first wait of a process watches its one job, concurrent ones share a watch of the namespace.
+"""Watches of jobs and their pods: the first wait of a process watches its one job, concurrent ones share those of the namespace.
 
 A single wait (a KFP step, an Airflow worker, the command line) needs only a list and a watch of one name, which a role restricted
 to that name allows, and does not receive the changes of other jobs. From the second wait on, sharing one watch saves a connection
@@ -19,6 +19,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.cluster.server_restart import PASSING_SECONDS
 from trainwright.cluster.shared_watch import SharedWatches, Subscription
+from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
 
 CLUSTER_LOST_SECONDS = 1800
 """Seconds of an unreachable API server after which the wait fails."""
@@ -26,7 +27,7 @@ ACCESS_LOST_SECONDS = 180
 """Seconds of rejected credentials, or of a withdrawn permission, after which the wait fails."""
 REFUSED_SECONDS = 0.9
 """Seconds of a refused first list after which the wait fails: an API server that has just been started refuses everybody."""
-_shared = SharedWatches()
+_shared, _pods = SharedWatches(), WatchedPods()
 _waiting: Counter[tuple[int, str]] = Counter()
 _lock = threading.Lock()
 
@@ -108,16 +109,21 @@ class JobWatch:
         self._connection_seconds = connection_seconds
         self._key = (id(cluster), namespace_of(trainjob))
         self._source: _Source
+        self.cluster: PodsOfJob
+        """The cluster, on which the pods of the job are those that a watch knows."""
 
     def __enter__(self) -> JobWatch:
         with _lock:
             _waiting[self._key] += 1
             is_shared = _waiting[self._key] > 1
         self._source = _SharedWatch(self._cluster, self._trainjob, self._changes) if is_shared else self._watch_alone()
+        place = (self._cluster, namespace_of(self._trainjob), name_of(self._trainjob))
+        self.cluster = _pods.open(id(self._cluster), *place, alone=not is_shared, seconds=self._connection_seconds)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._source.close()
+        self.cluster.close()
         with _lock:
             _waiting[self._key] -= 1
             if not _waiting[self._key]:
