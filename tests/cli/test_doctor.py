@@ -20,7 +20,7 @@ from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, Servi
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
 from trainwright.cli.cluster_checks import check_access, check_admission, check_apis, check_controller, summarized_access
 from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
-from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
+from trainwright.cli.job_checks import check_claim, check_pods, check_queue, check_runtimes, check_store
 from trainwright.cli.permission_advice import calls_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
@@ -314,6 +314,41 @@ def test_runtimes(there: Any, wanted: str, expected: Any) -> None:
 FORBIDDEN = {"clustertrainingruntimes": Forbidden("not you"), "trainingruntimes": []}
 
 
+@pytest.mark.parametrize(
+    ("error", "level", "words"),
+    [
+        (None, Level.ok, "accepted in a dry run"),
+        (
+            Forbidden('pods "x" is forbidden: User "me" cannot create resource "pods"'),
+            Level.ok,
+            "not checked: this account may not",
+        ),
+        (
+            Forbidden('pods "x" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'),
+            Level.missing,
+            "step node was refused in a dry run: .* -> the namespace enforces the Pod Security level restricted: set the security",
+        ),
+        (Invalid("spec.containers[0].image: Required value"), Level.warning, "step node cannot be checked: .*image"),
+    ],
+)
+def test_pods_of_the_named_runtime_are_tried_in_a_dry_run(error: Exception | None, level: Level, words: str) -> None:
+    made: list[Any] = []
+
+    class Trying(Answering):
+        def create(self, obj: Any, *, dry_run: bool) -> Any:
+            made.append((obj["kind"], obj["spec"]["containers"][0]["image"], dry_run))
+            if error is not None:
+                raise error
+            return obj
+
+    cluster: Any = Trying({"clustertrainingruntimes": [catalogue_runtime("torch-distributed")]})
+    (finding,) = check_pods(JobsClient(cluster), "default", "torch-distributed")
+    assert (finding.check, finding.level) == ("pods", level)
+    assert re.match(words, f"{finding.message} -> {finding.advice}")
+    ((kind, image, is_dry),) = made
+    assert (kind, image.startswith("pytorch/pytorch:"), is_dry) == ("Pod", True, True)
+
+
 def test_a_runtime_whose_policy_the_controller_does_not_have_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobsClient, "why_no_plugins", lambda *_: "Trainer's own")
     runtimes = {name: catalogue_runtime(f"{name}-distributed") for name in ("paddle", "jax")}
@@ -456,7 +491,21 @@ def test_the_embedded_cluster_is_well(plane: ControlPlane, run: Run, tmp_path: P
     told = json.loads(result.stdout)
     assert (told["verdict"], told["namespace"]) == ("ok", "default")
     assert [each["check"] for each in told["findings"]] == [
-        *("cluster", "namespace", "mode", "access", "api", "api", "controller", "admission", "runtime", "queue", "claim", "store")
+        *(
+            "cluster",
+            "namespace",
+            "mode",
+            "access",
+            "api",
+            "api",
+            "controller",
+            "admission",
+            "runtime",
+            "pods",
+            "queue",
+            "claim",
+            "store",
+        )
     ]
     assert set(told["findings"][0]) == set(Finding.__dataclass_fields__)
     lines = run("doctor", *wishes).stdout.splitlines()

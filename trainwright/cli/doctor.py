@@ -26,7 +26,7 @@ from trainwright.cli.cluster_checks import (
 from trainwright.cli.connection import HomeChoice, Kubeconfig, Namespace, SubmissionMode, require_connection, selected_cluster
 from trainwright.cli.errors import FAILURE
 from trainwright.cli.findings import Finding, Level, as_document, missing, overall_level
-from trainwright.cli.job_checks import check_claim, check_queue, check_runtimes, check_store
+from trainwright.cli.job_checks import check_claim, check_pods, check_queue, check_runtimes, check_store
 from trainwright.cli.output import Format, print_object
 from trainwright.cluster import NoCluster
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
@@ -99,6 +99,8 @@ def _run_checks(
         yield from _run_check("controller", lambda: [check_controller(cluster, namespace)])
         yield from _run_check("admission", lambda: check_admission(cluster, namespace, runtime))
     yield from _run_check("runtime", lambda: check_runtimes(client, namespace, runtime))
+    if runtime:
+        yield from _run_check("pods", lambda: check_pods(client, namespace, runtime))
     yield from _run_check("queue", lambda: [check_queue(cluster, namespace, queue, mode=mode)])
     if claim:
         yield from _run_check("claim", lambda: [check_claim(cluster, namespace, claim, mode=mode)])

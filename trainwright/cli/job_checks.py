@@ -11,22 +11,26 @@ from functools import cache
 
 from trainwright.api import names
 from trainwright.api.conditions import condition
-from trainwright.api.errors import ApiError, Forbidden, NotFound
-from trainwright.api.kinds import CLAIM
+from trainwright.api.errors import ApiError, BadRequest, Forbidden, Invalid, NotFound
+from trainwright.api.kinds import CLAIM, POD
 from trainwright.api.objects import Obj, labels_of, name_of
 from trainwright.cli.findings import Finding, missing, ok, warning
 from trainwright.cli.permission_advice import rule_advice
 from trainwright.cluster.discovery import served_versions
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
+from trainwright.cluster.permissions import is_admission_rejection
+from trainwright.jobs.diagnosis.stuck_causes import refusal_of
+from trainwright.jobs.manifest.training_steps import replicated_jobs
 from trainwright.jobs.state.workloads import LOCAL_QUEUE
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.rbac import LIST_LOCAL_QUEUES, LIST_RUNTIMES, READ_CLAIM, ApiCall
 from trainwright.materialize.frameworks.labelled_runtime import framework_without_peers
-from trainwright.runtimes import bundled_runtimes
+from trainwright.runtimes import RuntimeNotFound, bundled_runtimes
 from trainwright.storage import StorageError, open_store
 from trainwright.storage.errors import BadUri
 from trainwright.submission.jobs_client import NO_POLICY, USE_PLUGINS, JobsClient
 from trainwright.submission.mode import Mode
+from trainwright.submission.runtime_lookup import resolve_in_cluster
 from trainwright.text.suggest import suggest
 
 _APPLY_HINT = "`trainwright runtimes apply NAME` creates a bundled runtime in the cluster"
@@ -60,6 +64,38 @@ def check_runtimes(client: JobsClient, namespace: str, requested: str = "") -> I
     for name in [requested] if requested in found else sorted(found):
         yield _runtime(name, found[name])
         yield from _plugin(name, found[name], why_no_plugins)
+
+
+def check_pods(client: JobsClient, namespace: str, runtime_name: str) -> Iterator[Finding]:
+    """Check that the namespace admits the pods of a runtime, by a dry run: Pod Security, policies, quotas. Raises ApiError."""
+    try:
+        runtime = resolve_in_cluster(client, {"name": runtime_name}, namespace, bundled=client.uses_bundled_runtimes).runtime
+    except RuntimeNotFound:  # reported by the check of the runtime
+        return
+    name, accepted = name_of(runtime), 0
+    for job in replicated_jobs(runtime):
+        template = job["template"]["spec"]["template"]
+        pod = {
+            "apiVersion": POD.api_version,
+            "kind": POD.kind,
+            "metadata": {**(template.get("metadata") or {}), "generateName": "trainwright-doctor-", "namespace": namespace},
+            "spec": {"restartPolicy": "Never", **(template.get("spec") or {})},
+        }
+        try:
+            client.create(pod, dry_run=True)
+        except Forbidden as error:
+            if not is_admission_rejection(error):
+                yield ok("pods", name, "not checked: this account may not create pods")
+                return
+            refusal = refusal_of(error.message)
+            advice = refusal.advice if refusal is not None else "see the message"
+            yield missing("pods", name, f"step {job['name']} was refused in a dry run: {error.message}", advice)
+        except (Invalid, BadRequest) as error:  # a job may have to add what it lacks, such as an image
+            yield warning("pods", name, f"step {job['name']} cannot be checked: {error.message}", "submit with --dry-run server")
+        else:
+            accepted += 1
+    if accepted == len(replicated_jobs(runtime)):
+        yield ok("pods", name, "accepted in a dry run")
 
 
 def _plugin(name: str, runtime: Obj, why_no_plugins: Callable[[], str]) -> Iterator[Finding]:

@@ -348,6 +348,7 @@ CAUSES: dict[str, Cause] = {
         {"priorityClassName": LOW},
         objects=(_priority_class(LOW, -1000), _priority_class(LESS_LOW, -500)),
         happens=_then(1, _preempt),
+        limits=("--timeout", "600"),  # a loaded scheduler takes minutes
         needs=("preemption",),
     ),
     "node lost": Cause(
