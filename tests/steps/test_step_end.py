@@ -13,7 +13,10 @@ import pytest
 from support.waiting import eventually
 
 from trainwright.jobs import TrainRequest
-from trainwright.jobs.diagnosis.errors import Cancelled, RunTimeout
+from trainwright.jobs.diagnosis.errors import Cancelled, RunTimeout, StepFailed
+from trainwright.jobs.diagnosis.failure_report import FailureReport
+from trainwright.jobs.diagnosis.pod_failure import PodFailure
+from trainwright.pipeline_runs.local_failures import cause_in
 from trainwright.steps import signalled_step
 from trainwright.steps.step_end import explained_end, write_termination_message
 from trainwright.storage.errors import StorageError
@@ -56,6 +59,20 @@ def test_notes_of_an_error_belong_to_its_message(message: Path) -> None:
     assert message.read_text() == "too long\nthis server tries nothing again"
 
 
+def test_log_of_a_step_ends_with_the_cause(message: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pod = PodFailure(
+        "a-node-0-0", "node", 0, container="node", exit_code=1, lines=("  File x", "ValueError: column x is missing")
+    )
+    report = FailureReport("default", "a", "u", "FailedJobs", "jobset failed", pods=(pod,), events=("FailedJobs: jobset failed",))
+    with pytest.raises(SystemExit), explained_end():
+        raise StepFailed(str(report), {}, report)
+    cause = "TrainJob default/a failed: pod a-node-0-0 exited 1: ValueError: column x is missing"
+    lines = capsys.readouterr().err.splitlines()
+    assert (lines[0], lines[-1]) == (cause, cause)
+    assert message.read_text("utf-8").startswith(f"{cause}\nFailedJobs: jobset failed\n")
+    assert cause_in(lines) == cause, "pipeline run --local"
+
+
 def test_a_signalled_step_waits_to_be_killed_only_on_a_server(message: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slept: list[float] = []
     monkeypatch.setattr(signalled_step, "time", SimpleNamespace(sleep=slept.append))  # other threads go on sleeping
@@ -73,6 +90,10 @@ def test_a_signalled_step_waits_to_be_killed_only_on_a_server(message: Path, mon
 def test_a_step_of_data_ends_by_its_signal_only_in_a_local_run(pod: dict[str, str], is_killed: bool) -> None:
     """On a server it does no more work, and waits for the end of its container."""
     program = """
+from trainwright.jobs.diagnosis.errors import StepFailed
+from trainwright.jobs.diagnosis.failure_report import FailureReport
+from trainwright.jobs.diagnosis.pod_failure import PodFailure
+from trainwright.pipeline_runs.local_failures import cause_in
 from trainwright.steps.step_end import explained_end
 with explained_end():
     print("begun", flush=True)
@@ -116,6 +137,10 @@ def test_no_file_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_step_whose_log_nobody_reads_ends_and_can_still_say_why(message: Path) -> None:
     program = """
 import sys
+from trainwright.jobs.diagnosis.errors import StepFailed
+from trainwright.jobs.diagnosis.failure_report import FailureReport
+from trainwright.jobs.diagnosis.pod_failure import PodFailure
+from trainwright.pipeline_runs.local_failures import cause_in
 from trainwright.steps.step_end import explained_end, write_line
 sys.stdin.read()
 with explained_end():
