@@ -108,6 +108,8 @@ class NodeAgent:
             start_supervisor=start_supervisor,
             warm_parent=self._warm_parent,
         )
+        if self._services.isolation.available:
+            self._warm_parent.prepare_first()
         self._mpi_sockets = JobSockets(home / "mpi", functools.partial(start_remote_command, self._services))
         self.sessions = NodeSessions(self._services)
         selector = f"spec.nodeName={NODE_NAME}"

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.optional_packages import require_packages
 from support.waiting import eventually
 
+from trainwright.controlplane.node.warm_start import warm_parent
 from trainwright.controlplane.node.warm_start.parent import states
 from trainwright.controlplane.node.warm_start.warm_parent import SETTING, WarmParent
 from trainwright.runtimes.launcher_text import launcher_text
@@ -85,3 +87,30 @@ def test_parent_serves_containers_with_its_variables_and_ends_with_the_node(
     eventually(lambda: parent.process.poll() is not None, what="the end of the parent")
     assert parent.process.returncode == 0
     node.stop()
+
+
+@pytest.mark.medium
+def test_only_containers_with_the_variables_of_the_setting_wait_for_its_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    require_packages("torch")
+    monkeypatch.setenv(SETTING, "HOME=/root OMP_NUM_THREADS=1")
+    monkeypatch.setattr(warm_parent, "_IMPORT_SECONDS", 120.0)
+    node = WarmParent(plain)
+    node.prepare_first()
+    try:
+        lock = os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT)
+        node.starter(TORCHRUN, {**ENV, "OMP_NUM_THREADS": "2"}, PLAN)(tmp_path, lock)
+        assert not node.is_ready()
+        node.starter(TORCHRUN, ENV, PLAN)(tmp_path, lock)
+        assert node.is_ready()
+        os.close(lock)
+    finally:
+        node.stop()
+
+
+def test_no_parent_is_prepared_first_without_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(SETTING, raising=False)
+    node = WarmParent(plain)
+    node.prepare_first()
+    assert node._parent is None

@@ -24,6 +24,8 @@ REST_SECONDS = 15.0
 """Between the start of a container without a parent and the imports of the parent, which would delay the container's first step."""
 _OWN_VARIABLES = ("HOME", "OMP_NUM_THREADS")
 """Those in which containers differ most often of the variables on which imported modules depend."""
+_IMPORT_SECONDS = 20.0
+"""Wait this long for a parent that was started with the node: its imports are shorter than those of a container without it."""
 _ROOM = "-" * 65536
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,10 @@ def _python_folders() -> list[Path]:
 
 
 class WarmParent:
-    """Starts containers warm if a parent is ready for them; else as `plain` does, and prepares a parent. Thread-safe."""
+    """Starts containers warm if a parent is ready for them; else as `plain` does, and prepares a parent. Thread-safe.
+
+    If the setting has the form `NAME=VALUE NAME=VALUE ...`, `prepare_first` starts a parent for containers with these variables.
+    """
 
     def __init__(self, plain: StartSupervisor, rest_seconds: float = REST_SECONDS) -> None:
         self._plain, self._rest_seconds = plain, rest_seconds
@@ -56,13 +61,21 @@ class WarmParent:
         self._parent: SpawnerProcess | None = None
         self._variables: dict[str, str] = {}  # those of _OWN_VARIABLES that the parent and the containers that it serves have
         self._can_serve = False
-        self._refused = sys.platform != "linux" or os.environ.get(SETTING, "").lower() in ("off", "0", "false", "no")
+        setting = os.environ.get(SETTING, "")
+        self._refused = sys.platform != "linux" or setting.lower() in ("off", "0", "false", "no")
+        self._first = dict(word.split("=", 1) for word in setting.split() if "=" in word)
 
     def starter(self, argv: Sequence[str], env: Mapping[str, str], plan: Obj | None) -> StartSupervisor:
         """Return what starts the supervisor of a container with this command, these variables and this plan of isolation."""
         if self._refused or not can_start_warm(argv, plan):
             return self._plain
         return functools.partial(self._start, {name: env[name] for name in _OWN_VARIABLES if name in env})
+
+    def prepare_first(self) -> None:
+        """Start the parent that the setting asks for, before there is a container for it."""
+        with self._lock:
+            if self._first:
+                self._prepare(self._first, rest_seconds=0)
 
     def is_ready(self) -> bool:
         """Whether there is a parent that serves containers."""
@@ -71,7 +84,7 @@ class WarmParent:
                 return self._can_serve
             try:
                 self._can_serve = self._parent.connection.recv(len(READY)) == READY
-            except BlockingIOError:  # it rests or imports
+            except (BlockingIOError, TimeoutError):  # it rests or imports
                 return False
             if not self._can_serve:  # such as without torch, so that another one could not either
                 printed = self._parent.process.communicate()[0].decode(errors="replace")
@@ -84,12 +97,19 @@ class WarmParent:
 
     def stop(self) -> None:
         """End the parent; supervisors and containers stay."""
+        if (parent := self._parent) is not None:
+            parent.process.kill()  # a container that waits for it has the lock
         with self._lock:
             self._refused = True
             self._end()
 
     def _start(self, variables: dict[str, str], folder: Path, lock: int) -> None:
         with self._lock:
+            if self._parent is not None and self._first and self._variables == variables:
+                self._first = {}  # later containers do not wait
+                self._parent.connection.settimeout(_IMPORT_SECONDS)
+                if not self.is_ready() and self._parent is not None:
+                    self._parent.connection.settimeout(0.0)
             if self.is_ready() and self._parent is not None and self._variables == variables:
                 try:
                     answer = self._parent.ask(folder, lock)
@@ -101,9 +121,9 @@ class WarmParent:
                     self._end()
         self._plain(folder, lock)
         with self._lock:
-            self._prepare(variables)
+            self._prepare(variables, self._rest_seconds)
 
-    def _prepare(self, variables: dict[str, str]) -> None:
+    def _prepare(self, variables: dict[str, str], rest_seconds: float) -> None:
         """Start a parent with these variables, and those that a container has before those of its pod, unless one is running."""
         if self._refused or (self._parent is not None and self._parent.process.poll() is None):
             return
@@ -112,10 +132,10 @@ class WarmParent:
         env = {**machine_variables(isolated=True), **variables, ROOM: _ROOM}
         try:
             words = [sys.executable, str(Path(__file__).with_name("parent.py"))]
-            self._parent = SpawnerProcess.begin(words, [str(self._rest_seconds), _ROOM], 0.0, cwd="/", env=env, **streams)
+            self._parent = SpawnerProcess.begin(words, [str(rest_seconds), _ROOM], 0.0, cwd="/", env=env, **streams)
         except OSError as error:
             log.warning("event=no_warm_parent error=%s", error)
-        self._variables = variables
+        self._variables = {name: variables[name] for name in _OWN_VARIABLES if name in variables}
 
     def _end(self) -> None:
         if self._parent is not None:
