@@ -1,7 +1,7 @@
 """The small language model that the quickstart fine-tunes, built on first use.
 
 It is pretrained only on prose about the town, so it can write about ships and captains but cannot answer questions. This makes
-the effect of fine-tuning visible. It needs no download and takes one to four minutes on two cores.
+the effect of fine-tuning visible. It needs no download and takes about 15 seconds on two cores.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainwright.initializers.layouts import alpaca_prompt
 from trainwright.quickstart.world import CORPUS_FILE, INSTRUCTIONS_FILE
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 DATA = Path(__file__).parent / "data"
 SEED = 11
 BOS, EOS, PAD = "<s>", "</s>", "<pad>"
-LAYOUT = 1  # incremented when the same inputs produce a different folder
+LAYOUT = 2  # incremented when the same inputs produce a different folder
 
 OnStep = Callable[[int, int], None]
 """Is told of each step of a pretraining: how many are done, of how many."""
@@ -50,7 +51,7 @@ class Preset:
 
 
 PRESETS = {
-    "quickstart": Preset(1024, 256, 704, 4, 8, 128, 4, 420, 1.5e-3),
+    "quickstart": Preset(1024, 192, 512, 2, 6, 128, 4, 420, 3e-3),
     "tiny": Preset(512, 64, 128, 2, 2, 64, 8, 10, 3e-3),
 }
 POSITIONS = 512  # maximum sequence length, in tokens
@@ -140,7 +141,8 @@ def _open_to_readers(folder: Path) -> None:
 
 
 def _train_tokenizer(sizes: Preset) -> Any:
-    """A byte-level BPE tokenizer that prepends BOS to every text. Trained on both files, so that questions need few tokens."""
+    """A byte-level BPE tokenizer that prepends BOS to every text. Trained on both files, and on prompts as the
+    training has them, so that a row needs 34 tokens instead of 48."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -170,7 +172,8 @@ def _train_tokenizer(sizes: Preset) -> Any:
 def _texts() -> Iterator[str]:
     yield from (DATA / CORPUS_FILE).read_text(encoding="utf-8").splitlines()
     for line in (DATA / INSTRUCTIONS_FILE).read_text(encoding="utf-8").splitlines():
-        yield from json.loads(line).values()
+        row = json.loads(line)
+        yield from (alpaca_prompt(row["instruction"], row["input"]), row["output"])
 
 
 def _pretrain(tokenizer: Any, sizes: Preset, seed: int, on_step: OnStep | None) -> tuple[Any, float]:

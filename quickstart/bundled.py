@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import IO
 
@@ -29,13 +30,13 @@ ensure_base_model(Path(sys.argv[1]), preset=sys.argv[2], on_step=lambda step, st
 QUICKSTART_SETTINGS = json.dumps(
     {
         "method": "lora",
-        "steps": 500,
-        "learning_rate": 2e-3,
+        "steps": 700,
+        "learning_rate": 3e-3,
         "batch_size": 4,
         "max_length": 128,
         "lora_rank": 32,
         "lora_alpha": 64,
-        "save_steps": 50,
+        "save_steps": 100,
         "logging_steps": 5,
         "seed": 3,
         "cpu": True,
@@ -57,7 +58,7 @@ def base_model(models: Path, preset: str, console: Console) -> Path:
 
     folder = model_folder(models, preset=preset)
     if not folder.is_dir():
-        console.print("  building the base model (once; one to four minutes on two cores) ...", highlight=False)
+        console.print("  building the base model (once; about 15 seconds on two cores) ...", highlight=False)
         command = [sys.executable, "-P", "-c", _BUILD, str(folder.parent), preset]
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
             status = _show_steps(command, errors, console)
@@ -68,16 +69,24 @@ def base_model(models: Path, preset: str, console: Console) -> Path:
 
 
 def _show_steps(command: list[str], errors: IO[str], console: Console) -> int:
-    """Run a command that prints how many steps it has done, and of how many. Returns its exit status."""
+    """Run a command that prints how many steps it has done, and of how many; show a bar with the time left, or a line for each
+    quarter without a terminal. Returns its exit status."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=_quiet_environment())
     assert process.stdout is not None
+    began, quarters = 0.0, 0
     with Progress(*Progress.get_default_columns(), console=console, transient=True) as bar:
         task = bar.add_task("  base model", total=None)
         try:
             for line in process.stdout:
                 done, _, total = line.partition(" ")
-                if done.isdigit():
-                    bar.update(task, completed=int(done), total=int(total))
+                if not done.isdigit():
+                    continue
+                bar.update(task, completed=int(done), total=int(total))
+                began = began or time.monotonic()  # with the first step, after the imports
+                if not console.is_terminal and 4 * int(done) // int(total) > quarters:
+                    quarters = 4 * int(done) // int(total)
+                    left = (time.monotonic() - began) * (4 - quarters) / quarters
+                    console.print(f"      {25 * quarters} % ({left:.0f} s left)", highlight=False)
             return process.wait()
         finally:
             if process.poll() is None:

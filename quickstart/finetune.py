@@ -75,14 +75,16 @@ def finetune(options: Options, console: Console) -> int:
         show_summary(result, console)
         return 0
     console.print(f"[bold]Fine-tuning[/bold] in {escape(str(folder.path))}", highlight=False)
+    request = folder.request()
+    assert request is not None
     run_lock = folder.lock()
     if run_lock is None:
         console.print(f"[red]{escape(str(folder.path))} is in use by another command; wait for it, or choose another NAME[/red]")
         return 2
     try:
-        with local_cluster(options.runs, console, keep=options.keep) as cluster:
+        with local_cluster(options.runs, console, keep=options.keep, warm_for=_pod_variables(request)) as cluster:
             try:
-                return _run(options, folder, cluster, console, began)
+                return _run(options, folder, request, cluster, console, began)
             except KeyboardInterrupt:
                 console.print("\nStopping: the training is suspended; the same command resumes it from its last checkpoint.")
                 cluster.suspend_all(folder.name)
@@ -94,16 +96,15 @@ def finetune(options: Options, console: Console) -> int:
         os.close(run_lock)
 
 
-def _run(options: Options, folder: RunFolder, cluster: LocalCluster, console: Console, began: float) -> int:
-    request = folder.request()
-    assert request is not None
+def _run(options: Options, folder: RunFolder, request: Request, cluster: LocalCluster, console: Console, began: float) -> int:
+    orchestrator = ORCHESTRATORS[request.orchestrator]
+    orchestrator.load()
     cluster.ready()
     if line := page_line(cluster.home, is_terminal=console.is_terminal):
         console.print(f"  {line}", markup=False, highlight=False, soft_wrap=True)
     model = request.model or str(StorageUri.from_path(base_model(options.runs / ".models", options.preset, console)))
     claim = f"finetune-{folder.name}"[:53]
     cluster.create_claim(claim, folder.workspace)
-    orchestrator = ORCHESTRATORS[request.orchestrator]
     with StepsView(folder.log, orchestrator.read) as view:
         succeeded = orchestrator.run(view, folder, _parameters(folder, request, model, claim))
     if view.nodes_started is not None:
@@ -179,13 +180,12 @@ def _as_uri(text: str) -> str:
 
 
 def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> Parameters:
-    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"} if model.startswith("file://") else {}
     training = {
         "run_id": folder.name,
         "workspace_path": str(folder.workspace.absolute()),
         "settings": json.loads(request.settings),
         "num_proc_per_node": 1,
-        "env": {**offline, "TOKENIZERS_PARALLELISM": "false"},
+        "env": _variables(request),
     }
     return Parameters(
         dataset_uri=request.dataset,
@@ -200,6 +200,19 @@ def _parameters(folder: RunFolder, request: Request, model: str, claim: str) -> 
         },
         evaluation={"sample_row": SAMPLE_ROW if request.dataset == bundled_dataset() else 0},
     )
+
+
+def _variables(request: Request) -> dict[str, str]:
+    """Variables of the training program."""
+    is_local = not request.model or request.model.startswith("file://")
+    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"} if is_local else {}
+    return {**offline, "TOKENIZERS_PARALLELISM": "false"}
+
+
+def _pod_variables(request: Request) -> dict[str, str]:
+    """Variables of the training's pods: of the program, of its runtime, and their share of the cores."""
+    threads = max((os.cpu_count() or 1) // request.nodes, 1)
+    return {**_variables(request), "HOME": "/home/trainwright", "OMP_NUM_THREADS": str(threads)}
 
 
 def _export_uri(folder: RunFolder, request: Request) -> str:

@@ -22,6 +22,13 @@ _MAX_CHARS = 8000
 log = logging.getLogger(__name__)
 
 
+def load() -> object:
+    """Import kfp and compile the pipeline: a second."""
+    from trainwright.pipelines import finetune
+
+    return finetune
+
+
 def run_pipeline(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
     """Run every step in its own process; returns whether all succeeded."""
     from kfp import local
@@ -77,4 +84,4 @@ def _lines_of_step(text: list[str]) -> list[str]:
     return lines
 
 
-KFP = Orchestrator(run_pipeline, read_line, failure_log)
+KFP = Orchestrator(run_pipeline, read_line, failure_log, load)

@@ -11,7 +11,7 @@ import os
 import shlex
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from trainwright.api.errors import AlreadyExists, ApiError
 from trainwright.api.kinds import CLAIM, TRAINJOB
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
+from trainwright.controlplane.node.warm_start.warm_parent import SETTING
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.label_values import label_value
 from trainwright.quickstart.locks import release_share, share
@@ -32,16 +33,19 @@ log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def local_cluster(runs: Path, console: Console, *, keep: bool = False) -> Iterator[LocalCluster]:
+def local_cluster(
+    runs: Path, console: Console, *, keep: bool = False, warm_for: Mapping[str, str] | None = None
+) -> Iterator[LocalCluster]:
     """Start the cluster of that folder in the background. On exit it is stopped, unless `keep` is set or another command uses it.
 
+    `warm_for` are the variables of pods for which a started cluster imports torch and transformers at once (docs/pods.md).
     SIGTERM and Ctrl-C raise KeyboardInterrupt, once.
     """
     home, users = Home(runs / ".home"), runs / ".in-use"
     user = share(users)
     with _interrupt_on_signals():
         try:
-            yield LocalCluster(home)
+            yield LocalCluster(home, warm_for or {})
         finally:
             if keep:
                 stopping = f"stop it with: .venv/bin/trainwright down --home {shlex.quote(str(home.path))}"
@@ -55,8 +59,10 @@ def local_cluster(runs: Path, console: Console, *, keep: bool = False) -> Iterat
 class LocalCluster:
     """Starts in the background; `ready` waits until it is running."""
 
-    def __init__(self, home: Home):
+    def __init__(self, home: Home, warm_for: Mapping[str, str]):
         self.home = home
+        if warm_for:
+            os.environ.setdefault(SETTING, " ".join(f"{name}={value}" for name, value in warm_for.items()))
         self._starting = _Background(lambda: start(home))
 
     def ready(self) -> None:

@@ -28,8 +28,10 @@ class Parameters:
 @dataclass(frozen=True)
 class Orchestrator:
     """`run` runs the pipeline with its output going to the view, and returns whether it succeeded. `read` parses a line of that
-    output. `failure_log` extracts the output of the failed step from the log."""
+    output. `failure_log` extracts the output of the failed step from the log. `load` imports what `run` needs while the cluster
+    starts."""
 
     run: Callable[[StepsView, RunFolder, Parameters], bool]
     read: Callable[[str], Line]
     failure_log: Callable[[Path], str]
+    load: Callable[[], object] = lambda: None

@@ -27,9 +27,10 @@ if [ -n "$links" ] && [ -d "$links" ]; then export UV_FIND_LINKS=$links; else un
 export UV_COMPILE_BYTECODE=1 VIRTUAL_ENV=$PWD/.venv
 unset PYTHONDONTWRITEBYTECODE
 
-install() { .venv/bin/uv pip install --quiet "$@" --editable ".[$extras]"; }
+[ -t 2 ] && quiet=() || quiet=(--quiet)  # a terminal shows uv's progress
+install() { .venv/bin/uv pip install "${quiet[@]}" "$@" --editable ".[$extras]"; }
 
-echo "installing trainwright[$extras] (a few minutes the first time)"
+echo "installing trainwright[$extras]: half a minute on two cores after the downloads, which happen once"
 if [ -n "${UV_FIND_LINKS:-}" ] && compgen -G "$UV_FIND_LINKS/torch-$torch*.whl" >/dev/null; then
     install
 elif [ "$(uname -s)" = Linux ] && [[ ",$extras," == *quickstart* ]]; then

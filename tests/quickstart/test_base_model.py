@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from support.optional_packages import require_packages
 
+from trainwright.initializers.layouts import alpaca_prompt
 from trainwright.quickstart import base_model
 
 require_packages("torch", "transformers")
@@ -30,6 +31,13 @@ def test_the_folder_is_a_model_folder(built: Path) -> None:
     tokens = tokenizer(text)["input_ids"]
     assert tokens[0] == tokenizer.bos_token_id
     assert tokenizer.decode(tokens, skip_special_tokens=True) == text
+
+
+def test_headings_of_prompts_are_single_tokens(built: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokens = AutoTokenizer.from_pretrained(built)(alpaca_prompt("x"))["input_ids"]
+    assert len(tokens) == 12, "with one for each letter, a row of the dataset has 14 tokens more"
 
 
 def test_nothing_else_is_left_behind(built: Path) -> None:
