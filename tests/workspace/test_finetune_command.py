@@ -183,6 +183,21 @@ def test_the_method_decides_on_trainer_settings_and_device(runs: Runs, finetune:
 
 
 @pytest.mark.medium
+def test_defaults_give_way_to_settings_of_the_training(
+    runs: Runs, finetune: Finetune, asked: list[FineTuning], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "gpus_of_nodes", lambda _cluster: 1)
+    monkeypatch.setitem(globals(), "FAST", ())  # which has --gpus
+    own = '{"num_nodes": 2, "resources_per_node": {"nvidia.com/gpu": 2}}'
+    finetune(runs.inputs("defaults"), "--training", own)
+    finetune(runs.inputs("defaults"))
+    chosen, default = asked
+    assert (chosen.num_nodes, chosen.resources_per_node) == (0, {})
+    assert (chosen.training["num_nodes"], chosen.training["resources_per_node"]) == (2, {"nvidia.com/gpu": 2})
+    assert (default.num_nodes, default.resources_per_node["limits"]) == (1, {"nvidia.com/gpu": "1"})
+
+
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -199,6 +214,7 @@ def test_the_method_decides_on_trainer_settings_and_device(runs: Runs, finetune:
             ("--training", "num_proc_per_node=2", "--training", "num_proc_per_node=3"),
             "num_proc_per_node: given twice, as 2 and as 3",
         ),
+        (("--nodes", "1", "--training", "num_nodes=2"), "num_nodes: given twice, as 1 and in training as 2"),
         (("--registry", "hf:/me/x"), "start: registry: 'hf:/me/x' names no registry"),
         (("--tracking", "nope"), "start: tracking: 'nope' is unknown; expected mlflow, wandb, tensorboard"),
         (("--method", "dpo", "--training", "builtin=sft"), "--method dpo: not with --training builtin=sft"),

@@ -34,7 +34,7 @@ def finetune(
         Method | None,
         _training("lora (default), qlora (base model in 4 bits), full (all weights), or dpo or kto (preferences, with LoRA)."),
     ] = None,
-    nodes: Annotated[int, _training("Number of nodes.", min=1)] = 1,
+    nodes: Annotated[int | None, _training("Number of nodes. Default: 1.", min=1)] = None,
     gpus: Annotated[
         int | None, _training("GPUs of each node; 0: train on the CPU. Default: 1 if any node of the cluster has one.", min=0)
     ] = None,

@@ -137,8 +137,9 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
             "dataset_uri": given["dataset"],
             "export_uri": export,
             "workspace": workspace,
-            "num_nodes": given["nodes"],
-            "resources_per_node": {GPU: gpus} if gpus else {},
+            "num_nodes": given["nodes"] or (0 if "num_nodes" in training else 1),
+            # One that nobody asked for would contradict those of the training.
+            "resources_per_node": {GPU: gpus} if gpus and (given["gpus"] or "resources_per_node" not in training) else {},
             "method": "" if method is None or method in PREFERENCES else method.value,
             "training": training,
             **{name: given[name] for name in ("data", "evaluation")},
