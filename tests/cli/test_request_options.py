@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainwright.api.errors import BadRequest
-from trainwright.cli.request_options import setting_values
+from trainwright.cli.request_options import in_options, setting_values
 from trainwright.jobs.code.function_source import NamedSource
 
 Run = Callable[..., Any]
@@ -153,3 +153,18 @@ def test_unknown_submission_mode_is_bad_input_before_any_connection(run: Run, mo
         found = run(*command)
         assert found.exit_code == 2
         assert "TRAINWRIGHT_SUBMISSION_MODE: 'wrong' is not one of auto, trainjob, jobset, embedded" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("use builtin=dpo or builtin=kto; or", "use --builtin dpo or --builtin kto; or"),
+        ('set resources_per_node={"nvidia.com/gpu": 1}, or', "set --resources-per-node '{\"nvidia.com/gpu\": 1}', or"),
+        ('settings={"method": "lora", "cpu": true} to', '--settings \'{"method": "lora", "cpu": true}\' to'),
+        ("memory_check=warn submits it; num_nodes=1", "--memory-check warn submits it; --num-nodes 1"),
+        ("code=git+https://host/repo@v1: no such branch", "code=git+https://host/repo@v1: no such branch"),
+        ("pvc://claim?image=a and metadata.labels=b", "pvc://claim?image=a and metadata.labels=b"),
+    ],
+)
+def test_advice_names_options(message: str, shown: str) -> None:
+    assert in_options(message) == shown

@@ -266,6 +266,8 @@ def test_what_only_this_machine_has_is_refused_for_another_cluster(
         ("the rows are pairs: use builtin=dpo or builtin=kto; or", "the rows are pairs: use --method dpo or --method kto; or"),
         ("none is left; report_mode=warn only reports it", "none is left; --data report_mode=warn only reports it"),
         ('name the prompt with columns={"prompt": ...}', 'name the prompt with --data columns={"prompt": ...}'),
+        ("of a class with ReadWriteMany, or num_nodes=1, or", "of a class with ReadWriteMany, or --nodes 1, or"),
+        ("Invalid value: 4 GiB; memory_check=warn submits it", "Invalid value: 4 GiB; --training memory_check=warn submits it"),
         ("split='train[:5O%]' cannot be read", "split='train[:5O%]' cannot be read"),
     ],
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -23,16 +23,19 @@ FAILURE, BAD_INPUT = int(ExitCode.other), int(ExitCode.bad_input)
 
 
 @contextmanager
-def bad_input_exits() -> Iterator[None]:
-    """Print admission and materialization errors, one line per problem that starts with the field path; exit code 2."""
+def bad_input_exits(reword: Callable[[str], str] = str) -> Iterator[None]:
+    """Print admission and materialization errors, one line per problem that starts with the field path; exit code 2.
+
+    `reword` returns each line as the command prints it.
+    """
     try:
         yield
     except Invalid as error:
         for line in [format_problem(problem) for problem in error.problems] or [error.message]:
-            print(one_line(line), file=sys.stderr)
+            print(one_line(reword(line)), file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from error
     except (ApiError, Unreadable) as error:
-        fail(error.message, BAD_INPUT)
+        fail(reword(error.message), BAD_INPUT)
 
 
 def format_problem(problem: Problem) -> str:
@@ -43,29 +46,30 @@ def format_problem(problem: Problem) -> str:
 
 
 @contextmanager
-def cluster_errors_exit() -> Iterator[None]:
+def cluster_errors_exit(reword: Callable[[str], str] = str) -> Iterator[None]:
     """Print errors of a cluster or a job in one line and exit with their code; invalid input as `bad_input_exits`."""
     try:
         yield
     except Invalid as error:
-        with bad_input_exits():
+        with bad_input_exits(reword):
             raise error
     except (NoCluster, ApiError, TrainJobError) as error:
-        fail(str(error), int(exit_code_of(error)))
+        fail(reword(str(error)), int(exit_code_of(error)))
     except ValueError as error:
         from trainwright.jobs.request.validation_problems import message_of  # only here: it imports all settings
 
-        fail(message_of(error), int(exit_code_of(error)))
+        fail(reword(message_of(error)), int(exit_code_of(error)))
 
 
 class WarningPrinter:
     """Prints warnings on standard error, one line each, and none twice: the server often repeats what was found locally."""
 
-    def __init__(self) -> None:
+    def __init__(self, reword: Callable[[str], str] = str) -> None:
         self._printed: set[str] = set()
+        self._reword = reword
 
     def print(self, text: str) -> None:
-        line = one_line(f"warning: {text}")
+        line = one_line(self._reword(f"warning: {text}"))
         if line not in self._printed:
             self._printed.add(line)
             print(line, file=sys.stderr)

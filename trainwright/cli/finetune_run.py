@@ -37,6 +37,8 @@ from trainwright.submission.jobs_client import JobsClient
 _ADVISED = (
     (r"builtin=(dpo|kto)\b", r"--method \1"),
     (r"columns=(?=\{)", "--data columns="),
+    (r"num_nodes=(?=\d)", "--nodes "),
+    (r"(memory_check)=(?=\w)", r"--training \1="),
     (r"(report_mode|layout|split)=(?=[\w-]+)", r"--data \1="),
 )
 """Settings that messages of steps advise, and the options that set them."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,9 @@ _LISTS = ("command", "args", "packages_to_install", "pip_index_urls")
 _FORMS = {"object": "KEY=VALUE|JSON", "list": "JSON", "function": "FILE.py:NAME", "seconds": "SECONDS"}
 """What is written for a setting that is neither text nor a number."""
 _HINTS = {"object": "Repeatable, or one JSON object. ", "list": "Shell-quoted words in one argument, or a JSON list. "}
+_ADVISED = re.compile(
+    rf"(?<![-\w.?&/])({'|'.join(sorted(TABLE.keys() - EXCLUDED_SETTINGS, reverse=True))})=(\{{[^{{}}]*\}}|[\w.-]*\w)(?=[\s,;:)]|$)"
+)
 _TITLES = {"what": "What runs", "resume": "Resuming"}
 
 
@@ -50,6 +54,15 @@ def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
 def setting_values(settings: dict[str, Any]) -> dict[str, Any]:
     """Convert option values for `TrainRequest`. Raises BadRequest naming the option."""
     return {name: _value(name, value) for name, value in settings.items()}
+
+
+def in_options(text: str) -> str:
+    """Return a message with the settings that it advises, such as `num_nodes=1`, as options of the command line."""
+
+    def option(match: re.Match[str]) -> str:
+        return f"--{match[1].replace('_', '-')} {shlex.quote(match[2])}"
+
+    return _ADVISED.sub(option, text)
 
 
 def parsed_mapping(option: str, texts: list[str]) -> dict[str, Any]:

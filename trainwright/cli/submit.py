@@ -24,7 +24,7 @@ from trainwright.cli.manifests import (
     with_field_hints,
 )
 from trainwright.cli.output import Format, print_lines, print_objects
-from trainwright.cli.request_options import with_settings
+from trainwright.cli.request_options import in_options, with_settings
 from trainwright.cli.server_dry_run import RUNTIME_MISSING, dry_run_create, runtime_among
 from trainwright.cli.submit_step import DryRun, Submission, submit_step
 from trainwright.cli.waiting import (
@@ -146,7 +146,7 @@ def submit(
                 raise BadRequest(f"--validate {validate}: with settings or --run-id a manifest is always validated strictly")
             if allow_literal_secrets:
                 raise BadRequest("--allow-literal-secrets: settings, and manifests with settings or --run-id, cannot contain any")
-        with cluster_errors_exit():
+        with cluster_errors_exit(in_options):
             wait_options = wait_options_of()
             settings_given = {
                 **(settings or {}),

@@ -18,7 +18,7 @@ from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests, with_field_hints
 from trainwright.cli.output import Format, print_lines, print_object
-from trainwright.cli.request_options import setting_values
+from trainwright.cli.request_options import in_options, setting_values
 from trainwright.cli.waiting import Wait, wait_and_report
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
@@ -56,8 +56,8 @@ class Submission:
 
 def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[], JobsClient]) -> int:
     """Submit a step; returns the exit code. Raises ApiError, TrainJobError, NoCluster, ValueError, and Exit for invalid settings."""
-    printer = WarningPrinter()
-    with bad_input_exits():
+    printer = WarningPrinter(in_options)
+    with bad_input_exits(in_options):
         documents = read_manifests(submission.files)
         request = _request(submission, documents)
         if submission.trackers and not submission.wait:
