@@ -23,7 +23,7 @@ from trainwright.cli.page_link import page_line
 from trainwright.controlplane.lifecycle import StartFailed
 from trainwright.evaluation.figures import loss_of
 from trainwright.quickstart import airflow_run, kfp_run
-from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, SAMPLE_ROW, base_model, bundled_dataset
+from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, SAMPLE_ROW, USUAL_SECONDS, base_model, bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
 from trainwright.quickstart.orchestrator import Orchestrator, Parameters
 from trainwright.quickstart.request_checks import check_request
@@ -105,7 +105,8 @@ def _run(options: Options, folder: RunFolder, request: Request, cluster: LocalCl
     model = request.model or str(StorageUri.from_path(base_model(options.runs / ".models", options.preset, console)))
     claim = f"finetune-{folder.name}"[:53]
     cluster.create_claim(claim, folder.workspace)
-    with StepsView(folder.log, orchestrator.read) as view:
+    usual = {} if options.model or options.dataset else USUAL_SECONDS
+    with StepsView(folder.log, orchestrator.read, usual_seconds=usual) as view:
         succeeded = orchestrator.run(view, folder, _parameters(folder, request, model, claim))
     if view.nodes_started is not None:
         first = f", the first step {view.training_began - began:.1f} s" if view.training_began else ""

@@ -48,7 +48,7 @@ def local_cluster(
             yield LocalCluster(home, warm_for or {})
         finally:
             if keep:
-                stopping = f"stop it with: .venv/bin/trainwright down --home {shlex.quote(str(home.path))}"
+                stopping = f"stop it with: trainwright down --home {shlex.quote(str(home.path))}"
                 console.print(f"The cluster keeps running: export KUBECONFIG={home.kubeconfig}", highlight=False, soft_wrap=True)
                 console.print(f"  {stopping}", highlight=False, soft_wrap=True)
             elif (alone := release_share(users, user)) is not None:

@@ -9,7 +9,7 @@ import io
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -35,8 +35,10 @@ class Line:
 class StepsView(io.TextIOBase):
     """Replaces standard output while a pipeline runs; `durations` are seconds by step."""
 
-    def __init__(self, log: Path, read: Callable[[str], Line], out: TextIO | None = None):
-        self._read = read
+    def __init__(
+        self, log: Path, read: Callable[[str], Line], out: TextIO | None = None, usual_seconds: Mapping[str, int] | None = None
+    ):
+        self._read, self._usual_seconds = read, usual_seconds or {}
         self.durations: dict[str, float] = {}
         self.started: dict[str, float] = {}
         """Time (monotonic) at which each step began."""
@@ -99,10 +101,11 @@ class StepsView(io.TextIOBase):
     def _start(self, step: str) -> None:
         self._step, self._noted = step, ""
         self.started[step] = time.monotonic()
+        usual = f"usually {self._usual_seconds[step]} s" if step in self._usual_seconds else ""
         if self._console.is_terminal:
-            self._task = self._bar.add_task(step, total=None, note="")
+            self._task = self._bar.add_task(step, total=None, note=usual)
         else:
-            self._say(f"  {step} ...")
+            self._say(f"  {step} ...{f' ({usual})' if usual else ''}")
 
     def _end(self, seen: Line) -> None:
         step = seen.ends

@@ -54,10 +54,16 @@ def _headings(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_commands_are_found_on_the_path_of_the_environment(page: Path) -> None:
+    """README.md activates it."""
+    assert re.findall(r"^\$ \.venv/bin/.*", page.read_text("utf-8"), re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_commands_exist(page: Path) -> None:
     commands = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
     for fence in re.findall(r"```(?:console)?\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
-        for name in re.findall(r"(?:^|[$(|]|&& )\s*(?:\.venv/bin/)?trainwright ([a-z]+)", fence, re.MULTILINE):
+        for name in re.findall(r"(?:^|[$(|]|&& )\s*trainwright ([a-z]+)", fence, re.MULTILINE):
             assert name in commands, f"trainwright {name}"
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import io
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from trainwright.quickstart import kfp_run
 from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, _show_steps
 from trainwright.quickstart.finetune import _pod_variables, _variables
 from trainwright.quickstart.run_folder import Request
+from trainwright.quickstart.steps_view import StepsView
 from trainwright.runtimes import bundled_runtime
 
 
@@ -31,6 +34,17 @@ def test_progress_has_a_line_with_the_time_left_for_each_quarter_without_a_termi
         "100 %",
     ]
     assert "s left)" in said.getvalue()
+
+
+def test_steps_without_progress_say_how_long_they_usually_take(tmp_path: Path) -> None:
+    said = io.StringIO()
+    with StepsView(tmp_path / "log", kfp_run.read_line, said, {"evaluate": 7}) as view:
+        for step in ("start-run", "evaluate"):
+            view.write(f"Executing task '{step}'\nTask '{step}' finished with status SUCCESS\n")
+    assert [line.strip() for line in said.getvalue().splitlines() if "..." in line] == [
+        "start-run ...",
+        "evaluate ... (usually 7 s)",
+    ]
 
 
 @pytest.mark.parametrize(("model", "is_offline"), [("", True), ("file:///models/mine", True), ("hf://org/name", False)])
