@@ -1,7 +1,7 @@
 """The small language model that the quickstart fine-tunes, built on first use.
 
 It is pretrained only on prose about the town, so it can write about ships and captains but cannot answer questions. This makes
-the effect of fine-tuning visible. It needs no download and takes about 15 seconds on two cores.
+the effect of fine-tuning visible. It needs no download and takes 15 to 30 seconds on two cores.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def base_model(models: Path, preset: str, console: Console) -> Path:
 
     folder = model_folder(models, preset=preset)
     if not folder.is_dir():
-        console.print("  building the base model (once; about 15 seconds on two cores) ...", highlight=False)
+        console.print("  building the base model (once; 15 to 30 seconds on two cores) ...", highlight=False)
         command = [sys.executable, "-P", "-c", _BUILD, str(folder.parent), preset]
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
             status = _show_steps(command, errors, console)
