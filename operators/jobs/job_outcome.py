@@ -98,7 +98,8 @@ class WaitsForTrainJob(_Operator):
         if outcome == "failing":
             history = PodHistory.from_dict(event.get("observed") or {})
             failure = failure_of(cluster, trainjob, history, stopped=event["message"])
-            stop_failing_job(cluster, failure)
+            if stop_failing_job(cluster, failure) == CancelOutcome.ended:  # its own end counts
+                return self._wait_in_worker(context, cluster, trainjob)
             return self._after_failure(context, cluster, failure, event.get("until"))
         stuck: TrainJobDeadline | Diverged
         if outcome == "deadline":

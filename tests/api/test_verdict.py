@@ -27,7 +27,8 @@ VERDICT = Verdict(
 
 
 def job(annotations: dict[str, str], *, suspend: bool = True, generation: int = 2, **status: Any) -> dict[str, Any]:
-    metadata = {"name": "a", "namespace": "default", "generation": generation, "annotations": annotations}
+    marks = {names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(2)}
+    metadata = {"name": "a", "namespace": "default", "generation": generation, "annotations": {**marks, **annotations}}
     return {"metadata": metadata, "spec": {"suspend": suspend}, "status": status}
 
 
@@ -50,6 +51,12 @@ def test_verdict_counts_while_the_job_stays_suspended(found: dict[str, Any], pha
     assert phase_of(found) is phase
 
 
+def test_verdict_without_our_suspension_does_not_count() -> None:
+    queued = job(VERDICT.annotation(2))
+    del queued["metadata"]["annotations"][names.SUSPENDED_BY_ANNOTATION]
+    assert verdict_of(queued) is None
+
+
 def test_replaced_job_that_has_ended_is_still_superseded() -> None:
     ended = job(superseded("its task was cleared").annotation(2), conditions=[{"type": "Complete", "status": "True"}])
     assert is_superseded(ended)
@@ -58,10 +65,17 @@ def test_replaced_job_that_has_ended_is_still_superseded() -> None:
 
 
 def test_long_logs_are_cut_to_16_kib() -> None:
-    pods = tuple(FailedPod(f"pod-{number}", message="ü" * 5000, lines=("ü" * 5000,) * 50) for number in range(9))
-    (text,) = Verdict("FailedTooOften", "ü" * 5000, pods=pods).annotation(2).values()
-    assert len(text.encode()) <= 16 * 1024
-    found = verdict_of(job({names.VERDICT_ANNOTATION: text}))
+    for letter in ("ü", "😀", '"', "\\"):
+        pods = tuple(FailedPod(f"pod-{number}", message=letter * 5000, lines=(letter * 5000,) * 50) for number in range(9))
+        verdict = Verdict("FailedTooOften", letter * 5000, pods=pods, details={"since": letter * 20000})
+        (text,) = verdict.annotation(2).values()
+        assert len(text.encode()) <= 16 * 1024
+        assert verdict_of(job({names.VERDICT_ANNOTATION: text})) is not None
+
+
+def test_first_pods_are_kept() -> None:
+    pods = tuple(FailedPod(f"pod-{number}", lines=("x" * 300,) * 50) for number in range(9))
+    found = verdict_of(job(Verdict("FailedTooOften", "", pods=pods).annotation(2)))
     assert found is not None
     assert [pod.name for pod in found.pods] == [f"pod-{number}" for number in range(4)]
 

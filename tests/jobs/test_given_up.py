@@ -10,11 +10,11 @@ import pytest
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
-from trainwright.api.errors import ApiError, Forbidden
+from trainwright.api.errors import ApiError, Forbidden, Invalid, ServiceUnavailable
 from trainwright.api.kinds import EVENT, JOBSET, TRAINJOB, kind_of
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.api.phase import Phase, phase_of
-from trainwright.api.verdict import superseded, verdict_of
+from trainwright.api.verdict import is_superseded, superseded, verdict_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainRequest, submit_or_adopt, suspend_job
@@ -39,6 +39,7 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending, ca
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.divergence import Divergence
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.submit import submit_or_adopt as submit_or_adopt_module
 from trainwright.jobs.wait.follow_job import wait_for
 from trainwright.jobs.wait.give_up import cancel_unwatched_job
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -160,18 +161,84 @@ def test_job_that_others_have_started_again_is_adopted(cluster: EmbeddedCluster,
     assert names.VERDICT_ANNOTATION not in annotations_of(current(cluster, submitted))
 
 
+def test_job_that_is_resumed_while_its_retry_submits_is_stopped_again(
+    cluster: EmbeddedCluster, submitted: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up(cluster, submitted, failing(submitted))
+    resumed: list[bool] = []
+
+    def resume_meanwhile(_cluster: Any, earlier: Job, *_arguments: Any, **_more: Any) -> bool:
+        if not resumed and name_of(earlier) == name_of(submitted):
+            resumed.append(True)
+            cluster.patch(TRAINJOB, name_of(submitted), {"spec": {"suspend": False}}, "default")
+        return True
+
+    monkeypatch.setattr(submit_or_adopt_module, "wait_until_pods_ended", resume_meanwhile)
+    retry = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    assert (resumed, retry.attempt) == ([True], 2)
+    left = current(cluster, submitted)
+    assert left["spec"]["suspend"], "two jobs of one step never run at once"
+    assert resume_job(cluster, submitted) is ResumeOutcome.superseded
+
+
+def test_api_server_that_fails_for_a_moment_does_not_keep_a_job_running(cluster: EmbeddedCluster, submitted: Job) -> None:
+    class Failing(DelegatingCluster):
+        failures = 1
+
+        def patch(self, *arguments: Any, **options: Any) -> Job:
+            if self.failures:
+                self.failures -= 1
+                raise ServiceUnavailable("etcdserver: request timed out")
+            return super().patch(*arguments, **options)
+
+    outcome = cancel_unwatched_job(Failing(cluster), submitted, cancel_by_suspending, failing(submitted))
+    assert "counts as failed" in outcome
+    assert phase_of(current(cluster, submitted)) is Phase.Failed
+
+
+def test_job_without_room_for_a_verdict_is_suspended(cluster: EmbeddedCluster, submitted: Job) -> None:
+    class Full(DelegatingCluster):
+        def patch(self, kind: Any, name: str, patch: Job, *arguments: Any, **options: Any) -> Job:
+            if names.VERDICT_ANNOTATION in (patch.get("metadata") or {}).get("annotations", {}):
+                raise Invalid("metadata.annotations: Too long: may not be more than 262144 bytes")
+            return super().patch(kind, name, patch, *arguments, **options)
+
+    cancel_unwatched_job(Full(cluster), submitted, cancel_by_suspending, failing(submitted))
+    assert phase_of(current(cluster, submitted)) is Phase.Suspended
+
+
+def test_credentials_in_last_lines_are_left_out(cluster: EmbeddedCluster, submitted: Job) -> None:
+    lines = ("step 1", "HF_TOKEN=hf_secretvalue", "login with hf_" + "a" * 34, "ValueError: no")
+    report = replace(REPORT, pods=(replace(FAILED, lines=lines),))
+    cancel_unwatched_job(cluster, submitted, cancel_by_suspending, StepFailed("", submitted, report))
+    verdict = verdict_of(current(cluster, submitted))
+    assert verdict is not None
+    first, second, third, last = verdict.pods[0].lines
+    assert (first, last) == ("step 1", "ValueError: no")
+    assert second.startswith("(left out: ")
+    assert third.startswith("(left out: ")
+
+
 def test_job_that_a_person_has_suspended_gets_no_verdict(cluster: EmbeddedCluster, submitted: Job) -> None:
     cluster.patch(TRAINJOB, name_of(submitted), {"spec": {"suspend": True}}, "default")
     left = give_up(cluster, submitted, QueueTimeout("was Suspended for more than 5 s", "queue"))
     assert phase_of(left) is Phase.Suspended
 
 
-def test_first_verdict_stays_unless_the_job_is_replaced(cluster: EmbeddedCluster, submitted: Job) -> None:
+def test_cancelled_job_does_not_fail_because_others_wait_for_it(cluster: EmbeddedCluster, submitted: Job) -> None:
+    assert suspend_job(cluster, submitted)  # as `trainwright cancel`
+    left = give_up(cluster, submitted, QueueTimeout("was Suspended for more than 5 s", "queue"))
+    assert phase_of(left) is Phase.Suspended
+
+
+def test_first_verdict_stays_also_if_the_job_is_replaced(cluster: EmbeddedCluster, submitted: Job) -> None:
     give_up(cluster, submitted, failing(submitted))
     left = give_up(cluster, submitted, RunTimeout("late", "run"))
     assert "exited 3" in str(verdict_of(left))
     assert suspend_job(cluster, submitted, superseded("its task was cleared"))
-    assert "its task was cleared" in str(verdict_of(current(cluster, submitted)))
+    last = current(cluster, submitted)
+    assert "exited 3" in str(verdict_of(last))
+    assert is_superseded(last)
 
 
 @pytest.mark.parametrize("status", ["Complete", "Failed"])

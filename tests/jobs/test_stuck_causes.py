@@ -42,6 +42,11 @@ def test_refusals_of_pods(message: str, seconds: float | None, words: str) -> No
     assert refusal is None or words in refusal.advice
 
 
+def test_long_messages_are_read_in_linear_time() -> None:
+    """Backtracking over such a message takes hours."""
+    assert refusal_of("exceeded quota: a, requested: " * 20_000 + ", used: " * 20_000) is None
+
+
 def test_only_a_claim_that_does_not_exist_is_missing() -> None:
     assert is_missing_claim(
         '0/3 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/3 nodes are available'

@@ -245,6 +245,43 @@ def test_the_probe_that_kills_a_container_again_and_again_is_named(cluster: Any,
     assert reason.text.endswith("exited 143 (its liveness probe failed: timeout)")
 
 
+def test_mount_that_succeeded_later_is_no_reason(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
+    name = add_pod(job, phase="Pending")["metadata"]["name"]
+    add_event(cluster, "Pod", name, "FailedMount", 'MountVolume.SetUp failed for volume "v": secret "s" not found', second=1)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.cannot_recover
+    add_event(cluster, "Pod", name, "Started", "Container started", warning=False, second=2)
+    assert found(cluster, job) is None
+
+
+def test_image_that_is_being_pulled_again_may_take_its_time(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
+    entry = container(waiting("ErrImagePull", "connection reset")) | {"image": "", "imageID": "", "ready": False}
+    name = add_pod(job, phase="Pending", containerStatuses=[entry])["metadata"]["name"]
+    add_event(cluster, "Pod", name, "Failed", "Failed to pull image", second=1)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert (reason.cannot_recover, reason.confirmed_after) == (True, 600.0)
+    add_event(cluster, "Pod", name, "Pulling", 'Pulling image "a/b:1"', warning=False, second=2)
+    reason = found(cluster, job)
+    assert reason is not None
+    assert not reason.cannot_recover
+
+
+def test_refusal_from_before_a_resumption_is_over(cluster: Any, job: dict[str, Any], set_status: Any) -> None:
+    job = set_status(job, jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 0, "active": 0, "suspended": 0}])
+    name = f"{job['metadata']['name']}-node-0"
+    add_event(
+        cluster, "Job", name, "FailedCreate", 'Error creating: pods "x" is forbidden: violates PodSecurity "restricted:latest"'
+    )
+    reason = found(cluster, job)
+    assert reason is not None
+    assert reason.is_final
+    resumed = {"type": "Suspended", "status": "False", "reason": "Resumed", "lastTransitionTime": "2100-01-01T00:00:30Z"}
+    job["status"]["conditions"] = [resumed]
+    assert found(cluster, job) is None
+
+
 def test_hook_that_kills_a_container_is_named(cluster: Any, job: dict[str, Any], add_pod: Any) -> None:
     """As recorded in goldens/kubelet/cases/stop-poststart-fails."""
     killed = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}

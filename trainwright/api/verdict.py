@@ -1,28 +1,27 @@
 """The verdict on a TrainJob that its client has given up: an annotation, since conditions belong to the controller. Pure.
 
-It is written in the request that suspends the job, and counts while the job stays suspended in that generation of its spec: a queue
-or a person may start the job again, and its controller never reads it.
+It is written in the request that suspends the job, and counts while the job stays suspended by that request: a queue or a person may
+start the job again, and its controller never reads it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.objects import Obj, annotations_of
+from trainwright.api.times import is_moment
 from trainwright.text.json_reader import read_json
 from trainwright.text.one_line import one_line
 from trainwright.text.text_input import Unreadable
 
-SUPERSEDED = "Superseded"
-"""The reason of a job whose step submits another one, which writes to the same folder: it is not resumed."""
 _MAX_BYTES = 16 * 1024
 """All annotations of an object may have 256 KiB, and in JobSet mode the TrainJob is one of them."""
-_MAX_TEXT, _MAX_LINE, _MAX_PODS, _MAX_LINES = 1000, 300, 4, 20
+_MAX_TEXT, _MAX_LINE, _MAX_LINES = 1000, 300, 20
 
 
 @dataclass(frozen=True)
@@ -58,16 +57,19 @@ class Verdict:
     """What the error needs beside its message, as JSON."""
     resumable: bool = False
     """Whether a retry of the step resumes this very job, as after a deadline; otherwise it submits the next attempt."""
+    is_superseded: bool = False
+    """Whether the step submits another job, which writes to the same folder: this one is not resumed."""
 
     def annotation(self, generation: int) -> dict[str, str]:
         """Return the annotation for the generation of the spec in which the job is suspended, at most 16 KiB of it."""
-        for lines in (_MAX_LINES, 8, 2, 0):
-            text = self._as_json(generation, lines)
+        for lines, pods, characters in ((_MAX_LINES, 4, _MAX_TEXT), (8, 4, _MAX_TEXT), (2, 4, 500), (0, 4, 200), (0, 1, 200)):
+            text = self._as_json(generation, lines, pods, characters)
             if len(text.encode()) <= _MAX_BYTES:
-                break
-        return {names.VERDICT_ANNOTATION: text}
+                return {names.VERDICT_ANNOTATION: text}
+        shortest = replace(self, message=one_line(self.message)[:200], pods=(), lines=(), details={})
+        return {names.VERDICT_ANNOTATION: shortest._as_json(generation, 0, 0, 200)}
 
-    def _as_json(self, generation: int, lines: int) -> str:
+    def _as_json(self, generation: int, lines: int, pods_kept: int, characters: int) -> str:
         pods = [
             {
                 "name": pod.name,
@@ -76,50 +78,56 @@ class Verdict:
                 "container": pod.container,
                 "exitCode": pod.exit_code,
                 "reason": pod.reason,
-                "message": one_line(pod.message)[:_MAX_TEXT],
+                "message": one_line(pod.message)[:characters],
                 "disruption": pod.disruption,
-                "failedProbe": one_line(pod.failed_probe)[:_MAX_TEXT],
+                "failedProbe": one_line(pod.failed_probe)[:characters],
                 "memoryLimit": pod.memory_limit,
                 "lines": _cut(pod.lines, lines),
             }
-            for pod in self.pods[:_MAX_PODS]
+            for pod in self.pods[:pods_kept]
         ]
         found = {
             "reason": self.reason,
-            "message": one_line(self.message)[:_MAX_TEXT],
+            "message": one_line(self.message)[:characters],
             "error": self.error,
             "time": self.time,
             "pods": [{key: value for key, value in pod.items() if value not in ("", [], None)} for pod in pods],
             "lines": _cut(self.lines, lines),
             "details": dict(self.details),
             "resumable": self.resumable,
+            "superseded": self.is_superseded,
         }
         written = {"generation": generation, **{key: value for key, value in found.items() if value}}
         return json.dumps(written, ensure_ascii=False, allow_nan=False)
 
 
 def verdict_of(trainjob: Obj) -> Verdict | None:
-    """Return the verdict on a job if it counts: the job is suspended, and its spec has not changed since. None for any other job.
+    """Return the verdict on a job if it counts: a client has suspended the job with it, and its spec has not changed since.
 
-    An annotation that cannot be read does not count.
+    An annotation that cannot be read does not count. None for any other job.
     """
     if not (trainjob.get("spec") or {}).get("suspend") or is_finished(trainjob):
         return None
-    return _written(trainjob)
+    verdict = written_verdict(trainjob)
+    if verdict is None or verdict.is_superseded:
+        return verdict
+    is_ours = annotations_of(trainjob).get(names.SUSPENDED_BY_ANNOTATION) == names.suspended_by_us(_generation_of(trainjob))
+    return verdict if is_ours else None
 
 
 def is_superseded(trainjob: Obj) -> bool:
     """Whether another job of the same step takes the place of this one, which may have ended."""
-    verdict = _written(trainjob)
-    return verdict is not None and verdict.reason == SUPERSEDED
+    verdict = written_verdict(trainjob)
+    return verdict is not None and verdict.is_superseded
 
 
 def superseded(message: str) -> Verdict:
     """Return the verdict on a job that another one of its step replaces."""
-    return Verdict(SUPERSEDED, message)
+    return Verdict("Superseded", message, is_superseded=True)
 
 
-def _written(trainjob: Obj) -> Verdict | None:
+def written_verdict(trainjob: Obj) -> Verdict | None:
+    """Return the verdict that was written for this generation of the spec, whether it counts or not."""
     text = annotations_of(trainjob).get(names.VERDICT_ANNOTATION)
     if not text or len(text) > _MAX_BYTES:
         return None
@@ -127,20 +135,24 @@ def _written(trainjob: Obj) -> Verdict | None:
         found = read_json(text)
     except Unreadable:
         return None
-    generation = int(trainjob["metadata"].get("generation") or 0)
-    if not isinstance(found, dict) or found.get("generation") != generation or not _text(found, "reason"):
+    if not isinstance(found, dict) or _number(found, "generation") != _generation_of(trainjob) or not _text(found, "reason"):
         return None
     details = found.get("details")
     return Verdict(
         _text(found, "reason"),
         _text(found, "message"),
         _text(found, "error"),
-        _text(found, "time"),
+        moment if is_moment(moment := _text(found, "time")) else "",
         tuple(_failed_pod(each) for each in _entries(found, "pods") if isinstance(each, dict)),
         _texts(found, "lines"),
         details if isinstance(details, dict) else {},
         found.get("resumable") is True,
+        found.get("superseded") is True,
     )
+
+
+def _generation_of(trainjob: Obj) -> int:
+    return int(trainjob["metadata"].get("generation") or 0)
 
 
 def _failed_pod(found: Mapping[str, Any]) -> FailedPod:

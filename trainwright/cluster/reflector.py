@@ -107,6 +107,8 @@ class Reflector:
                 log.debug("event=watch_expired kind=%s", self._kind.kind)
                 self._pause()
             except ApiError as error:
+                if self.stop.is_set():  # the connection, or its files, may end before the thread
+                    return
                 log.warning("event=watch_failed kind=%s error=%s", self._kind.kind, error.message)
                 self._fail(error)
             except Exception as error:  # of what is below the cluster, such as a full disk: the watch must not end with it

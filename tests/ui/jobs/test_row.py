@@ -99,7 +99,8 @@ def test_path_of_a_run_is_escaped() -> None:
 def test_job_that_was_given_up_has_the_reason_and_time_of_its_verdict() -> None:
     verdict = Verdict("FailedTooOften", "pod a exited 1", time="2026-11-02T00:00:00Z")
     job = trainjob("demo", suspend=True)
-    job["metadata"]["annotations"] = verdict.annotation(generation_of(job))
+    mark = {names.SUSPENDED_BY_ANNOTATION: names.suspended_by_us(generation_of(job))}
+    job["metadata"]["annotations"] = verdict.annotation(generation_of(job)) | mark
     shown = row_of(job, lambda _reference, _namespace: 4)
     assert (shown["phase"], shown["reason"]) == ("Failed", "FailedTooOften: pod a exited 1")
     assert shown["ended"] == "2026-11-02T00:00:00Z"

@@ -75,6 +75,9 @@ _REFERENCE = re.compile(
 )
 """Placeholders, which are not credentials: `$(VARIABLE)`, asterisks, `<pad>`, a template, an empty text, switches, `EMPTY`."""
 _OPTION = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]{0,100}+)(?:=(.*))?", re.DOTALL)
+_ASSIGNMENT = re.compile(r"""(?P<name>[A-Za-z][A-Za-z0-9_]{2,60}+)["']?\s{0,2}[=:]\s{0,2}["']?(?P<value>[^\s"',;]{1,512}+)""")
+_MAX_LINE = 4096
+"""Characters of a line of a log that are looked at."""
 _VARIABLES = ("env", "dataset_env", "model_env")
 """Settings that map names to values."""
 
@@ -93,6 +96,15 @@ def credential_kind(text: str) -> str | None:
     """Return what kind of credential a text contains, such as `a GitHub token`; None if there is none."""
     lower = text.lower()
     return next((what for what, part, pattern in _COMPILED_PATTERNS if part in lower and pattern.search(text)), None)
+
+
+def credential_in(line: str) -> str | None:
+    """Return what kind of credential a line of a log contains, also in `NAME=value` or `"name": "value"`; None if there is none."""
+    text = line[:_MAX_LINE]
+    if (what := credential_kind(text)) is not None:
+        return what
+    named = any(_is_literal(match["name"], match["value"]) for match in _ASSIGNMENT.finditer(text))
+    return "a credential, by its name" if named else None
 
 
 def find_literals(path: str, value: Any) -> Iterator[Literal]:

@@ -21,7 +21,8 @@ _MISSING_CLAIM = re.compile(r'persistentvolumeclaim "[^"]+" not found', re.IGNOR
 """In the message of the scheduler."""
 _POD_SECURITY = re.compile(r'violates PodSecurity "(?P<level>[a-z]+)')
 _POLICY = re.compile(r"ValidatingAdmissionPolicy|admission webhook \"[^\"]*\" denied|\b(?:maximum|minimum) \S+ usage per ")
-_QUOTA = re.compile(r"exceeded quota: [^,]+, requested: (?P<requested>.*), used: .*, limited: (?P<limited>.*)")
+_MAX_MESSAGE = 4096
+"""Characters of a message that are looked at: anyone may write an Event of any size."""
 _MISSING_QUEUE = re.compile(r"(?:does not|doesn't) exist")
 
 
@@ -51,6 +52,7 @@ def is_missing_queue(reason: str, message: str) -> bool:
 
 def refusal_of(message: str) -> Refusal | None:
     """Return why the API server does not admit a pod, from the event of its Job; None if it may admit it later."""
+    message = message[:_MAX_MESSAGE]
     if (level := _POD_SECURITY.search(message)) is not None:
         return Refusal(
             0.0,
@@ -59,14 +61,16 @@ def refusal_of(message: str) -> Refusal | None:
         )
     if _POLICY.search(message) is not None:
         return Refusal(RETRIED_SECONDS, "change the request as the message says, or have the policy changed")
-    if (quota := _QUOTA.search(message)) is not None and _never_fits(quota["requested"], quota["limited"]):
+    if _exceeds_quota(message):
         return Refusal(RETRIED_SECONDS, "the quota is smaller than one pod: request less, or have it raised")
     return None
 
 
-def _never_fits(requested: str, limited: str) -> bool:
-    """Whether one pod asks for more than the whole quota."""
-    limits = _amounts(limited)
+def _exceeds_quota(message: str) -> bool:
+    """Whether one pod asks for more than a quota: `exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0`."""
+    _, _, quota = message.partition("exceeded quota: ")
+    requested, _, rest = quota.partition(", requested: ")[2].partition(", used: ")
+    limits = _amounts(rest.partition(", limited: ")[2])
     return any(name in limits and amount > limits[name] for name, amount in _amounts(requested).items())
 
 

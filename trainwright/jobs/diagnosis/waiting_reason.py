@@ -132,13 +132,15 @@ class ReasonFinder:
         """Find the reason of the pods that are concerned, or of those that could not be created."""
         if (reason := pods_reason(pods, concerned)) is not None:
             if reason.part == "image":
-                return self._with_pull_secret(reason)
+                return self._of_image(reason)
             return self._with_failed_probe(reason) if reason.container else reason
         return self._pod_events(trainjob, concerned) or self._events(trainjob, concerned)
 
-    def _with_pull_secret(self, reason: WaitingReason) -> WaitingReason:
-        """Add that a pull secret is missing: the registry's answer only says that access was denied."""
+    def _of_image(self, reason: WaitingReason) -> WaitingReason:
+        """Add that a pull secret is missing: the registry's answer only says that access was denied. Another pull may last."""
         events = self._list_events(f"involvedObject.name={reason.pod}")
+        if not reason.is_final and _latest(events, "Pulling") > _latest(events, "Failed", "BackOff"):
+            return WaitingReason(f"{reason.text}; it is being pulled again", "image", pod=reason.pod)
         missing = next((event for event in events if event.get("reason") == "FailedToRetrieveImagePullSecret"), None)
         return replace(reason, text=f"{reason.text} ({reason_and_message(missing)})") if missing is not None else reason
 
@@ -183,7 +185,7 @@ class ReasonFinder:
                 count = f" ({event['count']} times)" if int(event.get("count") or 0) > 1 else ""
                 what = "is not ready" if _is_running(pod) else "is waiting"
                 text = f"pod {name_of(pod)} {what}: {reason_and_message(event)}{count}"
-                if event.get("reason") == "FailedMount" and is_missing_volume(str(event.get("message"))):
+                if event.get("reason") == "FailedMount" and not _has_begun(pod) and is_missing_volume(str(event.get("message"))):
                     return _missing(text)
                 return WaitingReason(text, "event")
             if any(
@@ -199,10 +201,12 @@ class ReasonFinder:
             return None
         steps, has_jobset = self._tree(trainjob)
         current = {name_of(pod) for pod in pods if not (_is_over(pod) or _is_ready(pod))}
+        begun = _resumed_at(trainjob)
         relevant = [
             event
             for event in since_creation(trainjob, found)
-            if (belongs_to(event, trainjob, steps) or involved_object(event) in self._claims)
+            if event_time(event) >= begun
+            and (belongs_to(event, trainjob, steps) or involved_object(event) in self._claims)
             and not (_kind(event) == "Pod" and involved_object(event) not in current)
             and not is_passing(event)
             and not (has_jobset and event.get("reason") == "TrainJobResourcesCreationFailed")  # passes by itself
@@ -249,6 +253,12 @@ class ReasonFinder:
         except Forbidden:
             self._forbidden.note(what)
             return None
+
+
+def _resumed_at(trainjob: Obj) -> str:
+    """Return when the job was resumed; empty if it was not: what kept it from starting before may be over."""
+    suspended = condition(trainjob, "Suspended")
+    return str(suspended.get("lastTransitionTime") or "") if suspended is not None and suspended.get("status") == "False" else ""
 
 
 def claims_of(pod_template: Obj) -> set[str]:
@@ -400,8 +410,21 @@ def _latest_relevant(events: list[Obj], *, is_running: bool) -> Obj | None:
     if is_running:
         warnings = [event for event in warnings if event.get("reason") in ("Unhealthy", "NodeNotReady")]
     pulled = max((event_time(event) for event in events if event.get("reason") == "Pulled"), default="")
-    current = [event for event in warnings if event.get("reason") != "Pulling" or event_time(event) > pulled]
+    mounted = max(pulled, _latest(events, "Pulling", "Created", "Started"))  # volumes come first
+    until = {"Pulling": pulled, "FailedMount": mounted, "FailedAttachVolume": mounted}
+    current = [event for event in warnings if event_time(event) > until.get(str(event.get("reason")), "")]
     return max(current, key=event_time, default=None)
+
+
+def _latest(events: list[Obj], *reasons: str) -> str:
+    """Return the time of the latest event with one of these reasons; empty if there is none."""
+    return max((event_time(event) for event in events if event.get("reason") in reasons), default="")
+
+
+def _has_begun(pod: Obj) -> bool:
+    """Whether a container of the pod has run: its volumes are mounted then."""
+    states = (state for entry in container_states(pod) for state in (entry.get("state") or {}, entry.get("lastState") or {}))
+    return any("running" in state or "terminated" in state for state in states)
 
 
 def _is_over(pod: Obj) -> bool:

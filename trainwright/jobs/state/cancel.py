@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
-from trainwright.api.errors import ApiError, Conflict, Forbidden, NotFound
+from trainwright.api.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
-from trainwright.api.verdict import SUPERSEDED, Verdict, is_superseded, verdict_of
+from trainwright.api.verdict import Verdict, is_superseded, verdict_of, written_verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import jobset_may_create_pods, named_pods, remaining_pods
 from trainwright.jobs.state.workflow import workflows_of
@@ -262,7 +262,12 @@ def suspend_job(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None)
 def _suspend_version(cluster: Cluster, current: Obj, verdict: Verdict | None) -> bool:
     """Suspend the job as it was read; returns False if it has changed since, or no longer exists. Raises ApiError."""
     with contextlib.suppress(NotFound, Conflict):
-        if patch := _suspend_patch(current, verdict):
+        try:
+            if patch := _suspend_patch(current, verdict):
+                cluster.patch(TRAINJOB, name_of(current), patch, namespace_of(current))
+        except Invalid:  # the annotations of the job may leave no room for a verdict: that it stops matters more
+            if verdict is None or not (patch := _suspend_patch(current, None)):
+                raise
             cluster.patch(TRAINJOB, name_of(current), patch, namespace_of(current))
         return True
     return False
@@ -274,21 +279,23 @@ def _suspend_patch(current: Obj, verdict: Verdict | None) -> Obj:
     if not (is_finished(current) or current["spec"].get("suspend")):
         spec = {"spec": {"suspend": True}}
         annotations = suspension_mark(current) | (verdict.annotation(generation_of(current) + 1) if verdict is not None else {})
-    elif verdict is not None and _takes(current, verdict):
-        annotations = verdict.annotation(generation_of(current))
+    elif verdict is not None and (taken := _taken(current, verdict)) is not None:
+        annotations = taken.annotation(generation_of(current))
     else:
         return {}
     return {**spec, "metadata": {"resourceVersion": current["metadata"]["resourceVersion"], "annotations": annotations}}
 
 
-def _takes(current: Obj, verdict: Verdict) -> bool:
-    """Whether a job that has ended, or is suspended, gets a verdict: the first stays, and a person's suspension fails no job.
+def _taken(current: Obj, verdict: Verdict) -> Verdict | None:
+    """Return the verdict that a job gets which has ended, or is suspended; None if it keeps what it has.
 
-    That its step submits another job is recorded whatever the job is: two would write to one folder.
+    The first one stays, with the mark that another job of its step takes its place: two would write to one folder. A person's
+    suspension does not fail the job, also if a client has waited too long for its end.
     """
-    if verdict.reason == SUPERSEDED:
-        return not is_superseded(current)
-    return is_suspended_by_us(current) and verdict_of(current) is None
+    if verdict.is_superseded:
+        return None if is_superseded(current) else replace(written_verdict(current) or verdict, is_superseded=True)
+    is_new = is_suspended_by_us(current) and verdict_of(current) is None
+    return verdict if is_new and verdict.details.get("what") != "queue" else None
 
 
 def delete_job(cluster: Cluster, trainjob: Obj) -> bool:

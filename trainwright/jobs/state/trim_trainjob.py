@@ -7,12 +7,19 @@ from trainwright.api.names import (
     LOG_SHOWN_ANNOTATION,
     QUEUE_LABEL,
     STOPPED_EARLY_ANNOTATION,
+    SUSPENDED_BY_ANNOTATION,
     VERDICT_ANNOTATION,
 )
 from trainwright.api.objects import Obj
 
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp")
-_ANNOTATIONS = (STOPPED_EARLY_ANNOTATION, AWAITED_BY_ANNOTATION, LOG_SHOWN_ANNOTATION, VERDICT_ANNOTATION)
+_ANNOTATIONS = (
+    STOPPED_EARLY_ANNOTATION,
+    AWAITED_BY_ANNOTATION,
+    LOG_SHOWN_ANNOTATION,
+    SUSPENDED_BY_ANNOTATION,
+    VERDICT_ANNOTATION,
+)
 
 
 def trim_trainjob(trainjob: Obj) -> Obj:

@@ -71,14 +71,15 @@ class WatchedPods:
             watch = self._watches.get(place)
             if watch is None:
                 watch = self._watches[place] = _Watch(cluster, namespace, name if alone else "", seconds)
-            watch.awaited[name] = watch.awaited.get(name, 0) + 1
-        return PodsOfJob(self, place, watch, cluster, namespace, name)
+            view = PodsOfJob(self, place, watch, cluster, namespace, name)
+            watch.add(view)
+        return view
 
     def close(self, view: PodsOfJob) -> None:
         """End a view; the last one of a namespace stops its watch."""
         with self._lock:
-            view.source.forget(view.name)
-            if not view.source.awaited and self._watches.get(view.key) is view.source:
+            view.source.remove(view)
+            if not view.source.views and self._watches.get(view.key) is view.source:
                 del self._watches[view.key]
                 view.source.reflector.stop.set()
 
@@ -92,6 +93,8 @@ class PodsOfJob(DelegatingCluster):
         super().__init__(cluster)
         self.key, self.source, self.name = key, source, name
         self._pods, self._namespace, self._is_open = pods, namespace, True
+        self.gone: deque[Obj] = deque(maxlen=_MAX_GONE)
+        """Pods of the job that were deleted since the last call of `take_gone`."""
 
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
         """List; pods of the job from the watch."""
@@ -105,7 +108,7 @@ class PodsOfJob(DelegatingCluster):
 
     def take_gone(self) -> tuple[Obj, ...]:
         """Return the pods of the job that were deleted since the last call, as they were last seen."""
-        return self.source.take_gone(self.name)
+        return self.source.take_gone(self)
 
     def close(self) -> None:
         """End the view. Idempotent."""
@@ -123,12 +126,11 @@ class PodsOfJob(DelegatingCluster):
 
 
 class _Watch:
-    """One reflector, with the pods by job. `awaited` counts the views of each job."""
+    """One reflector, with the pods by job. `views` are those of each awaited job."""
 
     def __init__(self, cluster: Cluster, namespace: str, name: str, seconds: int):
-        self.awaited: dict[str, int] = {}
+        self.views: dict[str, set[PodsOfJob]] = {}
         self._pods: dict[str, dict[str, Obj]] = {}
-        self._gone: dict[str, deque[Obj]] = {}
         self._lock = threading.Lock()
         lister = TransformingLister(cluster, trim_pod)
         selector = f"{names.JOBSET_NAME_LABEL}={name}" if name else names.JOBSET_NAME_LABEL
@@ -148,18 +150,22 @@ class _Watch:
         with self._lock:
             return list((self._pods.get(name) or {}).values())
 
-    def take_gone(self, name: str) -> tuple[Obj, ...]:
-        """Return the pods of a job that are gone, once."""
+    def take_gone(self, view: PodsOfJob) -> tuple[Obj, ...]:
+        """Return the pods of a job that are gone, once for each view."""
         with self._lock:
-            return tuple(self._gone.pop(name, ()))
+            gone = tuple(view.gone)
+            view.gone.clear()
+        return gone
 
-    def forget(self, name: str) -> None:
-        """End a view of a job."""
-        self.awaited[name] -= 1
-        if not self.awaited[name]:
-            del self.awaited[name]
-            with self._lock:
-                self._gone.pop(name, None)
+    def add(self, view: PodsOfJob) -> None:
+        with self._lock:
+            self.views.setdefault(view.name, set()).add(view)
+
+    def remove(self, view: PodsOfJob) -> None:
+        with self._lock:
+            self.views[view.name].discard(view)
+            if not self.views[view.name]:
+                del self.views[view.name]
 
     def _note(self, event: str, pod: Obj) -> None:
         name = labels_of(pod).get(names.JOBSET_NAME_LABEL, "")
@@ -171,5 +177,5 @@ class _Watch:
             pods.pop(uid_of(pod), None)
             if not pods:
                 self._pods.pop(name, None)
-            if name in self.awaited:
-                self._gone.setdefault(name, deque(maxlen=_MAX_GONE)).append(pod)
+            for view in self.views.get(name, ()):
+                view.gone.append(pod)

@@ -16,7 +16,8 @@ from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem, Undecodable
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.names import QUEUE_LABEL
-from trainwright.api.objects import Obj, labels_of, name_of, uid_of
+from trainwright.api.objects import Obj, is_deleting, labels_of, name_of, uid_of
+from trainwright.api.verdict import superseded
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
@@ -34,6 +35,7 @@ from trainwright.jobs.state.attempts import (
     was_preempted,
     was_retried,
 )
+from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
@@ -70,6 +72,7 @@ from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.served_schema import forget_served, served_trainjob
 
 MAX_ATTEMPTS = 100
+_MAX_RETIREMENTS = 3
 LatestCheckpoint = Callable[[], str]
 """Returns the URI of the run's latest export, "" for none. A callback, because stores belong to a higher layer."""
 log = logging.getLogger(__name__)
@@ -175,8 +178,8 @@ class _Submission:
             if existing is None:
                 plan = self._plan(attempt, self._previous(cluster, previous), self._export())
                 form = self._form(plan, client, cluster)
-                for earlier in stopped:  # its pods write to the same folder
-                    wait_until_pods_ended(cluster, earlier, self.stop)
+                for earlier in stopped:
+                    self._retire(cluster, earlier)
                 created = self._create(plan, form, client, cluster)
                 if created is not None:
                     return self._submitted(created, attempt, form, client, adopted=False)
@@ -210,6 +213,25 @@ class _Submission:
             adopted = release_lease(cluster, resumed)
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
+
+    def _retire(self, cluster: RetryingCluster, earlier: Obj) -> None:
+        """Wait for the end of an earlier attempt's pods, which write to the same folder, and let nobody resume it from now on.
+
+        Raises TrainJobNameTaken if somebody resumes it all the time.
+        """
+        for _ in range(_MAX_RETIREMENTS):
+            if not (is_finished(earlier) or is_deleting(earlier)):
+                suspend_job(cluster, earlier, superseded("its step has submitted another job"))
+            wait_until_pods_ended(cluster, earlier, self.stop)
+            if is_finished(earlier) or is_deleting(earlier):
+                return
+            try:
+                earlier = cluster.get(TRAINJOB, name_of(earlier), self.namespace)
+            except NotFound:  # also a job of the other mode, whose step has ended
+                return
+            if earlier["spec"].get("suspend") or is_finished(earlier) or is_deleting(earlier):
+                return
+        raise TrainJobNameTaken(f"the TrainJob {name_of(earlier)!r} is resumed again and again; suspend it, or delete it")
 
     def _ensure_credentials(self, cluster: Cluster, name: str) -> None:
         if self.credentials and (uid := ensure_credentials(cluster, self.identity, self.namespace, self.credentials)):

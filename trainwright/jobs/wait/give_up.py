@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from dataclasses import replace
 from typing import Protocol
 
 from trainwright.api.errors import ApiError
@@ -12,12 +13,16 @@ from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
 from trainwright.api.times import now
 from trainwright.api.verdict import Verdict
 from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs.credentials.credential_patterns import credential_in
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.diagnosis.verdicts import verdict_on
 from trainwright.jobs.state.cancel import CancelOutcome, cancel_by_suspending
 from trainwright.submission.jobs_client import JobsClient
 
 _SOURCE = "trainwright"
+_RETRY_SECONDS = 15.0
+"""For an API server that fails for a moment: a job that is not stopped runs on, and nobody waits for it."""
 _MAX_MESSAGE = 1024
 """Characters of an Event's message."""
 log = logging.getLogger(__name__)
@@ -34,9 +39,10 @@ class CancelHandler(Protocol):
 
 def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler, cause: BaseException | None = None) -> str:
     """Cancel a job whose wait ended early, by the error `cause` or a signal; returns the outcome as text, including an API error."""
-    verdict = verdict_on(cause) if cause is not None else None
+    verdict = _without_credentials(verdict_on(cause)) if cause is not None else None
+    retrying = RetryingCluster(cluster, seconds=_RETRY_SECONDS)
     try:
-        outcome = how(cluster, trainjob) if verdict is None else how(cluster, trainjob, verdict)
+        outcome = how(retrying, trainjob) if verdict is None else how(retrying, trainjob, verdict)
     except ApiError as error:
         log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
         return f"it could not be stopped: {error.message}"
@@ -45,10 +51,23 @@ def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler, ca
     return outcome
 
 
-def stop_failing_job(cluster: Cluster, error: TrainJobFailed) -> None:
-    """Stop a job whose pods fail again and again. Its step does not resume it: a retry submits the next attempt."""
+def stop_failing_job(cluster: Cluster, error: TrainJobFailed) -> str:
+    """Stop a job whose pods fail again and again; returns the outcome. A retry of its step submits the next attempt."""
     outcome = cancel_unwatched_job(cluster, error.trainjob, cancel_by_suspending, error)
     log.warning("event=failing_job_stopped name=%s outcome=%r", name_of(error.trainjob), outcome)
+    return outcome
+
+
+def _without_credentials(verdict: Verdict | None) -> Verdict | None:
+    """Leave out lines with a credential: who may read the job may not be allowed to read logs."""
+    if verdict is None:
+        return None
+    pods = tuple(replace(pod, message=_safe(pod.message), lines=tuple(map(_safe, pod.lines))) for pod in verdict.pods)
+    return replace(verdict, message=_safe(verdict.message), pods=pods, lines=tuple(map(_safe, verdict.lines)))
+
+
+def _safe(line: str) -> str:
+    return line if (what := credential_in(line)) is None else f"(left out: {what})"
 
 
 def _publish_event(cluster: JobsClient, trainjob: Obj, verdict: Verdict) -> None:

@@ -212,7 +212,8 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
     except TrainJobFailed as error:
         if error.is_unfinished:
             waiter.settle()
-            stop_failing_job(cluster, error)
+            if stop_failing_job(cluster, error) == CancelOutcome.ended:
+                return _ended_meanwhile(cluster, trainjob, error, options)
         raise
     except (TrainJobDeleted, StoppedEarly):
         raise
@@ -240,12 +241,12 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
     raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {outcome}")
 
 
-def _ended_meanwhile(cluster: Cluster, trainjob: Obj, error: TrainJobDeadline, options: _WaitOptions) -> Obj:
-    """Return a job that had succeeded when its deadline expired; raises its failure if it had failed: its own end counts."""
+def _ended_meanwhile(cluster: Cluster, trainjob: Obj, error: TrainJobDeadline | TrainJobFailed, options: _WaitOptions) -> Obj:
+    """Return a job that had succeeded before it was stopped; raises its failure if it had failed: its own end counts."""
     try:
         current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
     except ApiError as cause:
-        error.add_outcome(f"{CancelOutcome.ended.value}, and cannot be read: {cause.message}")
+        error.add_note(f"{CancelOutcome.ended.value}, and cannot be read: {cause.message}")
         raise error from cause
     if uid_of(current) != uid_of(trainjob):
         raise TrainJobDeleted(f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} was replaced while it was being waited for")

@@ -11,9 +11,10 @@ from typing import Literal, TypedDict
 
 from trainwright.api.conditions import condition
 from trainwright.api.objects import Obj
-from trainwright.api.phase import Phase
+from trainwright.api.phase import Phase, phase_of
 from trainwright.jobs.state.kubernetes_events import event_time, first_time, involved_object
 from trainwright.ui.jobs.pod_rows import PodRow, Run
+from trainwright.ui.jobs.row import final_condition
 
 SpanKind = Literal["waiting", "suspended", "starting", "running", "succeeded", "failed", "restarting", "ended"]
 _MAX_LANES = 40
@@ -103,8 +104,8 @@ def _job_spans(trainjob: Obj, pods: Sequence[PodRow], transitions: Sequence[Tran
         elif since != until:
             spans.append(Span(kind=kind, since=since, until=until, note=""))
     if ended:
-        has_failed = (condition(trainjob, "Failed") or {}).get("status") == "True"
-        note = str((condition(trainjob, "Failed") or {}).get("reason") or "") if has_failed else ""
+        has_failed = phase_of(trainjob) is Phase.Failed
+        note = str((final_condition(trainjob) or {}).get("reason") or "") if has_failed else ""
         spans.append(Span(kind="failed" if has_failed else "succeeded", since=ended, until=ended, note=note))
     return spans
 
@@ -200,8 +201,4 @@ def _main_runs(pod: PodRow) -> list[Run]:
 
 
 def _ended(trainjob: Obj) -> str:
-    for kind in ("Complete", "Failed"):
-        found = condition(trainjob, kind)
-        if found is not None and found.get("status") == "True":
-            return str(found.get("lastTransitionTime") or "")
-    return ""
+    return str((final_condition(trainjob) or {}).get("lastTransitionTime") or "")
