@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import TypeVar
 
 from trainwright.api import names
@@ -24,6 +22,7 @@ from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.failed_probes import failed_probe_of
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, describe_exit, waiting_of
+from trainwright.jobs.diagnosis.silent_nodes import lost_since, toleration_seconds, unreachable_since
 from trainwright.jobs.diagnosis.stuck_causes import (
     MISSING_SECONDS,
     RETRIED_SECONDS,
@@ -51,7 +50,6 @@ from trainwright.text.one_line import one_line
 
 T = TypeVar("T")
 _FINAL_IMAGE_REASONS = frozenset({"InvalidImageName", "ErrImageNeverPull"})
-_LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _MISSING_ADVICE = "create what is missing, or correct its name, and submit the job again"
 _IMAGE_ADVICE = (
     "correct the name of the image, give the pods a pull secret, or make the registry answer, and submit the job again"
@@ -63,8 +61,6 @@ _COMMAND_NOT_FOUND = re.compile(r"executable file not found|no such file or dire
 _REFUSED = re.compile(r" is invalid: |\bForbidden: |Invalid value")
 _MAX_PODS = 3
 """Pods whose events are read: the others of a large job most likely wait for the same."""
-_LATE_DELETION_SECONDS = 10
-"""Seconds after its grace period for which a pod may exist before its node counts as lost."""
 
 
 @dataclass(frozen=True)
@@ -298,34 +294,13 @@ def _node_reason(pod: Obj) -> WaitingReason | None:
             "the job fails, or replaces it, only when the node comes back or is deleted"
         )
         return WaitingReason(text, "node", since=since)
-    if (since := _unreachable_since(pod)) is not None:
-        seconds = _toleration_seconds(pod)
+    if (since := unreachable_since(pod)) is not None:
+        seconds = toleration_seconds(pod)
         end = "stays there until the node comes back or is deleted" if seconds is None else f"is deleted {seconds} s after that"
         silent = f"pod {name_of(pod)} is on node {node}, which is not ready and has not answered since {since}"
         text = f"{silent}; unless it does, the pod {end}"
         return WaitingReason(text, "unreachable", since=since)
     return None
-
-
-def _unreachable_since(pod: Obj) -> str | None:
-    """Return since when the node of a running pod has not answered: it was set not ready, although its containers are."""
-    ready, states = condition(pod, "Ready") or {}, (pod.get("status") or {}).get("containerStatuses") or []
-    is_silent = ready.get("status") == "False" and not ready.get("reason") and all(entry.get("ready") for entry in states)
-    if not (is_silent and states and _is_running(pod)) or pod["metadata"].get("deletionTimestamp"):
-        return None
-    return str(ready.get("lastTransitionTime") or "?")
-
-
-def _toleration_seconds(pod: Obj) -> int | None:
-    """Return for how many seconds a pod stays on a node that does not answer; None for ever."""
-    tolerations = (pod.get("spec") or {}).get("tolerations") or []
-    of_lost = [
-        entry
-        for entry in tolerations
-        if entry.get("key") in (None, "", *_LOST_TAINTS) and entry.get("effect") in (None, "", "NoExecute")
-    ]
-    seconds = [entry.get("tolerationSeconds") for entry in of_lost]
-    return max((int(each) for each in seconds if each is not None), default=0) if None not in seconds else None
 
 
 def _is_replaced(pod: Obj, pods: list[Obj]) -> bool:
@@ -383,15 +358,6 @@ def _ended_before_restart(entry: Obj) -> Obj | None:
     if (state.get("waiting") or {}).get("reason") == "CrashLoopBackOff":
         ended = (entry.get("lastState") or {}).get("terminated")
     return ended if ended and ended.get("exitCode") else None
-
-
-def lost_since(pod: Obj) -> str | None:
-    """Return since when a pod that is being deleted has not answered: it still exists long after its grace period. None if it ends."""
-    deadline = pod["metadata"].get("deletionTimestamp")
-    if not deadline or _is_over(pod) or time.time() < datetime.fromisoformat(deadline).timestamp() + _LATE_DELETION_SECONDS:
-        return None
-    ready = condition(pod, "Ready") or {}
-    return str(ready.get("lastTransitionTime") or deadline) if ready.get("status") != "True" else deadline
 
 
 def _lacks_command(pod: Obj) -> bool:
