@@ -11,7 +11,7 @@ import pytest
 from trainwright.api import names
 from trainwright.api.conditions import is_true
 from trainwright.api.errors import ApiError, Forbidden, Invalid, ServiceUnavailable
-from trainwright.api.kinds import EVENT, JOBSET, TRAINJOB, kind_of
+from trainwright.api.kinds import CLAIM, EVENT, JOBSET, TRAINJOB, kind_of
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.verdict import is_superseded, superseded, verdict_of
@@ -143,6 +143,25 @@ def test_retry_after_a_deadline_resumes_the_job_without_its_verdict(cluster: Emb
     left = current(cluster, submitted)
     assert not left["spec"]["suspend"]
     assert names.VERDICT_ANNOTATION not in annotations_of(left)
+
+
+def test_changed_request_after_a_deadline_is_the_next_attempt(cluster: EmbeddedCluster, submitted: Job) -> None:
+    give_up(cluster, submitted, CannotStart("the claim is missing", "start"))
+    changed = TrainRequest(runtime="torch-distributed", command=["sleep", "5"])
+    retry = submit_or_adopt(cluster, changed, STEP, "default")
+    assert (retry.adopted, retry.attempt) == (False, 2)
+    assert is_superseded(current(cluster, submitted))
+
+
+def test_claim_that_was_missing_is_created_for_the_resumed_job(cluster: EmbeddedCluster) -> None:
+    def request(workspace: str) -> TrainRequest:
+        return TrainRequest(runtime="torch-distributed", command=["sleep", "60"], workspace=workspace)
+
+    first = submit_or_adopt(cluster, request("pvc://nowhere"), STEP, "default").trainjob
+    give_up(cluster, first, CannotStart("the claim is missing", "start"))
+    retry = submit_or_adopt(cluster, request("pvc://nowhere?size=1Gi"), STEP, "default")
+    assert (retry.adopted, retry.attempt) == (True, 1)
+    assert name_of(cluster.get(CLAIM, "nowhere", "default")) == "nowhere"
 
 
 def test_person_may_resume_a_given_up_job(cluster: EmbeddedCluster, submitted: Job) -> None:

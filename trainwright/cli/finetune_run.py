@@ -23,7 +23,7 @@ from trainwright.cli.page_link import home_of, page_line
 from trainwright.cli.request_options import parsed_mapping
 from trainwright.initializers.data_report import report
 from trainwright.initializers.errors import InitializerError
-from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
+from trainwright.jobs.diagnosis.errors import Cancelled, Diverged, TrainJobNameTaken
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.request.validation_problems import message_of
 from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
@@ -79,8 +79,9 @@ def run_finetune(given: Mapping[str, Any]) -> None:
         code = ExitCode.bad_input if isinstance(error, InitializerError) else exit_code_of(error)
         message = f"{display.step}: {_in_options(message_of(error))}".removeprefix(": ")
         print_lines("\n".join([message, *getattr(error, "__notes__", ())]), error=True)
-        # The same command cannot resume a run that began with other inputs, or that another owner has.
-        if display.step not in ("", "start") and code is not ExitCode.bad_input and not isinstance(error, TrainJobNameTaken):
+        # The same command cannot resume a run that began with other inputs, that another owner has, or that would diverge again.
+        is_over = code is ExitCode.bad_input or isinstance(error, TrainJobNameTaken | Diverged)
+        if display.step not in ("", "start") and not is_over:
             print_lines(resume, error=True)
         raise typer.Exit(int(code)) from None
     if output is not None:

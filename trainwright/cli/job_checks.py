@@ -23,6 +23,8 @@ from trainwright.jobs.diagnosis.stuck_causes import refusal_of
 from trainwright.jobs.manifest.training_steps import replicated_jobs
 from trainwright.jobs.state.workloads import LOCAL_QUEUE
 from trainwright.jobs.submit.compatibility import steps_of_runtime
+from trainwright.jobs.submit.queue_check import QueueNotFound
+from trainwright.jobs.submit.queue_check import check_queue as require_queue
 from trainwright.jobs.submit.rbac import LIST_LOCAL_QUEUES, LIST_RUNTIMES, READ_CLAIM, ApiCall
 from trainwright.materialize.frameworks.labelled_runtime import framework_without_peers
 from trainwright.runtimes import RuntimeNotFound, bundled_runtimes
@@ -132,10 +134,16 @@ def check_queue(cluster: KubernetesCluster, namespace: str, requested: str = "",
     """Check the LocalQueues if Kueue is installed; the requested one must exist and be active."""
     versions = served_versions(cluster, LOCAL_QUEUE.group)
     if not versions:
-        if requested:
+        if requested and not JobsClient(cluster).is_embedded():
             return missing(
                 "queue", requested, "Kueue is not installed: the job would stay suspended", "install Kueue, or do not use a queue"
             )
+        if requested:
+            try:
+                require_queue(JobsClient(cluster), cluster, requested, namespace)
+            except QueueNotFound as error:
+                return missing("queue", requested, str(error), "create the queue, or do not use one")
+            return ok("queue", requested, "this cluster has queues")
         return ok("queue", "kueue", "not installed, and no queue was requested")
     kind = replace(LOCAL_QUEUE, version=versions[0])
     try:

@@ -17,7 +17,7 @@ from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, P
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.names import QUEUE_LABEL
 from trainwright.api.objects import Obj, is_deleting, labels_of, name_of, uid_of
-from trainwright.api.verdict import superseded
+from trainwright.api.verdict import superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
@@ -203,11 +203,15 @@ class _Submission:
                 continue
             plan = self._plan(attempt)
             form = self._form(plan, client, cluster)
-            if not has_same_request(existing, plan.trainjob) and not self._is_adopted_changed(cluster, existing, plan.trainjob):
+            if not has_same_request(existing, plan.trainjob) and (
+                verdict_of(existing) is not None  # nothing of it runs, and what it lacked may be what has changed
+                or not self._is_adopted_changed(cluster, existing, plan.trainjob)
+            ):
                 previous = existing
                 continue
             if not is_finished(existing):  # a client killed right after creating the job has not checked
                 resolve_holder_conflict(cluster, existing, self.identity)
+                self._ensure_claim(cluster)  # of this request: its size is not part of the job
                 self._ensure_credentials(cluster, name)
             resumed = resume_if_suspended_by_us(cluster, self._noted(cluster, existing), self.stop)
             adopted = release_lease(cluster, resumed)
@@ -232,6 +236,10 @@ class _Submission:
             if earlier["spec"].get("suspend") or is_finished(earlier) or is_deleting(earlier):
                 return
         raise TrainJobNameTaken(f"the TrainJob {name_of(earlier)!r} is resumed again and again; suspend it, or delete it")
+
+    def _ensure_claim(self, cluster: Cluster) -> None:
+        if self.request.workspace_volume is not None:
+            ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, self.resolved.nodes)
 
     def _ensure_credentials(self, cluster: Cluster, name: str) -> None:
         if self.credentials and (uid := ensure_credentials(cluster, self.identity, self.namespace, self.credentials)):
@@ -341,7 +349,7 @@ class _Submission:
         check_queue(client, cluster, labels_of(plan.trainjob).get(QUEUE_LABEL, ""), self.namespace)
         if self.request.workspace_volume is not None:
             check_holder(cluster, plan.trainjob, self.identity)
-            ensure_claim(cluster, self.request.workspace_volume, self.identity, self.namespace, self.resolved.nodes)
+        self._ensure_claim(cluster)
         if self.resolved.code is not None:
             ensure_code(cluster, plan.trainjob, self.resolved.code)
         self._ensure_credentials(cluster, plan.name)

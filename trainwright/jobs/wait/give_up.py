@@ -54,7 +54,7 @@ def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler, ca
 def stop_failing_job(cluster: Cluster, error: TrainJobFailed) -> str:
     """Stop a job whose pods fail again and again; returns the outcome. A retry of its step submits the next attempt."""
     outcome = cancel_unwatched_job(cluster, error.trainjob, cancel_by_suspending, error)
-    log.warning("event=failing_job_stopped name=%s outcome=%r", name_of(error.trainjob), outcome)
+    log.info("event=failing_job_stopped name=%s outcome=%r", name_of(error.trainjob), outcome)
     return outcome
 
 
