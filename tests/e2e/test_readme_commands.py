@@ -36,7 +36,7 @@ ELSEWHERE = {
 SAID = {
     'trainwright submit --code quickstart/examples --command "torchrun ddp.py" --num-nodes 2 --wait --logs': '"processes": 2',
     "trainwright submit --func quickstart/examples/fit.py:fit --func-args steps=3 --run-id tuesday --wait": "Succeeded",
-    "trainwright submit -f quickstart/examples/trainjob.yaml --run-id wednesday --queue-name gpus": "created, run wednesday",
+    "trainwright submit -f quickstart/examples/trainjob.yaml --run-id wednesday": "created, run wednesday",
     "trainwright rbac --namespace kubeflow --for kfp | kubectl apply -f -": "created",
     "trainwright runtimes show trl-sft | kubectl apply -f -": "clustertrainingruntime.trainer.kubeflow.org/trl-sft",
     "trainwright pipeline compile finetune -O finetune.yaml": "",

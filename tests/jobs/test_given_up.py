@@ -16,6 +16,7 @@ from trainwright.api.objects import annotations_of, name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.api.verdict import is_superseded, superseded, verdict_of
 from trainwright.cluster.delegating import DelegatingCluster
+from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainRequest, submit_or_adopt, suspend_job
 from trainwright.jobs.diagnosis.errors import (
@@ -213,6 +214,17 @@ def test_api_server_that_fails_for_a_moment_does_not_keep_a_job_running(cluster:
     outcome = cancel_unwatched_job(Failing(cluster), submitted, cancel_by_suspending, failing(submitted))
     assert "counts as failed" in outcome
     assert phase_of(current(cluster, submitted)) is Phase.Failed
+
+
+def test_signal_leaves_no_time_for_retries(cluster: EmbeddedCluster, submitted: Job) -> None:
+    tries: list[bool] = []
+
+    def fail(_cluster: Any, _job: Job) -> str:
+        tries.append(isinstance(_cluster, RetryingCluster))
+        raise ServiceUnavailable("connection refused")
+
+    assert "could not be stopped" in cancel_unwatched_job(cluster, submitted, fail)
+    assert tries == [False]
 
 
 def test_job_without_room_for_a_verdict_is_suspended(cluster: EmbeddedCluster, submitted: Job) -> None:

@@ -72,6 +72,6 @@ def test_the_best_trial_is_exported_and_a_hopeless_one_is_stopped_and_skipped(tm
     assert "its best eval_loss after 1 reports is 6, worse than 1.25, the median of the averages of 2 other trials" in stopped[0]
     assert (best["index"], best["value"]) == (1, 0.5)
     assert "was stopped early" in best["summary"]
-    assert "failed\\: FailedJobs" in best["summary"]
+    assert "failed\\: pod " in best["summary"]
     restore_checkpoint(exported["uri"], tmp_path / "restored", digest=exported["digest"])
     assert dict(pairwise(learned(tmp_path / "restored")["arguments"]))["--learning_rate"] == "2.5"

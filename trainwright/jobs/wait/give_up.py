@@ -40,9 +40,10 @@ class CancelHandler(Protocol):
 def cancel_unwatched_job(cluster: Cluster, trainjob: Obj, how: CancelHandler, cause: BaseException | None = None) -> str:
     """Cancel a job whose wait ended early, by the error `cause` or a signal; returns the outcome as text, including an API error."""
     verdict = _without_credentials(verdict_on(cause)) if cause is not None else None
-    retrying = RetryingCluster(cluster, seconds=_RETRY_SECONDS)
+    # After a signal there is no time for retries, and the cluster may be ending as well.
+    client = cluster if cause is None else RetryingCluster(cluster, seconds=_RETRY_SECONDS)
     try:
-        outcome = how(retrying, trainjob) if verdict is None else how(retrying, trainjob, verdict)
+        outcome = how(client, trainjob) if verdict is None else how(client, trainjob, verdict)
     except ApiError as error:
         log.error("event=cancel_failed name=%s error=%s", name_of(trainjob), error.message)
         return f"it could not be stopped: {error.message}"
