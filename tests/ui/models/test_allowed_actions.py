@@ -11,9 +11,10 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
-from trainwright.api.verdict import superseded
+from trainwright.api.verdict import Verdict, superseded
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import suspend_job
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.suspension import generation_of
 from trainwright.ui.actions import show_access
@@ -106,3 +107,13 @@ def test_ended_superseded_and_deleted_jobs_say_why(job: Job, set_status: Any) ->
     assert "another job of its step" in state_reasons(replaced)["resume"]
     deleting = {**job, "metadata": {**job["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}}
     assert set(state_reasons(deleting).values()) == {"it is being deleted"}
+
+
+def test_job_that_was_given_up_may_be_resumed_and_says_so(cluster: EmbeddedCluster, job: Job, make_call: MakeCall) -> None:
+    assert suspend_job(cluster, job, Verdict("FailedTooOften", "pod a exited 1"))
+    reviewing = Reviewing(cluster, ("patch", "delete"))
+    found = show_access(make_call(query={"namespace": "default", "name": name_of(job)}, of_cluster=reviewing))
+    assert found["actions"]["resume"]["allowed"]
+    assert found["actions"]["resume"]["note"].startswith("it was given up (FailedTooOften); its pods start again")
+    assert found["actions"]["suspend"]["reason"] == "it is suspended already"
+    assert not found["ended"]
