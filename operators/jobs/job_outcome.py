@@ -111,7 +111,7 @@ class WaitsForTrainJob(_Operator):
         else:
             stuck = stuck_error(event["what"], event["message"])
         ended = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel), stuck)
-        if outcome == "deadline" and ended == CancelOutcome.ended:  # its own end counts
+        if isinstance(stuck, TrainJobDeadline) and ended == CancelOutcome.ended:  # its own end counts
             return self._wait_in_worker(context, cluster, trainjob)
         stuck.add_outcome(ended)
         raise stuck

@@ -230,6 +230,18 @@ def test_a_deadline_stops_the_job(connected: EmbeddedCluster, stopping: str) -> 
     assert bool(job["spec"].get("suspend")) is (stopping == "suspend")
 
 
+@pytest.mark.parametrize(("outcome", "what"), [("deadline", "start"), ("stuck", "CannotStart"), ("stuck", "NodeLost")])
+def test_a_job_that_succeeded_before_it_was_given_up_ends_its_task_well(
+    connected: EmbeddedCluster, set_status: SetStatus, outcome: str, what: str
+) -> None:
+    task = operator()
+    trigger = deferred(task).trigger
+    set_status(the_job(connected), "Complete")
+    event = {"name": trigger.name, "namespace": "default", "uid": trigger.uid, "outcome": outcome, "what": what, "message": "m"}
+    assert task.execute_complete(context(), event)["trainjob"] == trigger.name
+    assert not the_job(connected)["spec"].get("suspend")
+
+
 def test_the_trigger_ends_at_its_time_in_any_phase(connected: EmbeddedCluster) -> None:
     trigger = deferred(operator()).trigger
     trigger.until = time.time() + 0.2
