@@ -48,6 +48,11 @@ def annotations_of(obj: Obj) -> dict[str, str]:
     return (obj.get("metadata") or {}).get("annotations") or {}
 
 
+def generation_of(obj: Obj) -> int:
+    """Return the generation of the spec; 0 if the object has none yet."""
+    return int(obj["metadata"].get("generation") or 0)
+
+
 def is_deleting(obj: Obj) -> bool:
     return bool((obj.get("metadata") or {}).get("deletionTimestamp"))
 

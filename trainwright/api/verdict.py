@@ -13,7 +13,7 @@ from typing import Any
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
-from trainwright.api.objects import Obj, annotations_of
+from trainwright.api.objects import Obj, annotations_of, generation_of
 from trainwright.api.times import is_moment
 from trainwright.text.json_reader import read_json
 from trainwright.text.one_line import one_line
@@ -111,7 +111,7 @@ def verdict_of(trainjob: Obj) -> Verdict | None:
     verdict = written_verdict(trainjob)
     if verdict is None or verdict.is_superseded:
         return verdict
-    is_ours = annotations_of(trainjob).get(names.SUSPENDED_BY_ANNOTATION) == names.suspended_by_us(_generation_of(trainjob))
+    is_ours = annotations_of(trainjob).get(names.SUSPENDED_BY_ANNOTATION) == names.suspended_by_us(generation_of(trainjob))
     return verdict if is_ours else None
 
 
@@ -135,7 +135,7 @@ def written_verdict(trainjob: Obj) -> Verdict | None:
         found = read_json(text)
     except Unreadable:
         return None
-    if not isinstance(found, dict) or _number(found, "generation") != _generation_of(trainjob) or not _text(found, "reason"):
+    if not isinstance(found, dict) or _number(found, "generation") != generation_of(trainjob) or not _text(found, "reason"):
         return None
     details = found.get("details")
     return Verdict(
@@ -149,10 +149,6 @@ def written_verdict(trainjob: Obj) -> Verdict | None:
         found.get("resumable") is True,
         found.get("superseded") is True,
     )
-
-
-def _generation_of(trainjob: Obj) -> int:
-    return int(trainjob["metadata"].get("generation") or 0)
 
 
 def _failed_pod(found: Mapping[str, Any]) -> FailedPod:

@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 
 from trainwright.api.errors import ApiError, Forbidden, NotFound
-from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB
+from trainwright.api.kinds import JOBSET, TRAINER, TRAINJOB, Kind
 from trainwright.cluster.connect import NoCluster, connect, start_embedded
 from trainwright.cluster.discovery import is_allowed, served_plurals
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
@@ -106,7 +106,7 @@ def _choice(cluster: KubernetesCluster, requested: Mode, namespace: str, has_tra
         reason = f"TrainJobs are served, and {controller.reason}"
         if controller.lease is not LeaseState.gone and _any_trainjob_has_status(cluster, namespace):
             return Mode.trainjob, f"{reason}, but TrainJobs have a status", ""
-        if has_jobsets and with_retries(lambda: _may_create_jobsets(cluster, namespace)):
+        if has_jobsets and with_retries(lambda: _may_create(cluster, JOBSET, namespace, unknown=True)):  # else the create says it
             return Mode.jobset, reason, _NOT_PROCESSED
         if has_jobsets:
             return Mode.trainjob, f"{reason}; this account may not create JobSets", _AWAY
@@ -136,20 +136,16 @@ _NOT_PROCESSED = (
 
 def _may_create_only_jobsets(cluster: KubernetesCluster, namespace: str) -> bool:
     """Whether this account has the rights of jobset mode alone. False if it may not review them. Raises ApiError."""
-    try:
-        if is_allowed(cluster, Permission("create", TRAINJOB.resource, namespace)):
-            return False
-        return is_allowed(cluster, Permission("create", JOBSET.resource, namespace))
-    except (Forbidden, NotFound):
-        return False
+    may_create_trainjobs = _may_create(cluster, TRAINJOB, namespace, unknown=True)
+    return not may_create_trainjobs and _may_create(cluster, JOBSET, namespace, unknown=False)
 
 
-def _may_create_jobsets(cluster: KubernetesCluster, namespace: str) -> bool:
-    """Whether this account may use jobset mode. True if it may not review that: the create says it. Raises ApiError."""
+def _may_create(cluster: KubernetesCluster, kind: Kind, namespace: str, *, unknown: bool) -> bool:
+    """Whether this account may create objects of this kind; `unknown` if it may not review that. Raises ApiError."""
     try:
-        return is_allowed(cluster, Permission("create", JOBSET.resource, namespace))
+        return is_allowed(cluster, Permission("create", kind.resource, namespace))
     except (Forbidden, NotFound):
-        return True
+        return unknown
 
 
 def _any_trainjob_has_status(cluster: KubernetesCluster, namespace: str) -> bool:

@@ -6,7 +6,7 @@ The mark names the generation of the spec that it belongs to, so a later change 
 from __future__ import annotations
 
 from trainwright.api import names
-from trainwright.api.objects import Obj, annotations_of, labels_of
+from trainwright.api.objects import Obj, annotations_of, generation_of, labels_of
 from trainwright.api.phase import phase_of
 
 MARKS = (
@@ -42,8 +42,3 @@ def is_queued(trainjob: Obj) -> bool:
     """Whether its queue has suspended the job, and nobody else."""
     is_suspended = bool(trainjob["spec"].get("suspend")) and names.SUSPENDED_BY_ANNOTATION not in annotations_of(trainjob)
     return is_suspended and names.QUEUE_LABEL in labels_of(trainjob) and not phase_of(trainjob).is_final
-
-
-def generation_of(obj: Obj) -> int:
-    """Return the generation of the spec; 0 if the object has none yet."""
-    return int(obj["metadata"].get("generation") or 0)

@@ -8,8 +8,8 @@ import pytest
 from factories import trainjob
 
 from trainwright.api import names
+from trainwright.api.objects import generation_of
 from trainwright.api.verdict import Verdict
-from trainwright.submission.suspension import generation_of
 from trainwright.ui.jobs.creator import creator_of
 from trainwright.ui.jobs.row import row_of
 

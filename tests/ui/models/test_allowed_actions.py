@@ -10,13 +10,12 @@ from ui_calls import MakeCall
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import name_of
+from trainwright.api.objects import generation_of, name_of
 from trainwright.api.verdict import Verdict, superseded
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import suspend_job
 from trainwright.submission.jobset_mode import JobSetCluster
-from trainwright.submission.suspension import generation_of
 from trainwright.ui.actions import show_access
 from trainwright.ui.allowed_actions import allowed_actions, state_reasons
 

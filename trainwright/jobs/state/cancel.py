@@ -15,13 +15,13 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import ApiError, Conflict, Forbidden, Invalid, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, generation_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import phase_of
 from trainwright.api.verdict import Verdict, is_superseded, verdict_of, written_verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import jobset_may_create_pods, named_pods, remaining_pods
 from trainwright.jobs.state.workflow import workflows_of
-from trainwright.submission.suspension import generation_of, is_queued, is_suspended_by_us, suspension_mark
+from trainwright.submission.suspension import is_queued, is_suspended_by_us, suspension_mark
 
 POD_TERMINATION_SECONDS = 10.0
 """Seconds to wait for the pods of a cancelled job to end: less than the client's own grace period after SIGTERM."""
@@ -123,7 +123,7 @@ def _leave_queue(cluster: Cluster, trainjob: Obj) -> CancelOutcome | None:
             return CancelOutcome.deleted
         if not is_queued(current):
             return None
-        if int(current["metadata"].get("generation") or 0) > 1:
+        if generation_of(current) > 1:
             return CancelOutcome.queued
         try:
             if _delete_version(cluster, current):

@@ -60,7 +60,7 @@ class WaitSettings:
     poll_seconds: float = 1.0
     """Seconds between two checks of deadlines and of the watch, at first; they grow while nothing happens."""
     connection_seconds: int = 240
-    """Seconds after which the watches of one job are opened anew, and for which they may outlive its wait."""
+    """Seconds after which the watches of one job are opened again, and for which they may outlive its wait."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, generation_of, name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import have_pods_ended, wait_until_pods_ended
 from trainwright.jobs.state.waiter_lease import RENEWALS, is_active, lease_seconds, renewal_patch, was_abandoned
@@ -147,7 +147,7 @@ def suspension_patch(trainjob: Obj) -> list[dict[str, Any]]:
     """
     if not is_active(trainjob) or names.OWNER_ANNOTATION not in annotations_of(trainjob):
         return []
-    generation = int(trainjob["metadata"].get("generation") or 0)
+    generation = generation_of(trainjob)
     ((annotation, mark),) = suspension_mark(trainjob).items()
     return [
         {"op": "test", "path": "/metadata/uid", "value": uid_of(trainjob)},

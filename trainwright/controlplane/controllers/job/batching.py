@@ -5,7 +5,7 @@ Otherwise the first of several failures would cause a new pod, or finish the Job
 
 from __future__ import annotations
 
-from trainwright.api.objects import Obj, is_deleting, uid_of
+from trainwright.api.objects import Obj, generation_of, is_deleting, uid_of
 from trainwright.controlplane.controllers.job.pods import is_terminal, restarts_of
 
 BATCH_SECONDS = 0.2
@@ -27,7 +27,7 @@ class Batching:
         if event == "DELETED":
             self._generations.pop(uid_of(job), None)
             return 0.0
-        generation = int(job["metadata"].get("generation") or 0)
+        generation = generation_of(job)
         known = self._generations.get(uid_of(job))
         self._generations[uid_of(job)] = generation
         return self._seconds if known == generation else 0.0

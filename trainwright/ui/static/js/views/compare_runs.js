@@ -39,7 +39,7 @@ function Compared({ runs }) {
   </div>`;
 }
 
-/** Runs of one title are told apart by their folders. */
+/** Runs of one title are distinguished by their folders. */
 function titlesOf(runs) {
   const titles = runs.map((run) => runTitle(run.page));
   return titles.map((title, at) => (titles.indexOf(title) === titles.lastIndexOf(title) ? title : `${title} (${runs[at].key})`));
