@@ -45,9 +45,8 @@ def is_missing_claim(message: str) -> bool:
 
 def is_missing_queue(reason: str, message: str) -> bool:
     """Whether a queue, by the condition of a Workload, does not exist."""
-    return reason in ("Misconfigured", "Inadmissible", "QueueNotFound") and (
-        reason == "QueueNotFound" or _MISSING_QUEUE.search(message) is not None
-    )
+    is_refused = reason in ("Misconfigured", "Inadmissible") and _MISSING_QUEUE.search(message) is not None
+    return is_refused or reason == "QueueNotFound"
 
 
 def refusal_of(message: str) -> Refusal | None:

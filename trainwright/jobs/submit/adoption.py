@@ -14,6 +14,7 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, n
 from trainwright.api.verdict import superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
+from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job, versions_of
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
@@ -109,9 +110,7 @@ def resume_at_once(cluster: Cluster, trainjob: Obj) -> Obj:
 
 
 def _may_resume(trainjob: Obj) -> bool:
-    verdict = verdict_of(trainjob)
-    is_given_up = verdict is not None and not verdict.resumable
-    return is_suspended_by_us(trainjob) and not is_given_up and not early_stop_reason(trainjob) and not is_deleting(trainjob)
+    return is_suspended_by_us(trainjob) and not needs_new_attempt(trainjob) and not early_stop_reason(trainjob)
 
 
 def release_lease(cluster: Cluster, trainjob: Obj) -> Obj:

@@ -224,10 +224,11 @@ class _Submission:
         Raises TrainJobNameTaken if somebody resumes it all the time.
         """
         for _ in range(_MAX_RETIREMENTS):
-            if not (is_finished(earlier) or is_deleting(earlier)):
+            has_ended = is_finished(earlier) or is_deleting(earlier)
+            if not has_ended:
                 suspend_job(cluster, earlier, superseded("its step has submitted another job"))
             wait_until_pods_ended(cluster, earlier, self.stop)
-            if is_finished(earlier) or is_deleting(earlier):
+            if has_ended:
                 return
             try:
                 earlier = cluster.get(TRAINJOB, name_of(earlier), self.namespace)
