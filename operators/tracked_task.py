@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def tracked(task: Any, context: Context, uid: str = "", metrics: Mapping[str, str] | None = None) -> Iterator[Any]:
+def tracked(
+    task: Any, context: Context, trainjob: dict[str, Any] | None = None, metrics: Mapping[str, str] | None = None
+) -> Iterator[Any]:
     """Yield an observer of job events for the trackers of a TrainJobOperator; their runs end with the block.
 
     Metrics are kept in the folder of the run, too, if the worker mounts the workspace.
-    `uid` is that of the job, if it is known, and `metrics` are values that are: the triggerer feeds no trackers, so of a deferred
+    `trainjob` is the job, if it is known, and `metrics` are values that are: the triggerer feeds no trackers, so of a deferred
     task these are the last ones, and what the training has logged comes at the end.
     Raises ValueError for trackers that are unknown, or have neither an address nor a folder.
     """
@@ -30,14 +32,13 @@ def tracked(task: Any, context: Context, uid: str = "", metrics: Mapping[str, st
 
     targets, folder = tracking_targets(task)
     identity, request = task_identity(context, task.run_id), task.request()
-    kept_in = identity.folder if request.workspace else ""
     with (
         tracking(tracked_run(identity, request), targets, folder=folder, write=lambda line: task.log.info("%s", line)) as tracker,
-        kept_history(task.workspace_path, kept_in) as history,
+        kept_history(task.workspace_path, identity.folder if request.workspace else "") as history,
     ):
         observer = _Observer(tracker, history)
-        if uid:
-            observer.begin(uid)
+        if trainjob is not None:
+            observer.begin(trainjob)
         if metrics:
             observer((Metrics(tuple(metrics.items())),))
         yield observer
@@ -49,8 +50,10 @@ class _Observer:
     def __init__(self, tracker: Any, history: Any):
         self._tracker, self._history = tracker, history
 
-    def begin(self, uid: str) -> None:
-        self._tracker.begin(uid)
+    def begin(self, trainjob: dict[str, Any]) -> None:
+        """Metrics are those of this job from now on, which may train in another folder than the first one of its step."""
+        self._tracker.begin(trainjob["metadata"]["uid"])
+        self._history.begin(trainjob)
 
     def __call__(self, events: Any) -> None:
         self._tracker(events)

@@ -114,8 +114,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime says.
     :param on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning, or
         replace it.
-    :param adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run with
-        the same id. An explicit run_id says the same.
+    :param adopt_finished: Whether a job that has succeeded is taken as the result of another run of the orchestrator with the same
+        id.
     :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or
         keep it.
     :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
@@ -336,14 +336,14 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
                 def on_submitted(submitted: Submitted) -> None:
                     report_submitted(self, context, submitted)
-                    tracker.begin(submitted.trainjob["metadata"]["uid"])
+                    tracker.begin(submitted.trainjob)
 
                 more["on_submitted"] = on_submitted
                 return self._done(context, run_step(cluster, request, identity, namespace, observers=(tracker,), **more))
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with stop_on_signals() as stop:
             if not self.wait_for_completion:
-                return self._reference(context, self._submit_unless_ended(context, cluster, stop)).as_xcom()
+                return self._reference(self._submit_unless_ended(context, cluster, stop)).as_xcom()
             return self._submit_and_defer(context, cluster, stop, time.time() + limit if limit is not None else None)
 
     @fail_fast()
@@ -351,7 +351,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
         self._take_more()
         try:
-            with tracked(self, context, event.get("uid") or "", event.get("metrics")) as self._tracker:
+            ended = {"metadata": {name: event.get(name) or "" for name in ("name", "namespace", "uid")}}
+            with tracked(self, context, ended, event.get("metrics")) as self._tracker:
                 result = super().execute_complete(context, event)
         except Exception:
             if event["outcome"] in ("failed", "deleted", "succeeded"):
@@ -504,7 +505,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _submission_arguments(self, identity: Any) -> dict[str, Any]:
         """Arguments of a submission besides the request: the run's latest export, and the credentials of its connections."""
-        look = partial(self._latest_export, identity) if self.export_uri else None
+        look = self._latest_export if self.export_uri else None
         return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
 
     def _latest_export(self, identity: Identity) -> str:
@@ -512,23 +513,24 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.checkpoints.resume_source import latest_export_lookup
 
         with credentials(self.store_conn_id, self.hub_conn_id):
-            return latest_export_lookup(identity, self.export_uri)()
+            return latest_export_lookup(self.export_uri)(identity)
 
     def _result(
         self, context: Context, cluster: JobsClient, trainjob: dict[str, Any], metrics: dict[str, str] | None = None
     ) -> Any:
         from trainwright.jobs.wait.run_step import result_of
 
-        return self._done(context, result_of(cluster, trainjob, self.request(), task_identity(context, self.run_id), metrics))
+        return self._done(context, result_of(cluster, trainjob, self.request(), metrics))
 
     def _has_results(self) -> bool:
         request = self.request()
         return request.func is not None or bool(request.code)
 
-    def _observe_logged(self, entries: Iterable[Mapping[str, float]]) -> None:
+    def _observe_logged(self, trainjob: dict[str, Any], entries: Iterable[Mapping[str, float]]) -> None:
         from trainwright.jobs.wait.job_events import Logged
 
         if entries and (tracker := vars(self).get("_tracker")) is not None:
+            tracker.begin(trainjob)
             tracker((Logged(tuple(entries)),))
 
     def _fails_on_divergence(self) -> bool:
@@ -537,7 +539,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _folder(self, context: Context) -> str:
         return task_identity(context, self.run_id).folder if self.workspace else ""
 
-    def _reference(self, context: Context, submitted: Any) -> JobReference:
+    def _reference(self, submitted: Submitted) -> JobReference:
+        from trainwright.jobs.state.run_folder import folder_of_job
+
         metadata = submitted.trainjob["metadata"]
         place = metadata["namespace"], metadata["uid"], str(submitted.cluster.mode)
-        return JobReference(metadata["name"], *place, self._folder(context), self._has_results())
+        return JobReference(metadata["name"], *place, folder_of_job(submitted.trainjob), self._has_results())

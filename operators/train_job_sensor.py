@@ -257,19 +257,14 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def _result(
         self, context: Context, cluster: JobsClient, trainjob: dict[str, Any], metrics: dict[str, str] | None = None
     ) -> Any:
-        from trainwright.api import names
-        from trainwright.api.objects import annotations_of
         from trainwright.jobs import StepResult
         from trainwright.jobs.logs.results import results_of
         from trainwright.jobs.state.progress import progress_of
-        from trainwright.jobs.state.run_folder import RUNS
+        from trainwright.jobs.state.run_folder import folder_of_job
         from trainwright.jobs.state.started_from import read_started_from
 
         reference, metadata = JobReference.parse(self.trainjob), trainjob["metadata"]
-        folder = reference.folder
-        if folder is None:
-            _, runs, name = annotations_of(trainjob).get(names.RUN_FOLDER_ANNOTATION, "").rpartition(f"/{RUNS}/")
-            folder = f"{RUNS}/{name}" if runs else ""
+        folder = folder_of_job(trainjob) if reference.folder is None else reference.folder
         metrics = dict(progress_of(trainjob).metrics) if metrics is None else metrics
         results = results_of(cluster, trainjob) if reference.has_results is not False else None
         result = StepResult(

@@ -133,8 +133,7 @@ def submit_train_job(
         restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime says.
         on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning, or
             replace it.
-        adopt_finished: Whether a job that has succeeded before is taken as the result, although no retry asks: another run with the
-            same id. An explicit run_id says the same.
+        adopt_finished: Whether a job that has succeeded is taken as the result of another run of the orchestrator with the same id.
         on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
             it.
         waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright

@@ -179,26 +179,27 @@ class WaitsForTrainJob(_Operator):
         """
         from trainwright.api.errors import NotFound
         from trainwright.jobs import StepResult
+        from trainwright.jobs.state.run_folder import folder_of_job
         from trainwright.jobs.state.started_from import NOT_KNOWN, read_started_from
         from trainwright.jobs.state.usage import Usage
 
         name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
         start = shown_start = event.get("started_from") or ""
         self._used = Usage.from_dict(event.get("usage") or {})
-        if self._has_results() or self._fails_on_divergence() or metrics:
-            try:
-                cluster, trainjob = self._read_job_of(event)
-            except NotFound:
-                self._judge_end(None, {"metadata": {"name": name, "namespace": namespace}}, metrics)
-                if self._has_results():
-                    self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
-                start = start or f"{NOT_KNOWN}: it was deleted since"
-            else:
+        try:
+            cluster, trainjob = self._read_job_of(event)
+        except NotFound:
+            self._judge_end(None, {"metadata": {"name": name, "namespace": namespace}}, metrics)
+            if self._has_results():
+                self.log.warning("TrainJob %s was deleted since it succeeded; its results are lost", name)
+            folder, start = self._folder(context), start or f"{NOT_KNOWN}: it was deleted since"
+        else:
+            if self._has_results() or self._fails_on_divergence() or metrics:
                 self._judge_end(cluster, trainjob, metrics)
-                if self._has_results():
-                    return self._result(context, cluster, trainjob, metrics)
-                start = start or read_started_from(cluster, trainjob)
-        return self._done(context, StepResult(name, namespace, metrics, None, self._folder(context), start), shown_start)
+            if self._has_results():
+                return self._result(context, cluster, trainjob, metrics)
+            folder, start = folder_of_job(trainjob), start or read_started_from(cluster, trainjob)
+        return self._done(context, StepResult(name, namespace, metrics, None, folder, start), shown_start)
 
     def _judge_end(self, cluster: JobsClient | None, trainjob: dict[str, Any], metrics: dict[str, str] | None = None) -> None:
         """Pass on what a job that has succeeded has logged. Raises Diverged if its last figures are not finite.
@@ -211,13 +212,13 @@ class WaitsForTrainJob(_Operator):
         from trainwright.jobs.state.progress import reported_values
 
         found = TrainingLog() if cluster is None else read_training_log(cluster, trainjob)
-        self._observe_logged(found.entries)
+        self._observe_logged(trainjob, found.entries)
         detector = DivergenceDetector()
         detector.observe({**(metrics or {}), **reported_values(trainjob)})
         if self._fails_on_divergence() and (diverged := found.divergence_with(detector)):
             raise Diverged(trainjob, diverged)
 
-    def _observe_logged(self, entries: Iterable[Mapping[str, float]]) -> None:
+    def _observe_logged(self, trainjob: dict[str, Any], entries: Iterable[Mapping[str, float]]) -> None:
         """What a training has logged, each entry with its step; for trackers, which a deferred task has not fed."""
 
     def _fails_on_divergence(self) -> bool:

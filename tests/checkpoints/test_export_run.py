@@ -115,9 +115,9 @@ class TestExportedBy:
         for run, step in (("a", 5), ("a", 10), ("b", 20)):
             train(f"runs/{run}", step)
             export(workspace, exports, run)
-        assert latest_export_lookup(Identity("kfp", "a", "train"), exports)() == f"{exports}/a/checkpoint-10"
-        assert latest_export_lookup(Identity("kfp", "b", "train"), exports)() == f"{exports}/b/checkpoint-20"
-        assert latest_export_lookup(Identity("kfp", "c", "train"), exports)() == ""
+        assert latest_export_lookup(exports)(Identity("kfp", "a", "train")) == f"{exports}/a/checkpoint-10"
+        assert latest_export_lookup(exports)(Identity("kfp", "b", "train")) == f"{exports}/b/checkpoint-20"
+        assert latest_export_lookup(exports)(Identity("kfp", "c", "train")) == ""
 
     def test_mapped_steps_have_each_their_own(self, workspace: Path, exports: str, train: Callable[..., Path]) -> None:
         run = "manual__2026-11-22T10:00:00+00:00"
@@ -126,13 +126,13 @@ class TestExportedBy:
             train(folder, step)
             export_run(workspace, folder, exports, run=run, trainjob="job")
         steps = [
-            latest_export_lookup(Identity("kfp", run, "train", index), exports)().rpartition("-")[2] for index in (-1, 0, 1, 2)
+            latest_export_lookup(exports)(Identity("kfp", run, "train", index)).rpartition("-")[2] for index in (-1, 0, 1, 2)
         ]
         assert steps == ["5", "10", "15", ""]
 
     @pytest.mark.parametrize("uri", ["hf://a/b", "nonsense"])
     def test_a_store_that_cannot_be_read_is_a_warning(self, uri: str, caplog: pytest.LogCaptureFixture) -> None:
-        assert latest_export_lookup(Identity("kfp", "a", "train"), uri)() == ""
+        assert latest_export_lookup(uri)(Identity("kfp", "a", "train")) == ""
         assert "could not be looked up" in caplog.text
 
 
@@ -206,7 +206,7 @@ def test_trainings_of_one_run_are_exported_from_their_own_folders_to_folders_of_
     made = [export(workspace, exports, trainjob=f"job-{number}", owner="kfp") for number in range(3)]
     assert [one.uri for one in made] == [f"{exports}/{identity.exports}/checkpoint-5" for identity in identities]
     assert len({one.digest for one in made}) == 3
-    assert [latest_export_lookup(identity, exports)() for identity in identities] == [one.uri for one in made]
+    assert [latest_export_lookup(exports)(identity) for identity in identities] == [one.uri for one in made]
     assert export(workspace, exports, owner="kfp").uri == made[0].uri, "without a job it is the run's folder"
 
 
@@ -239,8 +239,8 @@ def test_an_export_of_another_dag_is_neither_resumed_from_nor_added_to(
     train("runs/a")
     made = export(workspace, exports, owner="airflow/one")
     one, other = (Identity(f"airflow/{dag}", "a", "train") for dag in ("one", "other"))
-    assert latest_export_lookup(one, exports)() == made.uri
-    assert latest_export_lookup(other, exports)() == ""
+    assert latest_export_lookup(exports)(one) == made.uri
+    assert latest_export_lookup(exports)(other) == ""
     train("runs/a", step=6)
     with pytest.raises(CheckpointError, match="has exports of airflow/one, and this is airflow/other"):
         export(workspace, exports, owner="airflow/other")

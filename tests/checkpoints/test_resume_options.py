@@ -258,17 +258,17 @@ def test_the_wish_comes_from_the_environment() -> None:
 
 def test_only_the_latest_export_of_the_run_itself_is_its_own(exports: str, tmp_path: Path) -> None:
     root = exports.removesuffix("/run")
-    assert latest_export_lookup(Identity("kfp", "run", "train"), root)() == f"{exports}/checkpoint-10"
-    assert latest_export_lookup(Identity("kfp", "ru", "train"), root)() == ""
+    assert latest_export_lookup(root)(Identity("kfp", "run", "train")) == f"{exports}/checkpoint-10"
+    assert latest_export_lookup(root)(Identity("kfp", "ru", "train")) == ""
     folder = StorageUri.parse(exports).path
     folder.rename(folder.with_name("ru"))
-    assert latest_export_lookup(Identity("kfp", "ru", "train"), root)() == "", "it is in its folder, but of another run"
-    assert latest_export_lookup(Identity("kfp", "run", "train"), str(StorageUri.from_path(tmp_path / "nothing")))() == ""
+    assert latest_export_lookup(root)(Identity("kfp", "ru", "train")) == "", "it is in its folder, but of another run"
+    assert latest_export_lookup(str(StorageUri.from_path(tmp_path / "nothing")))(Identity("kfp", "run", "train")) == ""
 
 
 def test_a_store_that_cannot_be_read_is_a_warning(exports: str, caplog: pytest.LogCaptureFixture) -> None:
     (StorageUri.parse(exports).path / "checkpoint-10" / "manifest.json").write_bytes(b"{")
-    assert latest_export_lookup(Identity("kfp", "run", "train"), exports.removesuffix("/run"))() == ""
+    assert latest_export_lookup(exports.removesuffix("/run"))(Identity("kfp", "run", "train")) == ""
     assert "could not be looked up" in caplog.text
 
 

@@ -55,6 +55,48 @@ def test_checkpoints_of_another_dataset_or_model_are_moved_aside_and_kept(
         assert resume_point(workspace) is None
 
 
+def test_checkpoints_of_another_request_are_moved_aside(
+    workspace: Path, output: Path, write_checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    first, other = ResumeOptions(training="1"), ResumeOptions(training="2")
+    resume_point(workspace, options=first)
+    kept = write_checkpoint(5)
+    assert resume_point(workspace, options=first) == kept
+    assert resume_point(workspace) == kept, "a pod that does not know what it trains"
+    assert resume_point(workspace, options=other) is None
+    assert "archived" in caplog.text
+    assert (workspace / "output.previous-1" / "checkpoint-5").is_dir()
+
+
+def ended(step: int) -> dict[str, bytes]:
+    return {"trainer_state.json": json.dumps({"global_step": step, "max_steps": step}).encode()}
+
+
+def test_checkpoint_with_no_step_left_is_not_gone_on_from(
+    workspace: Path, output: Path, write_checkpoint: Callable[..., Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    one, two = Writer("one", "u1"), Writer("two", "u2")
+    resume_point(workspace, writer=one)
+    before = write_checkpoint(5)
+    write_checkpoint(6, **ended(6))
+    assert resume_point(workspace, leader=False, writer=two) == before, "a node that is faster than the leader"
+    assert resume_point(workspace, writer=two) == before
+    assert resume_point(workspace, leader=False, writer=two) == before
+    assert "reached the end" in caplog.text
+    assert not (output / "checkpoint-6").exists()
+
+
+def test_only_a_restarted_pod_goes_on_from_the_end_if_there_is_nothing_before_it(
+    workspace: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    one, two = Writer("one", "u1"), Writer("two", "u2")
+    resume_point(workspace, writer=one)
+    end = write_checkpoint(6, **ended(6))
+    assert resume_point(workspace, leader=False, writer=one) == resume_point(workspace, writer=one) == end
+    assert resume_point(workspace, leader=False, writer=two) is None
+    assert resume_point(workspace, writer=two) is None
+
+
 def test_checkpoints_of_another_trainer_are_moved_aside(
     workspace: Path, output: Path, write_checkpoint: Callable[..., Path]
 ) -> None:

@@ -17,6 +17,7 @@ from trainwright.api.objects import name_of
 from trainwright.api.verdict import is_superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobNameTaken, submit_or_adopt
+from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.jobs.submit.submit_or_adopt import Submitted
@@ -71,18 +72,78 @@ def test_a_job_that_is_stopped_by_a_clear_is_not_resumed(cluster: EmbeddedCluste
     assert is_superseded(stopped)
 
 
-@pytest.mark.parametrize(
-    ("identity", "request_"),
-    [(by(run_instance="tuesday", adopts_reruns=True), {}), (by(run_instance="tuesday"), {"adopt_finished": True})],
-    ids=["named run", "adopt_finished"],
-)
-def test_a_rerun_that_says_so_takes_the_finished_job(
-    cluster: EmbeddedCluster, set_status: SetStatus, identity: Identity, request_: dict[str, Any]
-) -> None:
+def test_a_rerun_takes_the_finished_job_only_if_it_says_so(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
     first = submitted(cluster)
     set_status(first.trainjob, "Complete")
-    assert submitted(cluster, identity, **request_).name == first.name
-    assert not submitted(cluster, by(clears="9"), **request_).adopted, "a clear asks for another training"
+    named = by(run_instance="tuesday", adopts_reruns=True)
+    assert submitted(cluster, named, adopt_finished=True).name == first.name
+    assert not submitted(cluster, by(clears="9"), adopt_finished=True).adopted, "a clear asks for another training"
+    assert not submitted(cluster, named).adopted, "the result of yesterday is not that of today"
+
+
+def test_a_rerun_of_a_named_run_follows_the_job_that_still_runs(cluster: EmbeddedCluster) -> None:
+    first = submitted(cluster)
+    assert submitted(cluster, by(run_instance="tuesday", adopts_reruns=True)).name == first.name
+
+
+def folder_of(submitted: Submitted) -> str:
+    return folder_of_job(submitted.trainjob)
+
+
+ON_CLAIM = {"workspace": "pvc://claim"}
+
+
+@pytest.mark.parametrize("execution", [{"clears": "3"}, {"run_instance": "tuesday"}, {}], ids=["cleared", "rerun", "retry"])
+@pytest.mark.parametrize("change", [{}, {"env": {"LEARNING_RATE": "2"}}, {"num_nodes": 2}], ids=["same", "other", "nodes"])
+@pytest.mark.parametrize("state", ["Complete", "Failed"])
+def test_only_the_same_training_after_a_failure_goes_on_in_its_folder(
+    cluster: EmbeddedCluster,
+    set_status: SetStatus,
+    caplog: pytest.LogCaptureFixture,
+    execution: dict[str, str],
+    change: dict[str, Any],
+    state: str,
+) -> None:
+    first = submitted(cluster, **ON_CLAIM)
+    set_status(first.trainjob, state)
+    again = submitted(cluster, by(**execution), **ON_CLAIM, **change)
+    if state == "Complete" and not execution and not change:
+        assert again.adopted, "a success that was lost with its worker is that of the retry"
+        return
+    goes_on = state == "Failed" and "env" not in change
+    assert (folder_of(again) == folder_of(first)) is goes_on
+    assert bool([record for record in caplog.records if "training_begins_again" in record.getMessage()]) is not goes_on
+    if not goes_on:
+        assert folder_of(again).startswith(f"{folder_of(first)}/again-")
+        adopted = submitted(cluster, by(**execution), **ON_CLAIM, **change)
+        assert (adopted.name, folder_of(adopted)) == (again.name, folder_of(again)), "a retry of it stays there"
+        set_status(again.trainjob, "Failed")
+        retried = submitted(cluster, by(**execution), **ON_CLAIM, **change)
+        assert (retried.attempt, folder_of(retried)) == (3, folder_of(again)), "so it does after a failure"
+
+
+def test_warning_says_what_changed_where_a_training_begins_again(
+    cluster: EmbeddedCluster, set_status: SetStatus, caplog: pytest.LogCaptureFixture
+) -> None:
+    first = submitted(cluster, **ON_CLAIM, env={"LEARNING_RATE": "1"})
+    set_status(first.trainjob, "Failed")
+    submitted(cluster, **ON_CLAIM, env={"LEARNING_RATE": "2"})
+    (warning,) = (record.getMessage() for record in caplog.records if "training_begins_again" in record.getMessage())
+    assert "trainer.env.LEARNING_RATE.value: '1' -> '2'" in warning
+
+
+def test_an_export_of_the_training_before_is_not_that_of_the_next(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
+    asked: list[str] = []
+
+    def latest(step: Identity) -> str:
+        asked.append(step.exports)
+        return ""
+
+    for execution in ({}, {"clears": "3"}):
+        request = train_request(runtime="trl-sft", command=[], args=[], **ON_CLAIM)
+        made = submit_or_adopt(cluster, request, by(**execution), "default", latest_checkpoint=latest)
+        set_status(made.trainjob, "Complete")
+    assert len(set(asked)) == 2
 
 
 def test_a_retry_whose_request_has_changed_adopts_the_running_job_and_says_what_differs(

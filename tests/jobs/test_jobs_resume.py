@@ -152,12 +152,12 @@ def test_an_export_on_a_claim_is_mounted_beside_the_workspace() -> None:
 
 def test_weights_come_with_what_reads_them_and_the_export_of_the_run_itself(cluster: EmbeddedCluster) -> None:
     request = sft(resume="weights:gs://models/champion", resume_secret="store")
-    made = submit_or_adopt(cluster, request, STEP, "default", latest_checkpoint=lambda: "s3://bucket/run/checkpoint-5")
+    made = submit_or_adopt(cluster, request, STEP, "default", latest_checkpoint=lambda _step: "s3://bucket/run/checkpoint-5")
     told = variables(deciding(made.trainjob)[1])
     assert told[names.RESUME_VARIABLE] == "weights:gs://models/champion"
     assert told[names.RESUME_EXPORT_VARIABLE] == "s3://bucket/run/checkpoint-5"
     assert {"GOOGLE_SERVICE_ACCOUNT_KEY", "AWS_SECRET_ACCESS_KEY", names.RESUME_JOB_VARIABLE} < set(told)
-    again = submit_or_adopt(cluster, request, STEP, "default", latest_checkpoint=lambda: "s3://bucket/run/checkpoint-9")
+    again = submit_or_adopt(cluster, request, STEP, "default", latest_checkpoint=lambda _step: "s3://bucket/run/checkpoint-9")
     assert again.adopted
 
 
@@ -198,8 +198,8 @@ def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedClus
     def with_secret(**fields: Any) -> TrainRequest:
         return sft(resume_secret="store", **fields)
 
-    def latest(answer: str) -> Callable[[], str]:
-        return lambda: asked.append(answer) or answer  # type: ignore[func-returns-value]
+    def latest(answer: str) -> Callable[[Identity], str]:
+        return lambda _step: asked.append(answer) or answer  # type: ignore[func-returns-value]
 
     made = submit_or_adopt(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-5"))
     again = submit_or_adopt(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-9"))

@@ -107,11 +107,12 @@ def test_a_slash_at_the_end_is_the_same_folder(cluster: EmbeddedCluster) -> None
         submit(cluster, OTHER, workspace=f"{WORKSPACE}/")
 
 
-def test_a_cleared_task_goes_on_in_its_folder(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> None:
+def test_a_task_that_is_cleared_after_a_failure_goes_on_in_its_folder(
+    cluster: EmbeddedCluster, set_status: Callable[..., Any]
+) -> None:
     first, cleared = (replace(ONE, submitter=Submitter("run", clears)) for clears in ("0", "1"))
     made = submit(cluster, first)
-    set_status(made.trainjob, "Complete")
-    assert submit(cluster, first).adopted
+    set_status(made.trainjob, "Failed")
     again = submit(cluster, cleared)
     assert not again.adopted
     folders = [annotations_of(job.trainjob)[names.RUN_FOLDER_ANNOTATION] for job in (made, again)]

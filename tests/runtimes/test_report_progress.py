@@ -14,6 +14,7 @@ from trainwright.runtimes.report_progress import (
     history_lines,
     install,
     refuse_no_steps,
+    refuse_no_steps_left,
     take_logs,
 )
 
@@ -51,6 +52,15 @@ def test_training_without_a_step_is_refused() -> None:
     with pytest.raises(SystemExit, match="no step was trained: no row is left to train on"):
         refuse_no_steps(0)
     refuse_no_steps(1)
+
+
+def test_training_whose_checkpoint_is_at_its_end_is_refused() -> None:
+    with pytest.raises(
+        SystemExit, match="no step is left to train: the checkpoint is of step 6, and the training ends with step 6"
+    ):
+        refuse_no_steps_left(6, 6)
+    refuse_no_steps_left(5, 6)
+    refuse_no_steps_left(0, 0)
 
 
 def test_history_survives_its_lines() -> None:

@@ -73,7 +73,7 @@ def test_a_trial_has_an_identity_and_settings_of_its_own() -> None:
 def test_exports_are_looked_for_where_the_run_exports(tmp_path: Any) -> None:
     step = train_step_of("r", {**PARAMETERS, "export_uri": f"file://{tmp_path}"})
     assert step.latest_checkpoint is not None
-    assert step.latest_checkpoint() == ""
+    assert step.latest_checkpoint(step.identity) == ""
 
 
 def test_a_bad_parameter_is_said_before_anything_is_connected_to(asked: list[dict[str, Any]]) -> None:

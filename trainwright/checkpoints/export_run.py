@@ -12,7 +12,7 @@ from trainwright.checkpoints.job_record import recorded_writers
 from trainwright.checkpoints.manifest import OWNER
 from trainwright.checkpoints.pointers import latest_export
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
-from trainwright.jobs.state.run_folder import export_name, step_digest
+from trainwright.jobs.state.run_folder import AGAIN, export_name, step_attempt, step_digest, step_folder
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.open import open_store
 from trainwright.storage.transfer import disk_errors
@@ -61,8 +61,8 @@ def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
     """Return the folder that a run's training has written to: that of the run, or one of a step below it.
 
     With `trainjob` it is the one that has the digest of the job's step in its name, or that records the job, else the only one that
-    may be the job's. Raises CheckpointError if that leaves several, since another training's checkpoint would be exported;
-    StorageError.
+    may be the job's. Of the folders in which a step has trained again it is that of the job, or the last one. Raises CheckpointError
+    if that leaves several, since another training's checkpoint would be exported; StorageError.
     """
     if "/" in run_folder.removeprefix(f"{RUNS}/"):
         return run_folder
@@ -71,10 +71,15 @@ def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
     with disk_errors(path):
         below = [] if path.is_symlink() else [folder for folder in sorted(path.glob("*")) if folder.is_dir()]
     if digest := step_digest(trainjob):  # the folder exists as soon as a pod has started, whether or not it has saved anything
-        if of_job := [folder for folder in below if step_digest(folder.name) == digest]:
-            return f"{run_folder}/{of_job[0].name}"
-        below = [folder for folder in below if not step_digest(folder.name)]  # those are of other jobs
-    steps = {f"{run_folder}/{folder.name}": folder / OUTPUT for folder in below if _is_output(folder / OUTPUT)}
+        of_step = [folder.name for folder in below if step_digest(folder.name) == digest]
+        if of_job := [name for name in of_step if step_attempt(name) <= step_attempt(trainjob)]:
+            return f"{run_folder}/{max(of_job, key=step_attempt)}"
+        below = [folder for folder in below if not step_digest(folder.name)]  # those are of other jobs, or begun later
+    last = {step_folder(folder.name): folder for folder in sorted(below, key=lambda each: step_attempt(each.name))}
+    again = [folder for folder in last.values() if folder.name.startswith(f"{AGAIN}-") and step_attempt(folder.name) > 1]
+    if again and not trainjob:
+        return f"{run_folder}/{again[-1].name}"
+    steps = {f"{run_folder}/{folder.name}": folder / OUTPUT for folder in last.values() if _is_output(folder / OUTPUT)}
     found = {run_folder: path / OUTPUT, **steps} if _is_output(path / OUTPUT) else steps
     if trainjob:
         by_job = [name for name, output in found.items() if trainjob in [one.name for one in recorded_writers(output) or []]]

@@ -8,9 +8,16 @@ from trainwright.checkpoints.formats.folder_names import checkpoint_step as step
 from trainwright.checkpoints.formats.hf_trainer import HfTrainerFormat
 from trainwright.checkpoints.formats.json_files import STATE, parse_state, training_state
 
-__all__ = ["FORMAT", "STATE", "incomplete_reason", "parse_state", "step_of", "training_state"]
+__all__ = ["FORMAT", "STATE", "has_reached_end", "incomplete_reason", "parse_state", "step_of", "training_state"]
 
 FORMAT = HfTrainerFormat.name
+
+
+def has_reached_end(folder: Path) -> bool:
+    """Whether the training of a checkpoint had no step left, by its state; False if that does not say it."""
+    state = training_state(folder)
+    step, steps = state.get("global_step"), state.get("max_steps")
+    return isinstance(step, int) and isinstance(steps, int) and 0 < steps <= step
 
 
 def incomplete_reason(folder: Path, step: int | None = None, world_size: int | None = None) -> str | None:

@@ -19,8 +19,9 @@ ORIGIN = ".trainwright-origin.json"
 INITIAL_JOB = ".trainwright-job.json"
 _MAX_BYTES = 1024 * 1024
 Origin = dict[str, str]
-"""Maps `dataset` and `model` to the digest of the prepared data, and `trainer` to the name of the builtin trainer, if known."""
-TRAINER = "trainer"
+"""Maps `dataset` and `model` to the digest of the prepared data, `trainer` to the name of the builtin trainer, and `training` to the
+digest of what the request trains, if known."""
+TRAINER, TRAINING = "trainer", "training"
 
 
 def read_origin(workspace: Path, *, dataset: Path | None = None, model: Path | None = None) -> Origin:
@@ -39,12 +40,13 @@ def read_origin(workspace: Path, *, dataset: Path | None = None, model: Path | N
 
 
 def is_same_origin(one: object, other: object) -> bool:
-    """Whether checkpoints have the same origin. A trainer is compared only if both are known: other programs do not name theirs."""
+    """Whether checkpoints have the same origin. A trainer and a training are compared only if both are known: other programs do not
+    name theirs."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return one == other
-    trainers = {str(origin[TRAINER]) for origin in (one, other) if origin.get(TRAINER)}
-    inputs = [{name: origin[name] for name in origin if name != TRAINER} for origin in (one, other)]
-    return inputs[0] == inputs[1] and len(trainers) < 2
+    programs = [{str(origin[name]) for origin in (one, other) if origin.get(name)} for name in (TRAINER, TRAINING)]
+    inputs = [{name: origin[name] for name in origin if name not in (TRAINER, TRAINING)} for origin in (one, other)]
+    return inputs[0] == inputs[1] and all(len(known) < 2 for known in programs)
 
 
 def recorded_origin(output: Path) -> Origin | None:

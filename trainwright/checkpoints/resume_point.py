@@ -32,15 +32,17 @@ from trainwright.api.names import (
     RESUME_WEIGHTS,
     RESUMES_FROM_VARIABLE,
     TRAINER_VARIABLE,
+    TRAINING_VARIABLE,
 )
 from trainwright.api.termination_log import write_termination_message
 from trainwright.checkpoints.end_token import template_end_token
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
-from trainwright.checkpoints.find import find_checkpoints, latest_checkpoint
-from trainwright.checkpoints.hf_trainer import FORMAT, incomplete_reason
-from trainwright.checkpoints.job_record import Writer, record_earlier, record_writer
+from trainwright.checkpoints.find import find_checkpoints
+from trainwright.checkpoints.hf_trainer import FORMAT, has_reached_end, incomplete_reason
+from trainwright.checkpoints.job_record import Writer, record_earlier, record_writer, recorded_writers
 from trainwright.checkpoints.origin import (
     TRAINER,
+    TRAINING,
     Origin,
     archive,
     is_same_origin,
@@ -78,6 +80,8 @@ from trainwright.workspace.prepared import check_prepared
 from trainwright.workspace.umask import apply_umask
 
 REPORTER = "report_progress.py"
+ENDED = "may_have_ended"
+"""A file beside the launcher that `report_progress.py` looks for."""
 log = logging.getLogger(__name__)
 
 
@@ -97,6 +101,8 @@ class ResumeOptions:
     """The URI of an export whose weights a new training starts from, if `auto` finds no checkpoint."""
     trainer: str = ""
     """The builtin trainer that the job runs; empty for another program."""
+    training: str = ""
+    """The digest of what the job trains; empty if it is not known."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The URIs of `dataset` and `model` in the request of the job."""
 
@@ -115,7 +121,8 @@ class ResumeOptions:
         export, trainer = environ.get(RESUME_EXPORT_VARIABLE, ""), environ.get(TRAINER_VARIABLE, "")
         named = {"dataset": environ.get(DATASET_SOURCE_VARIABLE), "model": environ.get(MODEL_SOURCE_VARIABLE)}
         sources = {kind: uri for kind, uri in named.items() if uri}
-        return cls("" if weights else resume, job, export, resumes_from, weights, trainer, sources)
+        training = environ.get(TRAINING_VARIABLE, "")
+        return cls("" if weights else resume, job, export, resumes_from, weights, trainer, training, sources)
 
     @property
     def source(self) -> str:
@@ -137,22 +144,26 @@ def resume_point(
     """Return the checkpoint below `workspace/output` to resume from, or None to start from scratch.
 
     The dataset and the model default to `workspace/dataset` and `workspace/model`. The `leader` (completion index 0) records
-    the `writer` in the output, archives an output that belongs to another dataset, model, trainer or job, and restores the requested
-    export. Other nodes reach the same result whether they look before or after that, and wait up to `timeout` seconds for
-    the restore, which they look for every `poll_seconds`. Raises StorageError, CheckpointError.
+    the `writer` in the output, archives an output that belongs to another dataset, model, trainer, training or job, and restores the
+    requested export. Other nodes reach the same result whether they look before or after that, and wait up to `timeout` seconds for
+    the restore, which they look for every `poll_seconds`.
+
+    A checkpoint that has reached the end of its training counts only for a restarted pod of the job that wrote it, and if there is
+    no other: nothing would be trained, or one step too many. Raises StorageError, CheckpointError.
     """
     options = options or ResumeOptions()
     output, origin = workspace / "output", read_origin(workspace, dataset=dataset, model=model)
-    if options.trainer:
-        origin[TRAINER] = options.trainer
+    origin |= {name: value for name, value in ((TRAINER, options.trainer), (TRAINING, options.training)) if value}
+    is_restart = _is_restart(output, writer)
     if leader:
         _initialize_output(output, origin, options)
+        _set_ended_aside(output, is_restart=is_restart)
         folders = {"dataset": dataset or workspace / "dataset", "model": model or workspace / "model"}
         record_inputs(output, **folders, given=options.sources)
         if writer is not None:
             complete = find_checkpoints(output, formats=(FORMAT,), use_record=False) if writer.world_size is not None else []
             record_writer(output, writer, [each.path.name for each in complete if not each.incomplete])
-    found = None if _belongs_to_another(output, origin, options) else _newest(output)
+    found = None if _belongs_to_another(output, origin, options) else _newest(output, is_restart=is_restart)
     source = _source(options, origin) if found is None and options.source else None
     if source is None:
         return found
@@ -185,7 +196,7 @@ def _source(options: ResumeOptions, origin: Origin) -> ResumeSource | None:
 def _initialize_output(output: Path, origin: Origin, options: ResumeOptions) -> None:
     """Archive an unrelated output and record this job. Idempotent: an archived output does not exist any more."""
     if _belongs_to_another(output, origin, options) and output.exists():
-        log.info("output of another dataset, model, trainer or job archived to=%s", archive(output))
+        log.warning("output of another dataset, model, trainer, request or job archived to=%s", archive(output))
     if options.resume and recorded_initial_job(output) != options.job:
         record_initial_job(output, options.job)
     record_origin(output, origin)
@@ -198,15 +209,42 @@ def _belongs_to_another(output: Path, origin: Origin, options: ResumeOptions) ->
     return bool(options.resume) and recorded_initial_job(output) not in (options.job, *options.resumes_from)
 
 
-def _newest(output: Path) -> Path | None:
-    """Return the newest checkpoint that transformers can resume from.
+def _newest(output: Path, *, is_restart: bool = False) -> Path | None:
+    """Return the newest checkpoint that transformers can resume from, with steps left to train unless a restarted pod has no other."""
+    complete = _complete(output)
+    unfinished = [path for path in complete if not has_reached_end(path)]
+    return next(iter((unfinished or (complete if is_restart else []))[::-1]), None)
+
+
+def _restored(output: Path) -> Path | None:
+    """Return the checkpoint that the leader has restored, as the request says, whether or not steps are left."""
+    return next((path for path in reversed(_complete(output)) if is_restored(output, path.name)), None)
+
+
+def _complete(output: Path) -> list[Path]:
+    """Return the complete checkpoints, oldest first.
 
     The recorded number of ranks is not used: nodes would disagree that look before and after the leader records the job.
     """
-    try:
-        return latest_checkpoint(output, formats=(FORMAT,), use_record=False).path
-    except NoCheckpoint:
-        return None
+    return [each.path for each in find_checkpoints(output, formats=(FORMAT,), use_record=False) if not each.incomplete]
+
+
+def _set_ended_aside(output: Path, *, is_restart: bool) -> None:
+    """Archive the checkpoints that have reached the end of their training, but for a restarted pod that has no other."""
+    complete = _complete(output)
+    ended = [path for path in complete if has_reached_end(path)]
+    if is_restart and len(ended) == len(complete):
+        return
+    for path in ended:
+        log.warning("checkpoint that has reached the end of its training archived to=%s", archive(path))
+
+
+def _is_restart(output: Path, writer: Writer | None) -> bool:
+    """Whether an earlier pod of this job has begun in the output, as far as its record says."""
+    writers = recorded_writers(output) if writer is not None else None
+    if not writers or writer is None:
+        return False
+    return (writers[-1].name, writers[-1].uid) == (writer.name, writer.uid)
 
 
 def _restore(source: ResumeSource, output: Path) -> Path:
@@ -228,7 +266,7 @@ def _restore(source: ResumeSource, output: Path) -> Path:
 def _wait_for_restore(output: Path, origin: Origin, options: ResumeOptions, timeout: float, poll_seconds: float) -> Path:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
-        if not _belongs_to_another(output, origin, options) and (found := _newest(output)) is not None:
+        if not _belongs_to_another(output, origin, options) and (found := _newest(output) or _restored(output)) is not None:
             return found
         time.sleep(poll_seconds)
     raise CheckpointError(
@@ -273,7 +311,8 @@ def main() -> int:
         weights = None
         if point is None and options.weights:
             weights = restore_weights(options.weights, workspace, model, job=options.job, leader=leader)
-        _write_programs(arguments.launcher, weights)
+        ended = point is not None and has_reached_end(point) and not is_restored(workspace / "output", point.name)
+        _write_programs(arguments.launcher, weights, may_have_ended=ended)
         start = str(weights) if weights is not None else describe_start(workspace / "output", point, writer)
         if leader:
             _tell_start(workspace / "output", start, writer, point)
@@ -293,9 +332,18 @@ def _tell_start(output: Path, start: str, writer: Writer | None, point: Path | N
     write_termination_message(f"{start}{began}{saved}")
 
 
-def _write_programs(launcher: Path, weights: Weights | None) -> None:
-    """Write the launcher, and the programs that it runs to report progress and load weights; what was left is replaced."""
+def _write_programs(launcher: Path, weights: Weights | None, *, may_have_ended: bool) -> None:
+    """Write the launcher, and the programs that it runs to report progress and load weights; what was left is replaced.
+
+    With `may_have_ended` a training may find no step left, because an earlier pod of its job has trained all.
+    """
     programs = resources.files("trainwright.runtimes")
+    ended = launcher.with_name(ENDED)
+    if may_have_ended:
+        write_bytes(ended, b"")
+    else:
+        with disk_errors(ended):
+            ended.unlink(missing_ok=True)
     instructions = launcher.with_name(INSTRUCTIONS)
     if weights is None:
         with disk_errors(instructions):

@@ -61,14 +61,14 @@ def _hint(uri: StorageUri) -> str:
     return "; there is no such folder here: a pod sees no folder of the embedded node, and a claim's folder is pvc://CLAIM/PATH"
 
 
-def latest_export_lookup(identity: Identity, export_uri: str) -> Callable[[], str]:
-    """Return a function for `submit_or_adopt` that finds the URI of the latest export of a step's run below `export_uri`, else "".
+def latest_export_lookup(export_uri: str) -> Callable[[Identity], str]:
+    """Return a function for `submit_or_adopt` that finds the URI of the latest export of a step's folder below `export_uri`, else "".
 
     An export of another owner is never returned. If the store cannot be read it logs a warning, because a checkpoint on the volume
     may be enough.
     """
 
-    def find_latest() -> str:
+    def find_latest(identity: Identity) -> str:
         try:
             return _latest_of(identity, StorageUri.parse(export_uri).join(identity.exports))
         except (CheckpointError, StorageError) as error:

@@ -73,7 +73,9 @@ def register(app: typer.Typer) -> None:
 
 def submit(
     filename: MaybeFiles = None,
-    run_id: Annotated[str, typer.Option(help="Name of the run; an existing run's job is adopted. Default: a new run.")] = "",
+    run_id: Annotated[
+        str, typer.Option(help="Name of the run: its job is adopted, unless it was seen to succeed. Default: a new run.")
+    ] = "",
     resume: Annotated[
         str, typer.Option(help="auto, never, the URI of an exported checkpoint to resume from, or weights:URI.")
     ] = AUTO,

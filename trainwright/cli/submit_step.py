@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -12,8 +13,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainwright.api.errors import BadRequest, Invalid
-from trainwright.api.objects import Obj, described, uid_of
+from trainwright.api import names
+from trainwright.api.conditions import is_finished
+from trainwright.api.errors import ApiError, BadRequest, Invalid
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import Obj, described, name_of, namespace_of, uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests, with_field_hints
@@ -27,9 +31,12 @@ from trainwright.jobs.request.validation_problems import problems_of
 from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
 from trainwright.jobs.submit.create_object import create_object
 from trainwright.jobs.submit.resolve import resolve_with
+from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.tracking import TrackedRun, TrackingTarget, parse_targets, tracked_run, tracking
+
+log = logging.getLogger(__name__)
 
 
 class DryRun(enum.StrEnum):
@@ -75,7 +82,7 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
             checked = _server_dry_run(cluster, request, identity, namespace, printer)
         _show(checked, f"{described(checked)} created (server dry run)", submission.output)
         return 0
-    latest = latest_export_lookup(identity, request.export_uri) if request.export_uri else None
+    latest = latest_export_lookup(request.export_uri) if request.export_uri else None
     with hints:
         submitted = submit_or_adopt(
             cluster,
@@ -85,7 +92,7 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
             latest_checkpoint=latest,
             on_warning=printer.of({"metadata": {"name": identity.run}}),
         )
-    text = f"{described(submitted.trainjob)} {'adopted' if submitted.adopted else 'created'}, run {identity.run}"
+    text = f"{described(submitted.trainjob)} {_how(submitted)}, run {identity.run}"
     if not submission.wait:
         _show(submitted.trainjob, text, submission.output)
         return 0
@@ -93,6 +100,8 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
         print_lines(text)
     tracked = _tracked(tracked_run(identity, request), targets, submitted.trainjob)
     code = wait_and_report(submitted.cluster, submitted.trainjob, wait_options.with_request(request), submission.output, tracked)
+    if code == 0:
+        _note_seen(submitted.cluster, submitted.trainjob)
     if code == 0 and submission.output is None and (request.func or request.code):
         results = results_of(submitted.cluster, submitted.trainjob)
         if results is not None:
@@ -100,11 +109,26 @@ def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[]
     return code
 
 
+def _how(submitted: Submitted) -> str:
+    if not submitted.adopted:
+        return "created"
+    return "adopted, which has ended before" if is_finished(submitted.trainjob) else "adopted"
+
+
 @contextmanager
 def _tracked(run: TrackedRun, targets: Sequence[TrackingTarget], trainjob: Obj) -> Iterator[OnJobEvents]:
     with tracking(run, targets, write=partial(print_lines, error=True)) as tracker:
         tracker.begin(uid_of(trainjob))
         yield tracker
+
+
+def _note_seen(cluster: JobsClient, trainjob: Obj) -> None:
+    """Note on the job that its success was reported: the same command asks for another training then."""
+    metadata = {"uid": uid_of(trainjob), "annotations": {names.RESULT_SEEN_ANNOTATION: "true"}}
+    try:
+        RetryingCluster(cluster).patch(TRAINJOB, name_of(trainjob), {"metadata": metadata}, namespace_of(trainjob))
+    except ApiError as error:  # the job may have been deleted; the success was reported all the same
+        log.info("event=result_seen_not_noted name=%s error=%s", name_of(trainjob), error.message)
 
 
 def _request(submission: Submission, documents: list[Obj]) -> TrainRequest:

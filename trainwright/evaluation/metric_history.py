@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from trainwright.api.objects import Obj
 from trainwright.checkpoints.history.metrics_file import REPORT, STEP, keep_metrics
 from trainwright.evaluation.loss_curve import loss_curve_html
+from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.wait.job_events import JobEvents, Logged
 from trainwright.jobs.wait.metric_changes import MetricChanges
 
@@ -19,10 +21,16 @@ _MOST = 20_000
 class MetricHistory:
     """A callback for job events."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str = "") -> None:
+        self.folder = folder
+        """That of the training on its workspace, where the history is kept."""
         self.entries: list[dict[str, Any]] = []
         """The metrics of each report, and its `step`; at the end also what the reports have missed."""
         self._changes = MetricChanges()
+
+    def begin(self, trainjob: Obj) -> None:
+        """The history is that of this job from now on."""
+        self.folder = folder_of_job(trainjob) or self.folder
 
     def __call__(self, events: JobEvents) -> None:
         if self._changes.is_counted and any(isinstance(event, Logged) for event in events):
@@ -46,12 +54,13 @@ class MetricHistory:
 
 
 @contextmanager
-def kept_history(workspace_path: str, folder: str) -> Iterator[MetricHistory]:
-    """Yield the history of a training, and write it to `metrics.jsonl` in the run's folder when the block has ended without error.
+def kept_history(workspace_path: str, folder: str = "") -> Iterator[MetricHistory]:
+    """Yield the history of a training, and write it to `metrics.jsonl` in its folder when the block has ended without error.
 
-    `workspace_path` is where this process has mounted the workspace; if that or `folder` is empty, nothing is written.
+    `workspace_path` is where this process has mounted the workspace; if that is empty, or the folder, nothing is written. The folder
+    is that of the job that the history has begun with, else `folder`.
     """
-    history = MetricHistory()
+    history = MetricHistory(folder)
     yield history
-    if workspace_path and folder:
-        keep_metrics(Path(workspace_path), folder, history.entries, history.count)
+    if workspace_path and history.folder:
+        keep_metrics(Path(workspace_path), history.folder, history.entries, history.count)

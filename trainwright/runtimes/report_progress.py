@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import math
+import os
 import zlib
 from typing import Any
 
@@ -22,6 +23,7 @@ SINCE, REPORTS = "_not_finite_since", "_not_finite_reports"  # names that the wa
 
 
 PROGRAMS = ("trl", "transformers")
+ENDED = "may_have_ended"  # a file beside this one, for a restarted pod of a job that has trained all steps
 
 
 def install(module: str) -> None:
@@ -41,7 +43,8 @@ def install(module: str) -> None:
     if reporter is not None and all(hasattr(reporter, name) for name in ("on_log", "on_step_end", "on_train_end")):
         _extend(reporter)
     modules: Any = trainer
-    modules.DEFAULT_CALLBACKS.append(_history_callback(trainer_callback.TrainerCallback))
+    may_have_ended = os.path.exists(os.path.join(os.path.dirname(os.path.abspath(__file__)), ENDED))
+    modules.DEFAULT_CALLBACKS.append(_history_callback(trainer_callback.TrainerCallback, may_have_ended=may_have_ended))
 
 
 def _with_step(print_logs: Any) -> Any:
@@ -98,8 +101,12 @@ def take_logs(metrics: dict[str, Any], logs: dict[str, Any], step: int) -> bool:
     return is_urgent
 
 
-def _history_callback(base: Any) -> Any:
+def _history_callback(base: Any, *, may_have_ended: bool) -> Any:
     class PrintHistory(base):  # type: ignore[misc]
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
+            if not may_have_ended:
+                refuse_no_steps_left(state.global_step, state.max_steps)
+
         def on_train_end(self, args: Any, state: Any, control: Any, **_more: Any) -> None:
             refuse_no_steps(state.global_step)
             if state.is_world_process_zero:
@@ -114,6 +121,15 @@ def refuse_no_steps(steps: int) -> None:
     if steps == 0:
         raise SystemExit(
             "no step was trained: no row is left to train on; check the rows, and whether prompts fit into max_length"
+        )
+
+
+def refuse_no_steps_left(step: int, steps: int) -> None:
+    """Raise SystemExit for a training whose checkpoint is already at its end: it would train nothing, or one step too many."""
+    if 0 < steps <= step:
+        raise SystemExit(
+            f"no step is left to train: the checkpoint is of step {step}, and the training ends with step {steps}; raise max_steps or "
+            "num_train_epochs for more, set resume=weights:URI to begin again from its weights, or take the model as it is"
         )
 
 

@@ -84,7 +84,7 @@ def evaluate_export(
         }
     )
     on_data = f"-{request.dataset_digest.removeprefix('sha256:')[:12]}" if request.dataset_digest else ""
-    identity = Identity(run.owner, run.run_id, f"evaluate-{short}{on_data}", index, within, submitter)
+    identity = Identity(run.owner, run.run_id, f"evaluate-{short}{on_data}", index, within, submitter=submitter, may_resume=False)
     run_step(
         cluster,
         training,

@@ -30,6 +30,7 @@ from trainwright.jobs.submit.changed_request import changed_input
 from trainwright.jobs.submit.memory_check import OFF, WARN, MemoryEstimate, estimate_memory
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.run_holder import check_run_folder
+from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_events import JobEvents
 from trainwright.steps.evaluate import CURVE, SUMMARY, evaluate_export, evaluation_asked, figures_of
 from trainwright.steps.on_cluster import ClusterSteps, check_target
@@ -299,16 +300,21 @@ class _Chain:
             tracking(
                 tracked_run(self._identity, request), self._targets(started), folder=folder, write=self._watcher.line
             ) as tracker,
-            kept_history(started.path, self._identity.folder) as history,
+            kept_history(started.path) as history,
         ):
+
+            def begin(submitted: Submitted) -> None:
+                tracker.begin(uid_of(submitted.trainjob))
+                history.begin(submitted.trainjob)
+
             trained = run_step(
                 self._cluster,
                 request,
                 self._identity,
                 self._namespace,
-                latest_checkpoint=latest_export_lookup(self._identity, self._request.export_uri),
+                latest_checkpoint=latest_export_lookup(self._request.export_uri),
                 observers=(self._watcher.events, tracker, history),
-                on_submitted=lambda submitted: tracker.begin(uid_of(submitted.trainjob)),
+                on_submitted=begin,
                 job_retries=retries,
             )
         self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"

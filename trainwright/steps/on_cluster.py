@@ -63,7 +63,7 @@ class ClusterSteps:
             check_target(request.export_uri)
         step, asked = request.step_name(), _text_of(request, run)
         once = f"-{_digest(asked)}" if request.is_asked_again else ""
-        identity = replace(self.identity, step=f"{self.identity.step}-{step}{once}")
+        identity = replace(self.identity, step=f"{self.identity.step}-{step}{once}", may_resume=False)
         job = self._job(step, asked, identity)
         for is_last in (False, True):
             try:

@@ -74,12 +74,16 @@ class TrainStep:
         `observers` get its events, and the tracking `targets` its metrics; `folder` is for those without a server, see `tracking`.
         Raises the errors of `run_step`, with a note on what the server does about them.
         """
-        kept_in = self.identity.folder if self.request.workspace else ""
         with (
             tracking(tracked_run(self.identity, self.request), targets, folder=folder, write=write_line) as tracker,
-            kept_history(self.workspace_path, kept_in) as history,
+            kept_history(self.workspace_path) as history,
         ):
-            return self._run((tracker, history, *observers), lambda submitted: tracker.begin(uid_of(submitted.trainjob)))
+
+            def begin(submitted: Submitted) -> None:
+                tracker.begin(uid_of(submitted.trainjob))
+                history.begin(submitted.trainjob)
+
+            return self._run((tracker, history, *observers), begin)
 
     def _run(self, observers: Sequence[OnJobEvents], on_submitted: Callable[[Submitted], None]) -> StepResult:
         try:
@@ -143,7 +147,7 @@ def train_step_of(
         request,
         identity,
         namespace or request.namespace or cluster.default_namespace,
-        latest_export_lookup(identity, request.export_uri) if request.export_uri else None,
+        latest_export_lookup(request.export_uri) if request.export_uri else None,
         own.workflow if tie_to_run else None,
         job_retries,
         own.retries,

@@ -17,6 +17,7 @@ from trainwright.jobs.manifest.pod_volumes import volume_patches
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.resume_patch import inputs_patch, resume_patch
 from trainwright.jobs.manifest.scheduling_patch import scheduling_labels, scheduling_patch
+from trainwright.jobs.manifest.training_digest import training_digest
 from trainwright.jobs.manifest.training_program import loads_best_model, training_command
 from trainwright.jobs.manifest.training_steps import ANCESTOR_OF_KIND, initializer_container
 from trainwright.jobs.manifest.workspace_mounts import folder_uri, initializer_variables, is_own_initializer, workspace_patches
@@ -82,6 +83,8 @@ def trainjob_manifest(
                 **request.annotations,
                 **_input_annotations(request, code),
                 **_folder_annotations(request, identity),
+                **({} if identity.folder_since == 1 else {names.FOLDER_SINCE_ANNOTATION: str(identity.folder_since)}),
+                names.TRAINING_DIGEST_ANNOTATION: training_digest(resolved),
                 **_previous_annotations(previous),
                 names.OWNER_ANNOTATION: str(identity),
                 names.ATTEMPT_ANNOTATION: str(attempt),
@@ -167,6 +170,7 @@ def _patches(resolved: ResolvedRequest, identity: Identity, spec: Obj) -> Iterat
     more |= _source_variables(request)
     if loads_best_model(spec, runtime):
         more[names.LOADS_BEST_VARIABLE] = "true"
+    more[names.TRAINING_VARIABLE] = training_digest(resolved)
     inputs = inputs_patch(runtime, dataset=request.dataset_digest, model=request.model_digest, trainer=trainer, more=more)
     if inputs is not None:
         yield inputs

@@ -468,8 +468,8 @@ TABLE = {
             kind="flag",
             default=False,
             group="resume",
-            description="Whether a job that has succeeded before is taken as the result, although no retry asks: an"
-            "other run with the same id. An explicit run_id says the same.",
+            description="Whether a job that has succeeded is taken as the result of another run of the orchestrator"
+            " with the same id.",
         ),
         Setting(
             name="on_cancel",

@@ -353,8 +353,7 @@ class TrainRequest(BaseModel):
     adopt_finished: bool = _setting(
         "resume",
         False,
-        "Whether a job that has succeeded before is taken as the result, although no retry asks: another run with the same id. "
-        "An explicit run_id says the same.",
+        "Whether a job that has succeeded is taken as the result of another run of the orchestrator with the same id.",
     )
 
     # cancellation

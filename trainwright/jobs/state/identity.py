@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from trainwright.jobs.state.run_folder import STEP_DIGITS, export_name, run_folder, step_subfolder
+from trainwright.jobs.state.run_folder import STEP_DIGITS, export_name, later_subfolder, run_folder, step_subfolder
 from trainwright.jobs.state.submitter import NOBODY, Submitter
 
 NAME_LIMIT = 33
@@ -26,6 +28,10 @@ class Identity:
     map_index: int = -1
     subfolder: str = field(default="", compare=False)
     """Subfolder of the run's folder that only this step writes to; empty for the run's folder itself."""
+    may_resume: bool = field(default=True, compare=False)
+    """Whether an attempt continues with what the one before has left in the folder: a training does, an evaluation does not."""
+    folder_since: int = field(default=1, compare=False)
+    """The attempt that has begun the folder: a later one than the first has an empty one."""
     submitter: Submitter = field(default=NOBODY, compare=False)
 
     def at(self, place: str) -> Identity:
@@ -44,7 +50,16 @@ class Identity:
     def folder(self) -> str:
         """Folder that the step writes to, relative to its workspace: `runs/NAME` or a subfolder of it. Unique for each run."""
         own = run_folder(self.run, self.map_index)
-        return f"{own}/{self.subfolder}" if self.subfolder else own
+        if self.folder_since == 1:
+            return f"{own}/{self.subfolder}" if self.subfolder else own
+        return f"{own}/{later_subfolder(self.subfolder, self.digest()[:STEP_DIGITS], self.folder_since)}"
+
+    def of_attempt(self, trainjob: Mapping[str, Any]) -> Identity:
+        """Return the same identity with the folder of the attempt that this TrainJob is."""
+        from trainwright.api import names  # a DAG file that is parsed needs neither
+
+        since = (trainjob["metadata"].get("annotations") or {}).get(names.FOLDER_SINCE_ANNOTATION) or "1"
+        return replace(self, folder_since=int(since) if since.isdecimal() else 1)
 
     @property
     def exports(self) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from trainwright.jobs.state.label_values import label_value
 
@@ -21,9 +22,11 @@ _DIGITS = 16
 """Length of the digest in a folder name. The 8 digits of `label_value` would collide among about 60,000 runs with the same prefix."""
 _WITH_DIGEST = re.compile(rf".*-[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
 _READABLE = 63 - 1 - _DIGITS
+AGAIN = "again"
+"""Beginning of the names of folders of a run in which its only training trains again."""
 STEP_DIGITS = 8
 """Length of a step's digest in the names of its TrainJobs and of its folder."""
-_STEP_DIGEST = re.compile(rf"-([0-9a-f]{{{STEP_DIGITS}}})(?:-\d+)?\Z")
+_STEP_DIGEST = re.compile(rf"-([0-9a-f]{{{STEP_DIGITS}}})(?:-(\d+))?\Z")
 
 
 def run_folder(run: str, map_index: int = -1) -> str:
@@ -62,10 +65,38 @@ def step_subfolder(place: str, digest: str) -> str:
     return f"{readable}-{digest}"
 
 
+def later_subfolder(subfolder: str, digest: str, attempt: int) -> str:
+    """Return the folder, in that of its run, of a training that begins with a later attempt of the step with this digest.
+
+    `subfolder` is that of the step, empty for the run's folder itself.
+    """
+    return f"{subfolder or f'{AGAIN}-{digest}'}-{attempt}"
+
+
+def folder_of_job(trainjob: Mapping[str, Any]) -> str:
+    """Return the folder that a TrainJob notes it writes to, `runs/NAME` or one below it; empty if it notes none."""
+    from trainwright.api import names  # a DAG file that is parsed needs neither
+
+    _, runs, name = (trainjob["metadata"].get("annotations") or {}).get(names.RUN_FOLDER_ANNOTATION, "").rpartition(f"/{RUNS}/")
+    return f"{RUNS}/{name}" if runs else ""
+
+
 def step_digest(name: str) -> str:
     """Return the digest of the step in the name of a TrainJob, or of a step's folder; empty if it has none."""
     match = _STEP_DIGEST.search(name)
     return match[1] if match is not None else ""
+
+
+def step_attempt(name: str) -> int:
+    """Return the attempt in the name of a TrainJob, or the one that has begun a step's folder; 1 if it has none."""
+    match = _STEP_DIGEST.search(name)
+    return int(match[2]) if match is not None and match[2] else 1
+
+
+def step_folder(name: str) -> str:
+    """Return the name of a step's first folder from that of one in which it has trained again."""
+    attempt = step_attempt(name)
+    return name if attempt == 1 else name.removesuffix(f"-{attempt}")
 
 
 def prepared_folder(kind: Kind, digest: str) -> str:

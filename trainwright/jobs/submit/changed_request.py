@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api import names
+from trainwright.api.conditions import is_true
 from trainwright.api.objects import Obj, annotations_of, name_of
 
 _MOST, _LONGEST = 8, 60
@@ -23,6 +24,21 @@ def request_changes(existing: Obj, desired: Obj) -> str:
     found = list(_changes(existing.get("spec") or {}, desired.get("spec") or {}, ""))
     more = f"; and {len(found) - _MOST} more" if len(found) > _MOST else ""
     return "; ".join(found[:_MOST]) + more
+
+
+def reason_to_begin_again(last: Obj, desired: Obj) -> str:
+    """Say why an attempt resumes from no checkpoint of the `last` one of its step; empty if it may, as the same training.
+
+    `desired` is its TrainJob as it would be in the folder of the last one.
+    """
+    if is_true(last, "Complete"):
+        return f"the TrainJob {name_of(last)} of this step has succeeded: it is trained again"
+    key = names.TRAINING_DIGEST_ANNOTATION
+    before, after = (annotations_of(job).get(key) for job in (last, desired))
+    if before is None or before == after:
+        return ""
+    changes = request_changes(last, desired) or "its code"
+    return f"checkpoints of the TrainJob {name_of(last)} are not resumed from, whose request was another: {changes}"
 
 
 def changed_input(existing: Obj, *, dataset: str, model: str) -> str:

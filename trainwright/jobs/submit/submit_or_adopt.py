@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
+from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import AlreadyExists, ApiError, Invalid, NotFound, Problem, Undecodable
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.names import QUEUE_LABEL
-from trainwright.api.objects import Obj, is_deleting, labels_of, name_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, uid_of
 from trainwright.api.verdict import superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
@@ -52,7 +52,7 @@ from trainwright.jobs.submit.adoption import (
 )
 from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
 from trainwright.jobs.submit.capacity import check_capacity, nodes_of
-from trainwright.jobs.submit.changed_request import changed_input, request_changes
+from trainwright.jobs.submit.changed_request import changed_input, reason_to_begin_again, request_changes
 from trainwright.jobs.submit.code_volume import ensure_code, set_code_owner
 from trainwright.jobs.submit.job_lookup import submission_start
 from trainwright.jobs.submit.memory_check import check_memory
@@ -73,8 +73,9 @@ from trainwright.submission.served_schema import forget_served, served_trainjob
 
 MAX_ATTEMPTS = 100
 _MAX_RETIREMENTS = 3
-LatestCheckpoint = Callable[[], str]
-"""Returns the URI of the run's latest export, "" for none. A callback, because stores belong to a higher layer."""
+LatestCheckpoint = Callable[[Identity], str]
+"""Returns the URI of the latest export of what a step has trained in its folder, "" for none. A callback, because stores belong to a
+higher layer."""
 log = logging.getLogger(__name__)
 
 
@@ -113,8 +114,10 @@ def submit_or_adopt(
     An existing job of the step with the same spec digest is adopted, and resumed if a cancellation suspended it. No pod of it runs
     any more when it is resumed, nor of an earlier job when another one is created, see `wait_until_pods_ended`. If it failed,
     is being deleted or was superseded (see `suspend_job`), the next attempt is submitted, and so it is for a later execution of the
-    step (see `Submitter`), which stops the job of the earlier one first. A retry whose request has changed adopts
-    a job that still runs, or replaces it, as `on_changed_request` says. With `previous_jobs` = delete finished jobs are deleted.
+    step (see `Submitter`), which stops the job of the earlier one first. An attempt after one that has succeeded, or that asked for
+    another training, begins in an empty folder; any other continues in that of the attempt before. A retry whose request has
+    changed adopts a job that still runs, or replaces it, as `on_changed_request` says. With `previous_jobs` = delete finished jobs
+    are deleted.
     With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without checkpoints. A workspace
     claim is created on request. The runtime is resolved, the objects are built and node capacity is checked before a job is
     created, so that an invalid request fails here. Transient API errors are retried for half a minute, unless `stop` is set; a
@@ -176,7 +179,8 @@ class _Submission:
             name = self.identity.name(attempt)
             existing = next((job for job in existing_jobs if attempt_of(job) == attempt), None)
             if existing is None:
-                plan = self._plan(attempt, self._previous(cluster, previous), self._export())
+                step = self._step_of(attempt, stopped[-1] if stopped else None)
+                plan = self._plan(attempt, step, self._previous(cluster, previous), self._export(step))
                 form = self._form(plan, client, cluster)
                 for earlier in stopped:
                     self._retire(cluster, earlier)
@@ -192,7 +196,7 @@ class _Submission:
                 continue
             if needs_new_attempt(existing) and self._ended_unseen(cluster, existing):
                 log.warning("event=trainjob_ended_unseen name=%s attempt=%d", name, attempt)
-                plan = self._plan(attempt)
+                plan = self._plan(attempt, self.identity.of_attempt(existing))
                 return self._submitted(existing, attempt, self._form(plan, client, cluster), client, adopted=True)
             if needs_new_attempt(existing):
                 log.info("event=attempt_ended name=%s attempt=%d", name, attempt)
@@ -201,7 +205,7 @@ class _Submission:
             if not self.identity.submitter.is_certain and (existing := self._without_waiter(cluster, existing)) is None:
                 previous = None
                 continue
-            plan = self._plan(attempt)
+            plan = self._plan(attempt, self.identity.of_attempt(existing))
             form = self._form(plan, client, cluster)
             if not has_same_request(existing, plan.trainjob) and (
                 verdict_of(existing) is not None  # nothing of it runs, and what it lacked may be what has changed
@@ -272,7 +276,9 @@ class _Submission:
         submitter = self.identity.submitter
         relation = submitter.relation_to(existing)
         if relation is Relation.rerun:
-            return not (submitter.adopts_reruns or (self.request.adopt_finished and is_finished(existing)))
+            return not (self.request.adopt_finished if is_finished(existing) else submitter.adopts_reruns)
+        if relation is Relation.unknown and names.RESULT_SEEN_ANNOTATION in annotations_of(existing):
+            return not self.request.adopt_finished
         return relation is Relation.cleared
 
     def _ended_unseen(self, cluster: RetryingCluster, existing: Obj) -> bool:
@@ -302,23 +308,39 @@ class _Submission:
         Raises TrainJobNameTaken if it is not known that this is a retry.
         """
         changes = request_changes(existing, desired) or "its code"
-        if self.identity.submitter.relation_to(existing) is not Relation.retry:
-            raise TrainJobNameTaken(
-                changed_input(existing, dataset=self.request.dataset_digest, model=self.request.model_digest)
-                or f"the TrainJob {name_of(existing)!r} was created from another request and has not failed; "
-                f"delete it, or use another run id; changed: {changes}"
-            )
         if is_finished(existing):
             log.warning("event=request_changed name=%s outcome=submitted_again changed=%r", name_of(existing), changes)
             return False
+        if self.identity.submitter.relation_to(existing) is not Relation.retry:
+            raise TrainJobNameTaken(
+                changed_input(existing, dataset=self.request.dataset_digest, model=self.request.model_digest)
+                or f"the TrainJob {name_of(existing)!r} was created from another request and has not ended; "
+                f"suspend or delete it, or use another run id; changed: {changes}"
+            )
         if self.request.on_changed_request == "replace":
             supersede(cluster, existing, self.request.on_cancel, f"the request has changed: {changes}")
             return False
         log.warning("event=request_changed name=%s outcome=adopted_as_it_is changed=%r", name_of(existing), changes)
         return True
 
-    def _plan(self, attempt: int, previous: PreviousAttempt = NO_PREVIOUS, export: str = "") -> SubmissionPlan:
-        return plan_submission(self.resolved, self.identity, self.namespace, attempt=attempt, previous=previous, export=export)
+    def _step_of(self, attempt: int, last: Obj | None) -> Identity:
+        """Return the identity of a new attempt with its folder: that of the `last` one, if it may resume from its checkpoints."""
+        if last is None:
+            if self.request.adopt_finished:
+                log.info("event=nothing_to_adopt step=%s reason='there is no job of it, or it was deleted'", self.identity)
+            return self.identity
+        step = self.identity.of_attempt(last)
+        if not self.identity.may_resume:
+            return step
+        desired = self._plan(attempt, step).trainjob
+        if not (reason := reason_to_begin_again(last, desired)):
+            return step
+        later = replace(step, folder_since=attempt)
+        log.warning("event=training_begins_again name=%s folder=%s reason=%r", later.name(attempt), later.folder, reason)
+        return later
+
+    def _plan(self, attempt: int, step: Identity, previous: PreviousAttempt = NO_PREVIOUS, export: str = "") -> SubmissionPlan:
+        return plan_submission(self.resolved, step, self.namespace, attempt=attempt, previous=previous, export=export)
 
     def _previous(self, cluster: Cluster, previous: Obj | None) -> PreviousAttempt:
         if previous is None:
@@ -328,10 +350,10 @@ class _Submission:
         resumes_from = jobsets_to_resume_from(cluster, previous) if resumes else None
         return PreviousAttempt(preemptions_so_far(previous), resumes_from, retries_so_far(previous))
 
-    def _export(self) -> str:
+    def _export(self, step: Identity) -> str:
         if self.latest_checkpoint is None or not can_resume_from_export(self.resolved):
             return ""
-        return self.latest_checkpoint()
+        return self.latest_checkpoint(step)
 
     def _form(self, plan: SubmissionPlan, client: JobsClient, cluster: Cluster) -> ServedForm:
         return served_form(plan.trainjob, served_trainjob(client, cluster))
@@ -347,7 +369,7 @@ class _Submission:
         if built.jobset is not None:
             check_capacity(cluster, built.jobset)
         self._check_memory(plan.name, cluster)
-        check_queue(client, cluster, labels_of(plan.trainjob).get(QUEUE_LABEL, ""), self.namespace)
+        check_queue(client, cluster, labels_of(plan.trainjob).get(names.QUEUE_LABEL, ""), self.namespace)
         if self.request.workspace_volume is not None:
             check_holder(cluster, plan.trainjob, self.identity)
         self._ensure_claim(cluster)

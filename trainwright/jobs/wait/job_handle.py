@@ -19,6 +19,7 @@ from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.started_from import read_started_from
 from trainwright.jobs.state.waiter_lease import lease_seconds, renewal_patch
 from trainwright.jobs.state.workflow import Workflow
@@ -86,7 +87,7 @@ def submit_step(
         namespace=namespace_of(trainjob),
         uid=uid_of(trainjob),
         mode=str(submitted.cluster.mode),
-        folder=identity.folder if request.workspace else "",
+        folder=folder_of_job(trainjob),
         has_results=request.func is not None or bool(request.code),
         restarts=restarts_of_request(request),
     )

@@ -15,6 +15,7 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.saved_hours import saved_hours
 from trainwright.jobs.state.started_from import read_started_from
 from trainwright.jobs.state.usage import NO_USAGE, Usage
@@ -126,14 +127,12 @@ def run_step(
         **waiting_of(request, on_event, on_signal=on_signal),
     )
     metrics = dict((event_printer.progress or progress_of(trainjob)).metrics)
-    result = replace(result_of(cluster, trainjob, request, identity, metrics), usage=event_printer.usage)
+    result = replace(result_of(cluster, trainjob, request, metrics), usage=event_printer.usage)
     event_printer((StartedFrom(result.started_from),))
     return result
 
 
-def result_of(
-    cluster: Cluster, trainjob: Obj, request: TrainRequest, identity: Identity, metrics: dict[str, str] | None = None
-) -> StepResult:
+def result_of(cluster: Cluster, trainjob: Obj, request: TrainRequest, metrics: dict[str, str] | None = None) -> StepResult:
     """Return the result of a job that has succeeded; only a job that runs a function or code has `results`."""
     has_launcher = request.func is not None or bool(request.code)
     return StepResult(
@@ -141,7 +140,7 @@ def result_of(
         namespace_of(trainjob),
         metrics if metrics is not None else dict(progress_of(trainjob).metrics),
         results_of(cluster, trainjob) if has_launcher else None,
-        identity.folder if request.workspace else "",
+        folder_of_job(trainjob),
         read_started_from(cluster, trainjob),
     )
 

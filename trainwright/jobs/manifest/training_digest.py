@@ -1,0 +1,122 @@
+"""The digest of what a request trains, by which a later attempt of its step decides whether checkpoints are its own. Pure.
+
+A retry resumes from the checkpoints of the attempt before it, which may have asked for another model: with another learning rate
+or other data it would end as a mixture of both. What only says where, how long and how well seen a training runs may change.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from trainwright.api.objects import Obj, name_of
+from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+
+_VARIABLES = (
+    "CUDA_",
+    "FI_",
+    "GLOO_",
+    "HF_HUB_",
+    "HF_TOKEN",
+    "MLFLOW_",
+    "NCCL_",
+    "OMP_",
+    "PYTHON",
+    "TOKENIZERS_PARALLELISM",
+    "TORCH_",
+    "TRANSFORMERS_VERBOSITY",
+    "UCX_",
+    "WANDB_",
+)
+"""Beginnings of the names of variables that say how a training talks, logs and reports, and not what it trains."""
+_ARGUMENTS = frozenset({"dataloader_num_workers", "logging_steps", "report_to", "save_steps", "save_total_limit"})
+"""Arguments of transformers' Trainer of the same kind."""
+_MASKED = "[by reference]"
+
+
+def training_digest(resolved: ResolvedRequest) -> str:
+    """Return the digest of what a request trains: program, arguments, variables, data, base model and their settings.
+
+    Not part of it are the nodes and processes, resources, placement, queues, deadlines, volumes, credentials, logs, where it starts
+    from, and what becomes of it.
+    """
+    text = json.dumps(_trained(resolved), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _trained(resolved: ResolvedRequest) -> Obj:
+    request = resolved.request
+    trained: Obj = {
+        "runtime": [request.runtime_kind, name_of(resolved.runtime)],
+        "image": request.image,
+        "func": [request.func.name, request.func.source, request.func_args] if request.func is not None else [],
+        "code": resolved.code.digest if resolved.code is not None else "",
+        "packages": list(request.packages_to_install),
+        "builtin": request.builtin,
+        "settings": {key: value for key, value in request.settings.items() if key not in _ARGUMENTS},
+        "command": list(request.command),
+        "args": list(_arguments(request.args)),
+        "env": _literal(request.env),
+        "dataset": request.dataset_digest or [request.dataset_uri, request.metadata_loc, _literal(request.dataset_env)],
+        "model": request.model_digest or [request.model_uri, _literal(request.model_env)],
+        "patches": list(_patched(request.runtime_patches)),
+    }
+    if request.manifest is not None:
+        trained["manifest"] = _of_manifest(request.manifest["spec"])
+    return trained
+
+
+def _of_manifest(spec: Obj) -> Obj:
+    trainer, initializer = spec.get("trainer") or {}, spec.get("initializer") or {}
+    return {
+        "trainer": _of_container(trainer),
+        "initializer": {kind: [part.get("storageUri"), _variables(part.get("env") or ())] for kind, part in initializer.items()},
+        "patches": list(_patched(spec.get("runtimePatches") or ())),
+    }
+
+
+def _patched(patches: Iterable[Obj]) -> Iterator[Obj]:
+    """Yield what patches of the runtime change in containers."""
+    for patch in patches:
+        template = ((patch.get("trainingRuntimeSpec") or {}).get("template") or {}).get("spec") or {}
+        for job in template.get("replicatedJobs") or ():
+            pod = (((job.get("template") or {}).get("spec") or {}).get("template") or {}).get("spec") or {}
+            for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+                if changed := _of_container(container):
+                    yield {"job": job.get("name"), "container": container.get("name"), **changed}
+
+
+def _of_container(container: Obj) -> Obj:
+    found = {
+        "image": container.get("image"),
+        "command": list(container.get("command") or ()),
+        "args": list(_arguments(container.get("args") or ())),
+        "env": _variables(container.get("env") or ()),
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+def _arguments(words: Iterable[Any]) -> Iterator[Any]:
+    """Yield the arguments but those that may change, each as `--name VALUE` or `--name=VALUE`."""
+    skips_value = False
+    for word in words:
+        name, equals, _ = str(word).removeprefix("--").replace("-", "_").partition("=")
+        if skips_value and not str(word).startswith("--"):
+            skips_value = False
+        elif str(word).startswith("--") and name in _ARGUMENTS:
+            skips_value = not equals
+        else:
+            skips_value = False
+            yield word
+
+
+def _variables(env: Iterable[Obj]) -> Obj:
+    return _literal({entry["name"]: entry.get("value", _MASKED) for entry in env})
+
+
+def _literal(env: Mapping[str, Any]) -> Obj:
+    """Return the values of variables that count. References are to credentials, which change without a change of the training."""
+    kept = {name: value for name, value in env.items() if not name.startswith(_VARIABLES)}
+    return {name: value if isinstance(value, str) else _MASKED for name, value in kept.items()}
