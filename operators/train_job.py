@@ -469,18 +469,15 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs import submit_or_adopt
 
         request, identity = self.request(), self._identity(context)
-        more = self._submission_arguments(identity)
+        more = {**self._submission_arguments(identity), "waiter_lease_seconds": self._lease_seconds()}
         submitted = submit_or_adopt(cluster, request, identity, self._namespace(cluster, request), **more)
         report_submitted(self, context, submitted)
         return submitted
 
     def _defer(self, context: Context, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
-        from trainwright.jobs.wait.run_step import waiter_options_of
-
-        request = self.request()
-        lease_seconds = waiter_options_of(request, suspends_at_once=False).lease_seconds
-        self._wait_in_triggerer(context, trainjob, request, until=until, mode=mode, lease_seconds=lease_seconds)
+        lease = self._lease_seconds()
+        self._wait_in_triggerer(context, trainjob, self.request(), until=until, mode=mode, lease_seconds=lease)
 
     def _arguments_of_call(self, func_args: Any) -> Any:
         """The arguments of the function, by name, as the DAG gives them; text for a template of all of them."""
@@ -507,6 +504,12 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """Arguments of a submission besides the request: the run's latest export, and the credentials of its connections."""
         look = self._latest_export if self.export_uri else None
         return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
+
+    def _lease_seconds(self) -> int:
+        """The length of the lease on the job; 0 without one, as where nobody waits."""
+        from trainwright.jobs.wait.run_step import waiter_options_of
+
+        return waiter_options_of(self.request(), suspends_at_once=False).lease_seconds if self.wait_for_completion else 0
 
     def _latest_export(self, identity: Identity) -> str:
         """The URI of the run's latest export, read with the credentials of the connections; empty if there is none."""

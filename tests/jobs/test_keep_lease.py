@@ -28,6 +28,8 @@ from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, suspension_p
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
 from trainwright.materialize import Settings
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "run", "train")
 REQUEST = train_request().model_copy(update={"run_timeout_seconds": 0})
@@ -221,6 +223,25 @@ def test_a_job_that_somebody_else_has_suspended_stays_so(cluster: EmbeddedCluste
     with Waiter(cluster, job, WaiterOptions(lease_seconds=60)):
         eventually(lambda: waiter_lease_of(current(cluster, job)) is not None, what="the first renewal")
     assert current(cluster, job)["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize("client", [JobsClient, JobSetCluster])
+@pytest.mark.parametrize("seconds", [0, 5, 600])
+def test_new_job_has_the_lease_of_the_client_that_is_to_wait(
+    cluster: EmbeddedCluster, client: type[JobsClient], seconds: int
+) -> None:
+    made = submit_or_adopt(client(cluster), REQUEST, STEP, "default", waiter_lease_seconds=seconds)
+    lease = waiter_lease_of(client(cluster).get(TRAINJOB, made.name, "default"))
+    assert (lease.seconds if lease is not None else 0) == (max(seconds, MIN_SECONDS) if seconds else 0)
+    assert is_abandoned(made.trainjob, datetime.now(UTC) + timedelta(seconds=601)) is bool(seconds)
+
+
+def test_adopted_job_has_the_lease_of_the_client_that_is_to_wait(cluster: EmbeddedCluster, job: Job) -> None:
+    leased(cluster, job, ago=61)
+    again = submit_or_adopt(cluster, REQUEST, STEP, "default", waiter_lease_seconds=600)
+    lease = waiter_lease_of(again.trainjob)
+    assert lease is not None
+    assert (lease.seconds, lease.seconds_left(datetime.now(UTC)) > 590) == (600, True)
 
 
 def test_adopting_a_running_job_ends_the_lease_of_an_earlier_client(cluster: EmbeddedCluster, job: Job) -> None:

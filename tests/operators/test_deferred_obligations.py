@@ -20,7 +20,7 @@ from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobDeadline, TrainJobFailed
-from trainwright.jobs.state.waiter_lease import abandoned_patch, waiter_lease_of
+from trainwright.jobs.state.waiter_lease import WaiterLease, abandoned_patch, waiter_lease_of
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 
 pytestmark = pytest.mark.medium
@@ -53,8 +53,10 @@ def followed_until(cluster: EmbeddedCluster, set_status: SetStatus, trigger: Any
 @pytest.mark.usefixtures("at_once")
 def test_the_triggerer_holds_a_lease(connected: EmbeddedCluster, set_status: SetStatus) -> None:
     trigger = deferred(operator(waiter_lease_seconds=600)).trigger
-    assert waiter_lease_of(the_job(connected)) is None
-    followed_until(connected, set_status, trigger, lambda: waiter_lease_of(the_job(connected)))
+    job, long_ago = the_job(connected), "2026-01-01T00:00:00Z"
+    assert waiter_lease_of(job) is not None, "the task may be ended before a trigger has started"
+    connected.patch(TRAINJOB, name_of(job), {"metadata": {"annotations": {names.WAITER_RENEWED_ANNOTATION: long_ago}}}, "default")
+    followed_until(connected, set_status, trigger, lambda: waiter_lease_of(the_job(connected)) != WaiterLease(600, long_ago))
     lease = waiter_lease_of(the_job(connected))
     assert lease is not None
     assert lease.seconds == 600

@@ -64,10 +64,16 @@ def is_abandoned(trainjob: Obj, now: datetime) -> bool:
     return lease is not None and lease.seconds_left(now) <= 0
 
 
+def lease_annotations(seconds: int, now: datetime) -> dict[str, str]:
+    """Return the annotations of a lease that begins now; empty for 0 seconds."""
+    if not seconds:
+        return {}
+    return {names.WAITER_LEASE_ANNOTATION: str(seconds), names.WAITER_RENEWED_ANNOTATION: rfc3339(now)}
+
+
 def renewal_patch(trainjob: Obj, seconds: int, now: datetime) -> Obj:
     """Return the patch that renews the lease, of this job only."""
-    annotations = {names.WAITER_LEASE_ANNOTATION: str(seconds), names.WAITER_RENEWED_ANNOTATION: rfc3339(now)}
-    return {"metadata": {"uid": trainjob["metadata"]["uid"], "annotations": annotations}}
+    return {"metadata": {"uid": trainjob["metadata"]["uid"], "annotations": lease_annotations(seconds, now)}}
 
 
 def release_patch(trainjob: Obj) -> Obj:

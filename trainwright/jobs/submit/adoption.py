@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -18,7 +19,7 @@ from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job, versions_of
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
-from trainwright.jobs.state.waiter_lease import RENEWALS, active_lease_of, release_patch, waiter_lease_of
+from trainwright.jobs.state.waiter_lease import RENEWALS, active_lease_of, release_patch, renewal_patch, waiter_lease_of
 from trainwright.submission.suspension import MARKS, early_stop_reason, is_suspended_by_us
 
 log = logging.getLogger(__name__)
@@ -113,16 +114,16 @@ def _may_resume(trainjob: Obj) -> bool:
     return is_suspended_by_us(trainjob) and not needs_new_attempt(trainjob) and not early_stop_reason(trainjob)
 
 
-def release_lease(cluster: Cluster, trainjob: Obj) -> Obj:
-    """Remove what an earlier client has left: its lease, whose expiry would suspend a job that this one waits for, and its verdict.
+def take_lease(cluster: Cluster, trainjob: Obj, seconds: int = 0) -> Obj:
+    """Replace the lease of an earlier client, whose expiry would suspend a job that this one waits for, by one of so many seconds.
 
-    Its verdict no longer counts: somebody has started the job again.
+    0 is none. The verdict of an earlier client no longer counts: somebody has started the job again.
     """
     if is_finished(trainjob) or verdict_of(trainjob) is not None:
         return trainjob
     marks = {} if names.VERDICT_ANNOTATION not in annotations_of(trainjob) else {names.VERDICT_ANNOTATION: None}
-    if waiter_lease_of(trainjob) is None and not marks:
+    if waiter_lease_of(trainjob) is None and not marks and not seconds:
         return trainjob
-    patch = release_patch(trainjob)
+    patch = renewal_patch(trainjob, seconds, datetime.now(UTC)) if seconds else release_patch(trainjob)
     patch["metadata"]["annotations"] |= marks
     return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])

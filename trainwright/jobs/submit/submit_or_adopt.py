@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
@@ -40,14 +41,15 @@ from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.submitter import Relation
+from trainwright.jobs.state.waiter_lease import lease_annotations, lease_seconds
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.adoption import (
     check_digest,
     check_owner,
     has_same_request,
-    release_lease,
     resume_if_suspended_by_us,
     supersede,
+    take_lease,
     wait_until_unwatched,
 )
 from trainwright.jobs.submit.api_compat import ServedForm, dropped_fields, served_form
@@ -108,6 +110,7 @@ def submit_or_adopt(
     on_warning: OnWarning | None = None,
     workflow: Workflow | None = None,
     credentials: StepCredentials | None = None,
+    waiter_lease_seconds: int = 0,
 ) -> Submitted:
     """Return the TrainJob for this step of this run, created at most once.
 
@@ -123,7 +126,8 @@ def submit_or_adopt(
     created, so that an invalid request fails here. Transient API errors are retried for half a minute, unless `stop` is set; a
     job whose create response was lost is found. `on_warning` receives the warnings of the API server about the job; by default
     they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`. `credentials` are written to a
-    Secret that the job owns and refers to where the request names none.
+    Secret that the job owns and refers to where the request names none. The job has a lease of `waiter_lease_seconds` of the client
+    that is to wait for it, none for 0, see `waiter_lease`.
     Raises RuntimeNotFound, IncompatibleRuntime, PolicyMissing, QueueNotFound, Invalid, ValueError (bad workspace, BadCode),
     WorkspaceMismatch, TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """
@@ -134,7 +138,8 @@ def submit_or_adopt(
     resolved, choice = resolve_with(retrying, request, namespace, bundled=client.uses_bundled_runtimes)
     for warning in resolved.warnings:
         log.warning("event=runtime_warning name=%s warning=%s", choice.name, warning)
-    submission = _Submission(resolved, identity, namespace, latest_checkpoint, stop, on_warning, choice, credentials)
+    seconds = lease_seconds(waiter_lease_seconds)
+    submission = _Submission(resolved, identity, namespace, latest_checkpoint, stop, on_warning, choice, credentials, seconds)
     with submission.no_secret_is_left(retrying):
         submitted = submission.run(client)
     retrying = RetryingCluster(submitted.cluster, stop=stop)
@@ -163,6 +168,7 @@ class _Submission:
     on_warning: OnWarning | None
     choice: RuntimeChoice
     credentials: StepCredentials | None
+    lease_seconds: int
     new_secrets: dict[str, str] = field(default_factory=dict)
     """UIDs of Secrets that this submission has created, and that no job owns yet; with the name of the job that each is for."""
 
@@ -180,7 +186,7 @@ class _Submission:
             existing = next((job for job in existing_jobs if attempt_of(job) == attempt), None)
             if existing is None:
                 step = self._step_of(attempt, stopped[-1] if stopped else None)
-                plan = self._plan(attempt, step, self._previous(cluster, previous), self._export(step))
+                plan = self._with_lease(self._plan(attempt, step, self._previous(cluster, previous), self._export(step)))
                 form = self._form(plan, client, cluster)
                 for earlier in stopped:
                     self._retire(cluster, earlier)
@@ -218,7 +224,7 @@ class _Submission:
                 self._ensure_claim(cluster)  # of this request: its size is not part of the job
                 self._ensure_credentials(cluster, name)
             resumed = resume_if_suspended_by_us(cluster, self._noted(cluster, existing), self.stop)
-            adopted = release_lease(cluster, resumed)
+            adopted = take_lease(cluster, resumed, self.lease_seconds)
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
 
@@ -341,6 +347,12 @@ class _Submission:
 
     def _plan(self, attempt: int, step: Identity, previous: PreviousAttempt = NO_PREVIOUS, export: str = "") -> SubmissionPlan:
         return plan_submission(self.resolved, step, self.namespace, attempt=attempt, previous=previous, export=export)
+
+    def _with_lease(self, plan: SubmissionPlan) -> SubmissionPlan:
+        """Return the plan with the lease of the client that is to wait: it may be killed before it has renewed one."""
+        metadata = plan.trainjob["metadata"]
+        annotations = {**metadata["annotations"], **lease_annotations(self.lease_seconds, datetime.now(UTC))}
+        return replace(plan, trainjob={**plan.trainjob, "metadata": {**metadata, "annotations": annotations}})
 
     def _previous(self, cluster: Cluster, previous: Obj | None) -> PreviousAttempt:
         if previous is None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainwright.api.conditions import is_finished
-from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, name_of, namespace_of, uid_of
+from trainwright.api.objects import name_of, namespace_of, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted
@@ -21,9 +19,9 @@ from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.started_from import read_started_from
-from trainwright.jobs.state.waiter_lease import lease_seconds, renewal_patch
+from trainwright.jobs.state.waiter_lease import lease_seconds
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.submit.adoption import release_lease, resume_if_suspended_by_us
+from trainwright.jobs.submit.adoption import resume_if_suspended_by_us, take_lease
 from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, submit_or_adopt
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import StartedFrom
@@ -77,11 +75,9 @@ def submit_step(
         namespace,
         latest_checkpoint=latest_checkpoint,
         workflow=workflow,
+        waiter_lease_seconds=waiter_options_of(request, suspends_at_once=True).lease_seconds,
     )
     trainjob = submitted.trainjob
-    seconds = lease_seconds(waiter_options_of(request, suspends_at_once=True).lease_seconds)
-    if seconds and not is_finished(trainjob):
-        _begin_lease(submitted.cluster, trainjob, seconds)
     return JobHandle(
         name=name_of(trainjob),
         namespace=namespace_of(trainjob),
@@ -110,8 +106,9 @@ def wait_step(
         raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} no longer exists") from None
     if uid_of(trainjob) != handle.uid:
         raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} was deleted, and created again since")
-    trainjob = release_lease(retrying, resume_if_suspended_by_us(retrying, trainjob))
     waiting = waiting_of(options, event_printer)
+    seconds = lease_seconds(waiting["waiter"].lease_seconds)
+    trainjob = take_lease(retrying, resume_if_suspended_by_us(retrying, trainjob), seconds)
     waiting["settings"] = replace(waiting["settings"], restarts=handle.restarts)
     ended = follow_to_end(cluster, trainjob, **waiting)
     result = StepResult(
@@ -125,11 +122,3 @@ def wait_step(
     )
     event_printer((StartedFrom(result.started_from),))
     return result
-
-
-def _begin_lease(cluster: Cluster, trainjob: Obj, seconds: int) -> None:
-    patch = renewal_patch(trainjob, seconds, datetime.now(UTC))
-    try:
-        RetryingCluster(cluster).patch(TRAINJOB, name_of(trainjob), patch, namespace_of(trainjob))
-    except ApiError as error:
-        log.warning("event=waiter_lease_not_set name=%s error=%s", name_of(trainjob), error.message)

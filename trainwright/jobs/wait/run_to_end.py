@@ -94,6 +94,7 @@ def run_to_end(
                 stop=stop,
                 workflow=workflow,
                 credentials=credentials,
+                waiter_lease_seconds=waiter.lease_seconds,
             )
             if on_submitted is not None:
                 on_submitted(submitted)
