@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 _BEFORE_ANOTHER_WORKER = ("", "scheduled", "queued", "deferred")
 """States of a task that a new scheduler has taken from a worker whose own scheduler was killed."""
-ANSWER_SECONDS = 3.0
-"""How long Airflow is asked what became of the task."""
+_KEPT = "it keeps running, and the retry of this task adopts it"
+_NOT_KNOWN = "it keeps running for a retry: Airflow has not said what became of the task; if it has ended, the triggerer stops the job"
+ANSWER_SECONDS = 1.0
+"""How long Airflow is asked what became of the task: it sends SIGKILL five seconds after SIGTERM, and the job comes after the answer."""
 
 
 def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> CancelHandler:
@@ -30,9 +32,9 @@ def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> Canc
       would write to one workspace.
     * Ended by a user (marked as failed or succeeded): the job is stopped.
     * Otherwise only the worker ends. With a retry left the job keeps running and the retry adopts it, if the task is `durable`,
-      whether or not Airflow answers: it is only asked for a user's decision. Without one the job is stopped, unless another
-      worker has taken over the task, as after a scheduler was killed. Between SIGTERM and SIGKILL there may be ten seconds, so
-      an answer is waited for briefly.
+      whether or not Airflow answers: it is only asked for a user's decision, and briefly. If it does not answer, and the task has
+      ended, the triggerer stops the job (`left_jobs`). Without a retry the job is stopped, unless another worker has taken over
+      the task, as after a scheduler was killed.
     """
     ti = context["ti"]
 
@@ -46,7 +48,7 @@ def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> Canc
             return "it is suspended permanently: the task was cleared, and starts a new one"
         if durable and state not in (*ENDED, ABSENT, "restarting"):
             if int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0):
-                return "it keeps running, and the retry of this task adopts it"
+                return _KEPT if state is not None else _NOT_KNOWN
             if state in _BEFORE_ANOTHER_WORKER or _is_taken_over(cluster, trainjob):
                 return "it keeps running: another worker takes over this task, and adopts it"
         return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from trainwright.operators.deferral.job_endings import end_with_task
-from trainwright.operators.deferral.left_jobs import begin_waiting, end_waiting
 from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 from trainwright.operators.deferral.trigger_log import TriggerLog
@@ -37,6 +36,15 @@ _END_SECONDS = 25.0
 """How long a trigger outlives its cancellation, so that what became of its job is in the log of its task: Airflow waits for 30 s."""
 threads = ThreadPoolExecutor(4, thread_name_prefix="trigger")
 """For what blocks: the default threads of the event loop also write the log of all triggers."""
+
+
+_awaited: set[str] = set()
+"""UIDs of the jobs that triggers of this process wait for."""
+
+
+def is_awaited_here(uid: str) -> bool:
+    """Whether a trigger of this process waits for the job, as in a test of a task; that of a deferred task is in a triggerer."""
+    return uid in _awaited
 
 
 class TrainJobTrigger(BaseTrigger):
@@ -188,11 +196,11 @@ class TrainJobTrigger(BaseTrigger):
         except asyncio.CancelledError:
             subscription.add_done_callback(lambda done: None if done.exception() else watches.unsubscribe(done.result()))
             raise
-        begin_waiting(self, follower)
+        _awaited.add(self.uid)
         try:
             return await self._follow(follower, seen)
         finally:
-            end_waiting(self)
+            _awaited.discard(self.uid)
             watches.unsubscribe(follower)
 
     async def _follow(self, follower: Subscription, seen: _LatestValue) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Airflow cancels a trigger every second until it has ended, and the event loop and its default threads belong to all triggers. So the
 work is a task apart from the trigger, in other threads, and its time is bounded. A job that could not be stopped is found by the
-next triggerer (`left_jobs`) and by CleanUpOperator.
+search for left jobs (`left_jobs`) and by CleanUpOperator.
 """
 
 from __future__ import annotations

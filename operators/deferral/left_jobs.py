@@ -1,96 +1,198 @@
-"""Finds the TrainJobs of tasks that a user has ended while no triggerer could stop them: none ran, or it was killed just then.
+"""Finds the TrainJobs of tasks that have ended while nobody stopped them, and stops them: once in every triggerer, all the time.
 
-The first trigger of a triggerer in a namespace looks at the jobs there that note who waits for them. A job is stopped only if Airflow
-says that its task has ended: for a task that it does not know, another Airflow may wait.
+A trigger stops the job of its task, and so does a worker. But a task may be ended before its trigger has started, while its worker is
+killed, between two tries, or while no triggerer runs. Its job notes the task, and the search asks Airflow's database about those that
+still run. It is a thread of the triggerer's own process, which has the database: the process with the triggers has not, and is busy.
 """
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trainwright.operators.deferral.job_endings import stop_job
-from trainwright.operators.values.airflow_calls import apart, state_of
-from trainwright.operators.values.task_state import ENDED, StateUnknown, TaskId
+from trainwright.backoff import Backoff
+from trainwright.operators.deferral.airflow_records import (
+    AwaitingTask,
+    Place,
+    ended_tasks,
+    known_places,
+    settings_of_connection,
+)
 
 if TYPE_CHECKING:
-    from trainwright.cluster.protocol import Cluster
-    from trainwright.cluster.shared_watch import Subscription
+    from trainwright.cluster.reflector import Reflector
+    from trainwright.submission.jobs_client import JobsClient
 
-
-DELAY_SECONDS = 15.0
-"""After the first trigger of a triggerer: the others are started by then, and their jobs need not be asked about."""
-_SYNC_SECONDS = 1.0
+PERIOD_SECONDS = 10.0
+"""Between two questions to the database, which are asked only while jobs run that note a task."""
+FORK_SECONDS = 15.0
+"""How long the search waits for the triggerer to start its other process: a thread must hold no lock in the middle of that."""
+_AT_ONCE = 16
+_RENEWAL_SECONDS = 3600.0
+"""How long a watch has the settings of its connection, which may be changed."""
+_UNUSABLE = Backoff(30.0, 600.0)
+"""Between two tries to watch the jobs of a connection that cannot be used here, as one of a cluster without TrainJobs."""
+_FAILED = Backoff(10.0, 300.0)
+"""Between two tries to stop a job."""
 log = logging.getLogger(__name__)
-_searched: set[tuple[Any, ...]] = set()
-_awaited: set[str] = set()
-"""UIDs of the jobs that triggers of this process wait for."""
+_begun = threading.Event()
+_forked = threading.Event()
 
 
-def begin_waiting(trigger: Any, follower: Subscription) -> None:
-    """Note that the trigger waits for its job. The first one of a connection in a namespace begins a search for jobs that are left."""
-    _awaited.add(trigger.uid)
-    key = (id(asyncio.get_running_loop()), trigger.conn_id, trigger.submission_mode, trigger.namespace)
-    if key not in _searched:
-        _searched.add(key)
-        apart(_search(key, follower))
+def begin_search() -> None:
+    """Begin the search in this process, unless it has begun."""
+    if not _begun.is_set():
+        _begun.set()
+        os.register_at_fork(after_in_parent=_forked.set)
+        threading.Thread(target=_search_for_ever, name="left-jobs", daemon=True).start()
 
 
-def end_waiting(trigger: Any) -> None:
-    """Note that the trigger waits no more."""
-    _awaited.discard(trigger.uid)
+def _search_for_ever() -> None:
+    _forked.wait(FORK_SECONDS)
+    search, pause = LeftJobs(), threading.Event()
+    while not pause.wait(PERIOD_SECONDS):
+        search.look()
 
 
-def is_awaited_here(uid: str) -> bool:
-    """Whether a trigger of this process waits for the job, as in a test of a task; that of a deferred task is in a triggerer."""
-    return uid in _awaited
+@dataclass
+class _Watch:
+    """The watch of the jobs of a connection in a namespace, or in all: the client, and what keeps its jobs known."""
+
+    client: JobsClient
+    reflector: Reflector
+    namespace: str | None
+    since: float = field(default_factory=time.monotonic)
+
+    def covers(self, place: Place) -> bool:
+        """Whether jobs of another place with the same connection are among those that are known."""
+        return self.namespace in (None, place.namespace) and place.mode in ("", str(self.client.mode))
 
 
-async def _search(key: tuple[Any, ...], follower: Subscription) -> None:
-    await asyncio.sleep(DELAY_SECONDS)
-    reflector = follower.reflector
-    while not reflector.synced.is_set():
-        if reflector.stop.is_set():  # the last trigger has ended; the next one looks
-            _searched.discard(key)
+@dataclass
+class _Failures:
+    """How often something has failed in a row, when it is due again (monotonic clock), and what was said about it."""
+
+    count: int = 0
+    due: float = 0.0
+    said: str = ""
+
+    def add(self, backoff: Backoff, message: str) -> bool:
+        """Take note of a failure; returns whether its message is new."""
+        self.count, is_new = self.count + 1, message != self.said
+        self.due, self.said = time.monotonic() + backoff.pause(self.count), message
+        return is_new
+
+
+@dataclass
+class LeftJobs:
+    """The search of one process. An error ends nothing: it is logged when it is new, and tried again."""
+
+    watches: dict[Place, _Watch] = field(default_factory=dict)
+    _unusable: dict[Place, _Failures] = field(default_factory=dict)
+    _not_stopped: dict[str, _Failures] = field(default_factory=dict)
+    _unread: _Failures = field(default_factory=_Failures)
+
+    def look(self) -> None:
+        """Find the jobs whose tasks have ended, and stop them; returns when each was tried once."""
+        try:
+            for place in sorted(known_places(), key=lambda each: each.namespace):  # those of any namespace first
+                self._watch(place)
+            found = {task.uid: (watch, job, task) for watch in self.watches.values() for job, task in _awaited(watch.reflector)}
+            ended = ended_tasks([task for _, _, task in found.values()]) if found else {}
+        except Exception as error:  # of any database: minor versions of Airflow differ
+            if self._unread.add(_UNUSABLE, f"{type(error).__name__}: {error}"):
+                log.warning("event=left_jobs_not_searched reason=%r outcome='their leases decide'", self._unread.said)
             return
-        await asyncio.sleep(_SYNC_SECONDS)
-    for trainjob in list(reflector.known.values()):
-        if trainjob["metadata"]["uid"] not in _awaited and (task := _awaiting_task(trainjob)) is not None:
-            await _stop_if_ended(follower.cluster, trainjob, *task)
+        self._unread = _Failures()
+        self._not_stopped = {uid: failures for uid, failures in self._not_stopped.items() if uid in ended}
+        due = [uid for uid in ended if uid not in self._not_stopped or self._not_stopped[uid].due <= time.monotonic()]
+        if due:
+            with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="left-jobs") as pool:
+                list(pool.map(lambda uid: self._stop(*found[uid], ended[uid]), due))
+
+    def _watch(self, place: Place) -> None:
+        """Watch the jobs of a place, unless it is watched, or could not be just now."""
+        from trainwright.api.errors import ApiError
+        from trainwright.cluster import NoCluster
+        from trainwright.operators.values.airflow_api import AirflowNotFoundException
+        from trainwright.text.foreign_texts import without_credentials
+
+        watch = self.watches.get(place)
+        if watch is not None and watch.since < time.monotonic() - _RENEWAL_SECONDS:
+            self.watches.pop(place).reflector.stop.set()
+            watch = None
+        others = [other for known, other in self.watches.items() if known.conn_id == place.conn_id]
+        failures = self._unusable.setdefault(place, _Failures())
+        if watch is not None or any(other.covers(place) for other in others) or failures.due > time.monotonic():
+            return
+        try:
+            self.watches[place] = _begin_watch(place)
+            self._unusable.pop(place)
+        except (ApiError, NoCluster, ValueError, OSError, AirflowNotFoundException) as error:
+            reason = without_credentials(error)
+            if failures.add(_UNUSABLE, reason):
+                log.info("event=left_jobs_not_watched conn_id=%s namespace=%s reason=%r", place.conn_id, place.namespace, reason)
+
+    def _stop(self, watch: _Watch, trainjob: dict[str, Any], task: AwaitingTask, state: str) -> None:
+        from trainwright.api.errors import ApiError
+        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
+
+        metadata = trainjob["metadata"]
+        said = (f"{metadata['namespace']}/{metadata['name']}", task.dag_id, task.task_id, task.run_id, state)
+        try:
+            outcome = cancel_owned_job(watch.client, trainjob, CancelPolicy(task.on_cancel), timeout_seconds=None)
+        except (ApiError, ValueError) as error:
+            if self._not_stopped.setdefault(task.uid, _Failures()).add(_FAILED, str(error)):
+                log.error("event=left_job_not_stopped trainjob=%s dag=%s task=%s run=%s state=%s error=%r", *said, str(error))
+        else:
+            log.warning("event=left_job trainjob=%s dag=%s task=%s run=%s state=%s outcome=%r", *said, outcome)
 
 
-def _awaiting_task(trainjob: dict[str, Any]) -> tuple[TaskId, str] | None:
-    """The task that waits for a job that runs or will run, and its `on_cancel`; None if the job notes none."""
+def _begin_watch(place: Place) -> _Watch:
+    """Watch the jobs of Airflow's tasks in a place: in its namespace, else in all of them, else in that of the connection.
+
+    Raises NoCluster, ApiError if its jobs cannot be listed, and the errors of `settings_of_connection`.
+    """
+    from trainwright.api import names
+    from trainwright.api.errors import Forbidden
+    from trainwright.api.kinds import TRAINJOB
+    from trainwright.cluster.reflector import Reflector
+    from trainwright.cluster.transforming_lister import TransformingLister
+    from trainwright.jobs.state.trim_trainjob import trim_trainjob
+    from trainwright.operators.hook import TrainwrightHook
+
+    client = TrainwrightHook(place.conn_id, place.mode).connect(settings_of_connection(place.conn_id))
+    selector = f"{names.MANAGED_BY_LABEL}=trainwright,{names.DAG_LABEL}"
+    namespace: str | None = place.namespace or None
+    try:
+        client.list(TRAINJOB, namespace, label_selector=selector)
+    except Forbidden:
+        if namespace is not None:
+            raise
+        namespace = client.default_namespace
+        client.list(TRAINJOB, namespace, label_selector=selector)
+    lister = TransformingLister(client, trim_trainjob)
+    reflector = Reflector(lister, TRAINJOB, namespace, handler=lambda _kind, _job: None, label_selector=selector)
+    reflector.start()
+    return _Watch(client, reflector, namespace)
+
+
+def _awaited(reflector: Reflector) -> Iterator[tuple[dict[str, Any], AwaitingTask]]:
+    """Yield the jobs that run or will run, with the tasks that they note."""
     from trainwright.api.names import AWAITED_BY_ANNOTATION
     from trainwright.jobs.state.waiter_lease import is_active
 
-    noted = (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION)
-    if not noted or not is_active(trainjob):
-        return None
-    try:
-        found = json.loads(noted)
-        on_cancel = str(found.pop("on_cancel"))
-        return TaskId(**found), on_cancel
-    except (ValueError, TypeError, KeyError, AttributeError):
-        log.warning("event=awaiting_task_unreadable name=%s value=%.200r", trainjob["metadata"]["name"], noted)
-        return None
-
-
-async def _stop_if_ended(cluster: Cluster, trainjob: dict[str, Any], task: TaskId, on_cancel: str) -> None:
-    name = f"{trainjob['metadata']['namespace']}/{trainjob['metadata']['name']}"
-    try:
-        state = await state_of(task)
-    except StateUnknown as error:
-        log.warning("event=left_job_not_judged trainjob=%s error=%s", name, error)
-        return
-    if state not in ENDED:
-        return
-
-    async def connected() -> Any:
-        return cluster
-
-    outcome, is_stopped = await stop_job(connected, trainjob, on_cancel)
-    write = log.warning if is_stopped else log.error
-    write("event=left_job trainjob=%s dag=%s task=%s state=%s outcome=%r", name, task.dag_id, task.task_id, state, outcome)
+    for trainjob in list(reflector.known.values()):
+        noted = (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION)
+        if noted and is_active(trainjob):
+            try:
+                yield trainjob, AwaitingTask(uid=trainjob["metadata"]["uid"], **json.loads(noted))
+            except (ValueError, TypeError):
+                log.debug("event=awaiting_task_unreadable name=%s value=%.200r", trainjob["metadata"]["name"], noted)

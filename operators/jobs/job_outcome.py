@@ -18,14 +18,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from airflow.sdk import BaseOperator, BaseOperatorLink
 
 from trainwright.operators import cancellation
-from trainwright.operators.deferral.left_jobs import is_awaited_here
 from trainwright.operators.deferral.short_deferral import warn_of_short_deferral
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end, report_result
 from trainwright.operators.reporting.links import CheckpointLink, LogsLink, TrainJobLink, show_job_links
-from trainwright.operators.trigger import TrainJobTrigger
+from trainwright.operators.trigger import TrainJobTrigger, is_awaited_here
 from trainwright.operators.values.airflow_api import TaskDeferralError, TaskDeferralTimeout
 from trainwright.operators.values.task_state import TaskId
 

@@ -45,7 +45,8 @@ def task_identity(context: Context, run: str = "", *, on_cancel: str = "keep") -
     is_of_default = not is_named or run.startswith(f"{default}/")
     submitter = _submitter(context, map_index, adopts_reruns=not is_of_default)
     if on_cancel != "keep":
-        submitter = replace(submitter, awaited_by=json.dumps({**TaskId.of(context).as_dict(), "on_cancel": on_cancel}))
+        awaiting = {**TaskId.of(context).as_dict(), "on_cancel": on_cancel, "id": submitter.task_instance}
+        submitter = replace(submitter, awaited_by=json.dumps(awaiting))
     own = Identity(f"airflow/{ti.dag_id}", str(run or default), ti.task_id, map_index, submitter=submitter)
     return own if is_named else own.at(ti.task_id)
 

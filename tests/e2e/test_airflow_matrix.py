@@ -9,16 +9,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from servers.airflow_server import worker_of
-from servers.celery_backend import celery_backend
-from support.airflow_minors import NEWEST, AirflowMinor, older_minor
-from support.airflow_with_cluster import Scene, running_scene
-from support.built_wheel import unpacked_wheel
-from support.client_environments import Unavailable
+from support.airflow_with_cluster import Scene, airflow_under_test, running_scene
 from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
@@ -75,21 +71,6 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         running_scene(folder, DAGS, (*known, "mapped"), minor) as running,
     ):
         yield running
-
-
-@contextmanager
-def airflow_under_test(folder: Path, wheel: Path) -> Iterator[AirflowMinor]:
-    """The minor that TRAINWRIGHT_AIRFLOW names, with the executor that TRAINWRIGHT_EXECUTOR names; skips what cannot be had here."""
-    version = os.environ.get("TRAINWRIGHT_AIRFLOW") or NEWEST
-    try:
-        if os.environ.get("TRAINWRIGHT_EXECUTOR") == "celery":
-            folder.mkdir()
-            with celery_backend(folder, unpacked_wheel(wheel)) as minor:
-                yield minor
-        else:
-            yield AirflowMinor() if version == NEWEST else older_minor(version, unpacked_wheel(wheel))
-    except Unavailable as error:
-        pytest.skip(str(error))
 
 
 def test_a_training_that_succeeds(scene: Scene, number: int) -> None:

@@ -21,7 +21,6 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.operators.values.task_state import TaskId
 
 job_endings = OnFirstUse("trainwright.operators.deferral.job_endings")
-left_jobs = OnFirstUse("trainwright.operators.deferral.left_jobs")
 triggerer = OnFirstUse("airflow.jobs.triggerer_job_runner")
 triggers_base = OnFirstUse("airflow.triggers.base")
 hook = OnFirstUse("trainwright.operators.hook")
@@ -199,30 +198,3 @@ def test_an_error_that_nobody_expects_is_said(scene: Scene, monkeypatch: pytest.
     (job,) = scene.ended_jobs(1)
     monkeypatch.setattr(TaskId, "state", fail)
     assert scene.end(job) == "TrainJob default/t0 was not stopped: RuntimeError: Response read out of order"
-
-
-@pytest.fixture
-def searches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(left_jobs, "DELAY_SECONDS", 0.0)
-    monkeypatch.setattr(left_jobs, "_searched", set())
-
-
-@pytest.mark.usefixtures("searches")
-def test_the_next_triggerer_stops_what_was_ended_while_none_ran(scene: Scene) -> None:
-    def awaited(task_id: str, on_cancel: str = "suspend") -> dict[str, str]:
-        task = f'"dag_id": "d", "task_id": "{task_id}", "run_id": "r", "map_index": -1'
-        return {names.AWAITED_BY_ANNOTATION: f'{{{task}, "on_cancel": "{on_cancel}"}}'}
-
-    scene.states |= {"failed": "failed", "skipped": "skipped", "unknown": "absent", "cleared": ""}
-    for name in ("failed", "skipped", "unknown", "cleared", "deferred"):
-        scene.job_of(name, **awaited(name))
-    scene.job_of("noted-nothing")
-    scene.job_of("unreadable", **{names.AWAITED_BY_ANNOTATION: "[1"})
-    watched = scene.job_of("watched", **awaited("watched"))
-
-    async def until_found(runner: Runner) -> None:
-        await asyncio.to_thread(eventually, lambda: not {"skipped", "failed"} & set(scene.running()))
-        await runner.cancel_one()
-
-    scene.play([watched], until_found)
-    assert set(scene.running()) == {"unknown", "cleared", "deferred", "noted-nothing", "unreadable", "watched"}

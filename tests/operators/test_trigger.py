@@ -37,7 +37,7 @@ from trainwright.operators.values.task_state import TaskId
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 job_endings = OnFirstUse("trainwright.operators.deferral.job_endings")
-left_jobs = OnFirstUse("trainwright.operators.deferral.left_jobs")
+trigger_module = OnFirstUse("trainwright.operators.trigger")
 job_outcome = OnFirstUse("trainwright.operators.jobs.job_outcome")
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
 errors = OnFirstUse("trainwright.operators.errors")
@@ -528,7 +528,7 @@ def test_sigterm_of_a_worker_that_has_just_deferred_leaves_the_job_to_the_trigge
     task = operator()
     trigger = deferred(task).trigger
     if in_this_process:
-        monkeypatch.setattr(left_jobs, "_awaited", {trigger.uid})
+        monkeypatch.setattr(trigger_module, "_awaited", {trigger.uid})
     task.on_kill()
     for thread in threading.enumerate():
         if thread.name == "end-of-test":

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 from factories import replicated_job, runtime
 from servers.airflow_server import AirflowServer, running_airflow
 from servers.api_outage import Outage
+from servers.celery_backend import celery_backend
 
-from support.airflow_minors import AirflowMinor
+from support.airflow_minors import NEWEST, AirflowMinor, older_minor
+from support.built_wheel import unpacked_wheel
+from support.client_environments import Unavailable
 from support.waiting import eventually
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
@@ -179,3 +184,18 @@ def running_scene(folder: Path, dags: str, known: tuple[str, ...], minor: Airflo
                 (go / "all").touch()
     finally:
         plane.stop(2)
+
+
+@contextmanager
+def airflow_under_test(folder: Path, wheel: Path) -> Iterator[AirflowMinor]:
+    """The minor that TRAINWRIGHT_AIRFLOW names, with the executor that TRAINWRIGHT_EXECUTOR names; skips what cannot be had here."""
+    version = os.environ.get("TRAINWRIGHT_AIRFLOW") or NEWEST
+    try:
+        if os.environ.get("TRAINWRIGHT_EXECUTOR") == "celery":
+            folder.mkdir()
+            with celery_backend(folder, unpacked_wheel(wheel)) as minor:
+                yield minor
+        else:
+            yield AirflowMinor() if version == NEWEST else older_minor(version, unpacked_wheel(wheel))
+    except Unavailable as error:
+        pytest.skip(str(error))

@@ -84,8 +84,12 @@ class Submitter:
 
         if not self.waiter:
             return {}
-        of_a_try = (names.TASK_INSTANCE_ANNOTATION, names.WAITER_ANNOTATION, names.AWAITED_BY_ANNOTATION)
-        annotations = {key: value for key, value in self.annotations().items() if key in of_a_try}
+        noted = self.annotations()
+        annotations: dict[str, str | None] = {
+            key: noted[key] for key in (names.TASK_INSTANCE_ANNOTATION, names.WAITER_ANNOTATION) if key in noted
+        }
+        # Of a task that does not wait any more, none must be found when the task has ended.
+        annotations[names.AWAITED_BY_ANNOTATION] = self.awaited_by or None
         labels = {key: value for key, value in self.label_values().items() if key == names.TRY_NUMBER_LABEL}
         return {"metadata": {"uid": trainjob["metadata"]["uid"], "annotations": annotations, "labels": labels}}
 
