@@ -158,7 +158,7 @@ def test_it_waits_until_the_pods_are_gone(cluster: EmbeddedCluster, job: Job, ad
     assert not done
     cluster.delete(POD, f"{name_of(job)}-node-0-0-abcde", "default", grace_period_seconds=0)
     waiter.join(10)
-    assert (done[0].remaining, done[0].pods_message()) == ((), "")
+    assert (done[0].remaining, done[0].pods_message()) == ("", "")
 
 
 def test_when_the_time_is_over_it_says_what_is_still_there(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:
@@ -171,6 +171,17 @@ def test_when_the_time_is_over_it_says_what_is_still_there(cluster: EmbeddedClus
     assert words.endswith("-node-0-4-abcde and 2 more")
 
 
+@pytest.mark.parametrize("how", STOPPING)
+def test_a_pod_that_never_started_is_not_called_running(
+    cluster: EmbeddedCluster, job: Job, add_pod: Any, how: CancelPolicy
+) -> None:
+    add_pod(job, 0, phase="Running")
+    add_pod(job, 1, phase="Pending")
+    pod = f"pod {name_of(job)}-node-0"
+    words = cancel_job(cluster, job, how, timeout_seconds=0).pods_message()
+    assert words == f"still running: {pod}-0-abcde; not started yet: {pod}-1-abcde"
+
+
 def test_a_jobset_that_has_not_heard_of_it_may_still_make_pods(cluster: EmbeddedCluster, job: Job) -> None:
     from trainwright.materialize import materialize
     from trainwright.runtimes import bundled_runtime
@@ -178,9 +189,11 @@ def test_a_jobset_that_has_not_heard_of_it_may_still_make_pods(cluster: Embedded
     runtime = bundled_runtime("torch-distributed")
     assert runtime is not None
     jobset = cluster.create(next(each for each in materialize(job, runtime) if each["kind"] == "JobSet"))
-    assert cancel_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0).remaining == (f"JobSet {name_of(job)}",)
+    assert (
+        cancel_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0).remaining == f"not stopped yet: JobSet {name_of(job)}"
+    )
     cluster.patch(JOBSET, name_of(jobset), {"spec": {"suspend": True}}, "default")
-    assert cancel_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0).remaining == ()
+    assert cancel_job(cluster, job, CancelPolicy.suspend, timeout_seconds=0).remaining == ""
 
 
 def test_the_pods_of_a_successor_are_not_waited_for(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:

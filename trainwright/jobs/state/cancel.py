@@ -19,7 +19,7 @@ from trainwright.api.objects import Obj, annotations_of, generation_of, is_delet
 from trainwright.api.phase import phase_of
 from trainwright.api.verdict import Verdict, is_superseded, verdict_of, written_verdict
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.state.remaining_pods import jobset_may_create_pods, named_pods, remaining_pods
+from trainwright.jobs.state.remaining_pods import describe_pods, jobset_may_create_pods, remaining_pods
 from trainwright.jobs.state.workflow import workflows_of
 from trainwright.submission.suspension import is_queued, is_suspended_by_us, suspension_mark
 
@@ -59,8 +59,8 @@ class CancelResult:
     """The outcome for a job and its pods."""
 
     outcome: CancelOutcome
-    remaining: tuple[str, ...] = ()
-    """Pods, or the JobSet, still running after the timeout."""
+    remaining: str = ""
+    """Pods that had not ended at the timeout, or the JobSet that may create some; empty if there are none."""
     unread: str = ""
     """Why the pods could not be checked; empty if they were."""
     workflows: tuple[str, ...] = ()
@@ -79,10 +79,8 @@ class CancelResult:
         )
 
     def pods_message(self) -> str:
-        """Return which pods are still running or why they could not be checked; else empty."""
-        if self.unread:
-            return f"its pods could not be checked: {self.unread}"
-        return f"still running: {named_pods(self.remaining)}" if self.remaining else ""
+        """Return which pods are left or why they could not be checked; else empty."""
+        return f"its pods could not be checked: {self.unread}" if self.unread else self.remaining
 
 
 def cancel_owned_job(
@@ -241,11 +239,11 @@ def _wait_for_pods(cluster: Cluster, trainjob: Obj, result: CancelResult, timeou
         time.sleep(min(_POLL_SECONDS, seconds_left))
 
 
-def _remaining(cluster: Cluster, trainjob: Obj) -> tuple[str, ...]:
-    """Return the running pods, or a JobSet that is not suspended yet and may still create pods."""
+def _remaining(cluster: Cluster, trainjob: Obj) -> str:
+    """Return which pods have not ended, or the JobSet that is not suspended yet and may still create pods."""
     if pods := remaining_pods(cluster, trainjob):
-        return tuple(f"pod {name_of(pod)}" for pod in pods)
-    return (f"JobSet {name_of(trainjob)}",) if jobset_may_create_pods(cluster, trainjob) else ()
+        return describe_pods(pods)
+    return f"not stopped yet: JobSet {name_of(trainjob)}" if jobset_may_create_pods(cluster, trainjob) else ""
 
 
 def suspend_job(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None) -> bool:

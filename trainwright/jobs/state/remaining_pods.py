@@ -1,4 +1,4 @@
-"""The pods that a stopped TrainJob has left running, and the wait for their end.
+"""The pods that a stopped TrainJob has left, and the wait for their end.
 
 A pod that ignores SIGTERM runs for its whole grace period, and its Job does not wait for it: a job that is resumed meanwhile, or the
 next attempt of its step, would have two pods of each rank, which write to one folder.
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 def remaining_pods(cluster: Cluster, trainjob: Obj) -> list[Obj]:
-    """Return the running pods of this job; none if another job of the same name has replaced it. Raises ApiError."""
+    """Return the pods of this job that have not ended; none if another job of the same name has replaced it. Raises ApiError."""
     pods = [pod for pod in pods_of(cluster, trainjob) if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
     return [] if pods and _is_replaced(cluster, trainjob) else pods
 
@@ -69,7 +69,7 @@ def wait_until_pods_ended(
             return True
         grace = max(grace, *(_grace_of(pod) for pod in pods)) if pods else grace
         if time.monotonic() - began > grace + MARGIN_SECONDS:
-            log.warning("event=pods_still_running name=%s pods=%s", name_of(trainjob), named_pods(map(name_of, pods)))
+            log.warning("event=pods_not_ended name=%s pods=%s", name_of(trainjob), named_pods(map(name_of, pods)))
             return True
         if not was_told:
             log.warning("event=waiting_for_pods_to_end name=%s pods=%s", name_of(trainjob), named_pods(map(name_of, pods)))
@@ -97,6 +97,15 @@ def named_pods(names: Iterable[str]) -> str:
     every = list(names)
     more = len(every) - _MAX_NAMED
     return ", ".join(every[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def describe_pods(pods: Iterable[Obj]) -> str:
+    """Return which pods are still running, and which have not started: an image that cannot be pulled keeps a pod Pending. Pure."""
+    words: dict[str, list[str]] = {"still running": [], "not started yet": []}
+    for pod in pods:
+        is_pending = (pod.get("status") or {}).get("phase", "Pending") == "Pending"
+        words["not started yet" if is_pending else "still running"].append(f"pod {name_of(pod)}")
+    return "; ".join(f"{state}: {named_pods(named)}" for state, named in words.items() if named)
 
 
 def _grace_of(pod: Obj) -> int:
