@@ -199,3 +199,22 @@ def test_a_champion_that_is_gone_or_not_allowed_is_no_reason_to_retry(
     monkeypatch.setattr("airflow.sdk.Variable.get", lambda *_args, **_more: "s3://elsewhere")
     with pytest.raises(allowed_places.PlaceNotAllowed, match="export_uri"):
         read(root)
+
+
+@pytest.mark.parametrize("name", ["ReadChampion", "PromoteModel", "RollBackModel", "RegisterModel"])
+def test_exports_on_a_volume_that_the_worker_does_not_mount_fail_without_retries(name: str) -> None:
+    exports = "file:///no-such-volume/exports"
+    export = {"checkpoint_uri": f"{exports}/run/checkpoint-4", "checkpoint_digest": f"sha256:{'0' * 64}"}
+    given: dict[str, Any] = {
+        "ReadChampion": {"export_uri": exports},
+        "PromoteModel": {"export_uri": exports, **export, "rule": "always", "evaluation": {}},
+        "RollBackModel": {"export_uri": exports},
+        "RegisterModel": {"registry": "mlflow://model", **export},
+    }[name]
+    task = getattr(operators, f"{name}Operator")(task_id="t", **given)
+    with pytest.raises(errors.NonRetryableError, match=r"NotMounted: .*: /no-such-volume does not exist where this step runs"):
+        task.execute(context())
+
+
+def test_a_first_run_has_no_champion(root: str) -> None:
+    assert operators.ReadChampionOperator(task_id="t", export_uri=f"{root}/new/exports").execute({})["state"] == "none"

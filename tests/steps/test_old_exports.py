@@ -14,6 +14,7 @@ from trainwright.checkpoints.manifest import LATEST
 from trainwright.checkpoints.pointers import update_latest
 from trainwright.checkpoints.promotion import Alias
 from trainwright.steps.old_exports import delete_old_exports
+from trainwright.storage.errors import NotMounted
 from trainwright.storage.open import open_store
 
 
@@ -78,3 +79,10 @@ def test_what_was_not_published_here_is_left_alone(
     assert delete_old_exports(root, [*foreign, runs[4]], keep=1) == []
     assert delete_old_exports(f"{root}/run-1", runs, keep=1) == []
     assert len(left(tmp_path)) == 5
+
+
+def test_exports_out_of_sight_are_not_taken_for_deleted() -> None:
+    exports = "file:///no-such-volume/exports"
+    published = [(f"{exports}/run-{number}/checkpoint-5", f"sha256:{number}") for number in range(2)]
+    with pytest.raises(NotMounted):
+        delete_old_exports(exports, published, keep=1)

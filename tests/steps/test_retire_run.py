@@ -16,6 +16,7 @@ from trainwright.initializers import DatasetOptions
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.steps.prepare import prepare_run_dataset
 from trainwright.steps.retire import retire_run
+from trainwright.storage.errors import NotMounted
 from trainwright.workspace import begin_run, end_run, read_run
 
 
@@ -112,3 +113,8 @@ def test_a_retention_that_makes_no_sense_is_refused_before_anything_is_noted(clu
     record = read_run(workspace / "runs/current")
     assert record is not None
     assert record.ended is None
+
+
+def test_a_workspace_that_is_not_mounted_is_an_error() -> None:
+    with pytest.raises(NotMounted, match="/no-such-volume does not exist"):
+        retire_run(None, Path("/no-such-volume"), run_id="r", namespace="default")

@@ -10,7 +10,7 @@ from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.errors import NotFound
-from trainwright.storage.open import open_store
+from trainwright.storage.open import check_mounted, open_store
 from trainwright.storage.store import Store, StoredFile
 
 
@@ -79,8 +79,15 @@ class Export:
 
 
 def open_export(uri: str, digest: str = "") -> Export:
-    """Read the manifest of the export at `uri`; with `digest`, check it. Raises NoCheckpoint, CheckpointError, StorageError."""
-    return read_export(open_store(uri), digest)
+    """Read the manifest of the export at `uri`; with `digest`, check it.
+
+    Raises NoCheckpoint, NotMounted if the volume of the export is not mounted here, CheckpointError, StorageError.
+    """
+    try:
+        return read_export(open_store(uri), digest)
+    except NoCheckpoint:
+        check_mounted(uri)
+        raise
 
 
 def read_export(store: Store, digest: str = "") -> Export:

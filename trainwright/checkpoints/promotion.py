@@ -20,7 +20,7 @@ from trainwright.checkpoints.catalog import pin_export, unpin_export
 from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite, NoCheckpoint, PromotionConflict
 from trainwright.checkpoints.exported import open_export
 from trainwright.jobs.request.validation_words import words_of
-from trainwright.storage.open import open_store
+from trainwright.storage.open import check_mounted, open_store
 from trainwright.storage.shared_file import read_if_present
 from trainwright.storage.store import Store
 from trainwright.storage.uri import StorageUri
@@ -81,7 +81,7 @@ class Alias:
         return f"{self.name}.json"
 
     def read(self) -> AliasRecord | None:
-        """Return what the alias names, or None. Raises CheckpointError for an invalid file, StorageError."""
+        """Return what the alias names, or None. Raises CheckpointError for an invalid file, NotMounted, StorageError."""
         return self._read(open_store(self.export_uri))[1]
 
     def promote(
@@ -161,6 +161,7 @@ class Alias:
     def _read(self, store: Store) -> tuple[bytes | None, AliasRecord | None]:
         content = read_if_present(store, self.key)
         if content is None:
+            check_mounted(store.uri.join(self.key))
             return None, None
         try:
             return content, AliasRecord.model_validate_json(content)

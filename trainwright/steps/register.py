@@ -16,6 +16,7 @@ from trainwright.checkpoints.registries.registration import Registry
 from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.steps import register_program
 from trainwright.steps.requests import RegisterModel
+from trainwright.storage.open import check_mounted
 from trainwright.tools.environment import tool_environment
 from trainwright.tools.errors import ToolFailed
 from trainwright.tools.run_tool import run_tool
@@ -43,8 +44,9 @@ def register_run_export(asked: RegisterModel, *, folder: Path | None = None, on_
         folder: Where MLflow keeps `mlflow.db` if MLFLOW_TRACKING_URI names no server.
         on_line: Called with lines about the progress.
 
-    Raises the errors of `register_export`, RegistrationFailed, ToolError.
+    Raises the errors of `register_export`, NotMounted, RegistrationFailed, ToolError.
     """
+    check_mounted(asked.checkpoint_uri)
     registry = RegistryTarget.parse(asked.registry, asked.name, os.environ).registry  # fails before anything is installed
     options = asked.model_dump(include={"version", "alias", "log_run", "base_model", "datasets"})
     request = {

@@ -16,6 +16,8 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.steps.requests import RetireFolder
+from trainwright.storage.open import check_mounted
+from trainwright.storage.uri import StorageUri
 from trainwright.workspace import RUNS, WorkspaceError, drop_empty_run, end_run, parse_retention, prune_runs, read_run, run_folder
 from trainwright.workspace.layout import run_name
 
@@ -46,8 +48,9 @@ def retirement(
 
 
 def retire_folder(workspace: Path, *, folder: str, retention: str, live: list[str] | None) -> list[str]:
-    """As `retire_run`, with the run's folder, and in `live` the folders of `live_folders`."""
+    """As `retire_run`, with the run's folder, and in `live` the folders of `live_folders`. Raises NotMounted, too."""
     keep = parse_retention(retention)
+    check_mounted(StorageUri.from_path(workspace))
     if read_run(workspace / folder) is not None and not drop_empty_run(workspace, folder):
         end_run(workspace, folder)
     if keep is None:

@@ -39,6 +39,10 @@ class NotPermitted(StorageError):
     """The user of this process may not read or write a file. A retry cannot succeed."""
 
 
+class NotMounted(StorageError, ValueError):
+    """The volume of a path is not mounted where this process runs, which does not see its files. A retry cannot succeed."""
+
+
 class NoAccess(StorageError):
     """The store denied access: credentials are missing, invalid, or lack the permission."""
 
