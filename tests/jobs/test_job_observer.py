@@ -6,9 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from factories import jobset, replicated_job
 from support.virtual_time import VirtualClock
 
-from trainwright.api.kinds import POD
+from trainwright.api.kinds import EVENT, POD
+from trainwright.api.objects import owner_reference
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import CannotStart
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
@@ -186,7 +188,7 @@ def test_a_jobset_that_cannot_be_read_is_not_asked_for_at_each_look(
         return get(kind, *more)
 
     monkeypatch.setattr(cluster, "get", noted)
-    monkeypatch.setattr("trainwright.jobs.state.started_pods.StartedPods.read", lambda *_: None)
+    monkeypatch.setattr("trainwright.jobs.state.started_pods.StartedPods.read", lambda *_, **__: None)
     job = set_status(job, jobsStatus=READY)
     add_pod(job, 0, phase="Running", containerStatuses=[RUNNING])
     observer = JobObserver(cluster, job, WaitSettings(interval=lambda _phase: 0.0))
@@ -194,3 +196,99 @@ def test_a_jobset_that_cannot_be_read_is_not_asked_for_at_each_look(
     for _ in range(5):
         seen_by(observer, job)
     assert asked == ["JobSet"]
+
+
+class Asked:
+    """The cluster; notes all requests except lists of pods, which a watch answers."""
+
+    def __init__(self, cluster: EmbeddedCluster):
+        self._cluster, self.requests = cluster, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def get(self, kind: Any, *arguments: Any) -> Any:
+        self.requests.append(kind.kind)
+        return self._cluster.get(kind, *arguments)
+
+    def list(self, kind: Any, *arguments: Any, **more: Any) -> Any:
+        self.requests += [kind.kind] if kind != POD else []
+        return self._cluster.list(kind, *arguments, **more)
+
+
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/1 nodes are available: 1 Insufficient cpu.",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [{"phase": "Pending", "conditions": [UNSCHEDULABLE]}, {"phase": "Pending"}, None],
+    ids=["unschedulable", "without a reason", "not created"],
+)
+def test_a_job_that_waits_costs_few_requests(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, pod: dict[str, Any] | None
+) -> None:
+    job = set_status(job, jobsStatus=[{**READY[0], "ready": 0}])
+    owned = {"name": job["metadata"]["name"], "ownerReferences": [owner_reference(job)]}
+    cluster.create(jobset(job["metadata"]["name"], replicated_job("node"), metadata=owned))
+    if pod is not None:
+        add_pod(job, **pod)
+    asked, clock, minutes = Asked(cluster), VirtualClock(), 10
+    observer = JobObserver(asked, job)  # type: ignore[arg-type]
+    with clock.installed():
+        observe_until(observer, job, clock, 60)
+        asked.requests.clear()
+        observe_until(observer, job, clock, 60 + 60 * minutes)
+    assert 0 < len(asked.requests) <= 4 * minutes
+
+
+def test_an_event_is_found_although_nothing_else_changes(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    job = set_status(job, jobsStatus=[{**READY[0], "ready": 0}])
+    name = add_pod(job, phase="Pending")["metadata"]["name"]
+    observer, clock = JobObserver(cluster, job), VirtualClock()
+    with clock.installed():
+        observe_until(observer, job, clock, 600)
+        about = {"kind": "Pod", "name": name, "namespace": "default"}
+        cluster.create(
+            {
+                "apiVersion": EVENT.api_version,
+                "kind": "Event",
+                "metadata": {"name": "e", "namespace": "default"},
+                "involvedObject": about,
+                "type": "Warning",
+                "reason": "FailedMount",
+                "message": "timed out waiting",
+                "lastTimestamp": "2026-12-31T00:00:00Z",
+            }
+        )
+        tracker = EventTracker()
+        tracker.observe_status(job)
+        while tracker.progress is None or not tracker.progress.note:
+            assert clock.now < 600 + 65
+            if (observation := observer.observe(job)) is not None:
+                tracker.observe_pods(observation)
+            clock.sleep(max(observer.seconds_left(), 0.1))
+    assert tracker.progress.note == f"pod {name} is waiting: FailedMount: timed out waiting"
+
+
+def test_a_changed_pod_is_asked_about_at_once(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any
+) -> None:
+    job = set_status(job, jobsStatus=[{**READY[0], "ready": 0}])
+    name = add_pod(job, phase="Pending")["metadata"]["name"]
+    asked, clock = Asked(cluster), VirtualClock()
+    observer = JobObserver(asked, job)  # type: ignore[arg-type]
+    with clock.installed():
+        observe_until(observer, job, clock, 600)
+        asked.requests.clear()
+        cluster.patch(POD, name, {"status": {"conditions": [UNSCHEDULABLE]}}, "default", subresource="status")
+        clock.sleep(observer.seconds_left())
+        assert "0/1 nodes are available" in str(seen_by(observer, job).reason)
+    assert "JobSet" in asked.requests

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from factories import train_request
+from support.virtual_time import VirtualClock
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -141,6 +142,13 @@ def test_the_lease_is_renewed_while_the_client_waits(cluster: EmbeddedCluster, j
     assert lease is not None
     assert lease.seconds == MIN_SECONDS
     assert 0 < lease.seconds_left(datetime.now(UTC)) <= MIN_SECONDS
+
+
+def test_a_lease_alone_keeps_no_connection_open(cluster: EmbeddedCluster, job: Job) -> None:
+    recording, clock = Recording(cluster), VirtualClock()
+    with clock.installed(), Waiter(recording, job, WaiterOptions(lease_seconds=600)):  # type: ignore[arg-type]
+        clock.sleep(599)
+    assert recording.calls == ["patch"] * 4
 
 
 def leased(cluster: EmbeddedCluster, job: Job, *, ago: float) -> Job:

@@ -100,24 +100,33 @@ class WaitingReason:
 
 
 class ReasonFinder:
-    """Finds the reason of one job. Reads only what the answer needs; what is forbidden is asked for once a minute. Not thread-safe."""
+    """Finds the reason of one job. Reads only what the answer needs; what is forbidden is asked for once a minute. Not thread-safe.
+
+    What requests have found is kept for calls that need not ask again.
+    """
 
     def __init__(self, cluster: Cluster, trainjob: Obj):
         self._cluster, self._namespace = cluster, namespace_of(trainjob)
         self._forbidden = Denials()
         self._steps: set[str] | None = None
         self._claims: set[str] = set()
+        self._found: dict[tuple[str, ...], WaitingReason | None] = {}
 
-    def reason(self, trainjob: Obj, pods: list[Obj], start: GangStart | None = None) -> WaitingReason | None:
+    def reason(
+        self, trainjob: Obj, pods: list[Obj], start: GangStart | None = None, *, asks: bool = True
+    ) -> WaitingReason | None:
         """Return why the job waits; None if nothing says so. Raises ApiError if the cluster cannot be read.
 
-        `start` tells which pods have never started: why those wait comes first, since the others may wait for them.
+        `start` tells which pods have never started: why those wait comes first, since the others may wait for them. Without `asks`,
+        for a job and pods that have not changed, the earlier answers of the cluster count.
         """
+        if asks:
+            self._found.clear()
         too_large = condition(trainjob, names.FITS_CLUSTER)
         if too_large is not None and too_large.get("status") == "False":
             return WaitingReason(reason_and_message(too_large), "scheduling")
         if phase_of(trainjob) in (Phase.Queued, Phase.Suspended):
-            return self._queue(trainjob)
+            return self._once(("queue",), lambda: self._queue(trainjob))
         if start is not None and start.is_partial:
             missing = [pod for pod in pods if start.lacks(pod)]
             if (found := self._of_pods(trainjob, pods, missing)) is not None:
@@ -126,11 +135,20 @@ class ReasonFinder:
 
     def _of_pods(self, trainjob: Obj, pods: list[Obj], concerned: list[Obj]) -> WaitingReason | None:
         """Find the reason of the pods that are concerned, or of those that could not be created."""
-        if (reason := pods_reason(pods, concerned)) is not None:
-            if reason.part == "image":
-                return self._of_image(reason)
-            return self._with_failed_probe(reason) if reason.container else reason
-        return self._pod_events(trainjob, concerned) or self._events(trainjob, concerned)
+        if (reason := pods_reason(pods, concerned)) is None:
+            of_events = ("events", *map(name_of, concerned))
+            return self._once(of_events, lambda: self._pod_events(trainjob, concerned) or self._events(trainjob, concerned))
+        if reason.part == "image":
+            return self._once(("image", reason.pod, reason.text), lambda: self._of_image(reason))
+        if reason.container:
+            return self._once(("probe", reason.pod, reason.text), lambda: self._with_failed_probe(reason))
+        return reason
+
+    def _once(self, key: tuple[str, ...], find: Callable[[], WaitingReason | None]) -> WaitingReason | None:
+        """Return what was found under this key, or find it. An error is not kept."""
+        if key not in self._found:
+            self._found[key] = find()
+        return self._found[key]
 
     def _of_image(self, reason: WaitingReason) -> WaitingReason:
         """Add that a pull secret is missing: the registry's answer only says that access was denied. Another pull may last."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from trainwright.api import names
-from trainwright.api.errors import ApiError, Forbidden
+from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.indexes import parse_indexes
 from trainwright.api.kinds import JOBSET
 from trainwright.api.objects import Obj, is_controlled_by, name_of, namespace_of, uid_of
@@ -62,16 +62,21 @@ class StartedPods:
         self._cluster, self._trainjob = cluster, trainjob
         self._started: set[Place] = set()
         self._forbidden = Denials()
-        self._complete: GangStart | None = None
+        self._last: GangStart | None = None
+        self._was_unreadable = False
 
-    def read(self, pods: list[Obj]) -> GangStart | None:
+    def read(self, pods: list[Obj], *, asks: bool = True) -> GangStart | None:
         """Return which pods have started, given those that exist; None if that is unknown.
 
-        Unknown are a JobSet that does not exist yet, that may not or cannot be read, whose pods run on another cluster, or whose
-        pods have no index.
+        Without `asks`, for a job and pods that have not changed, it is the last answer. Unknown are a JobSet that does not exist yet,
+        that may not or cannot be read, whose pods run on another cluster, or whose pods have no index.
         """
-        if self._complete is not None:
-            return self._complete
+        if (asks or self._was_unreadable) and not (self._last is not None and self._last.is_complete):
+            self._was_unreadable = False
+            self._last = self._read(pods)
+        return self._last
+
+    def _read(self, pods: list[Obj]) -> GangStart | None:
         jobset = self._jobset()
         if jobset is None or (expected := expected_places(jobset)) is None:
             return None
@@ -81,10 +86,7 @@ class StartedPods:
         self._started |= {place for place in expected if place.step in ready}
         if expected - self._started - {place_of(pod) for pod in own}:
             self._started |= {place for job in self._jobs() for place in over_or_ready(job)}
-        start = GangStart(len(expected), tuple(sorted(expected - self._started)))
-        if start.is_complete:
-            self._complete = start
-        return start
+        return GangStart(len(expected), tuple(sorted(expected - self._started)))
 
     def _jobset(self) -> Obj | None:
         """Return the JobSet of this job, not that of an earlier one of its name."""
@@ -113,6 +115,7 @@ class StartedPods:
         log.debug("event=start_not_read what=%s name=%s error=%s", what, name_of(self._trainjob), error.message)
         if isinstance(error, Forbidden):
             self._forbidden.note(what)
+        self._was_unreadable = not isinstance(error, Forbidden | NotFound)
 
 
 def expected_places(jobset: Obj) -> frozenset[Place] | None:

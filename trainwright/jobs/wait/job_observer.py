@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, Forbidden
-from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of
+from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_start
@@ -21,7 +21,7 @@ from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, PodFailure, po
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason
 from trainwright.jobs.state.denials import Denials
-from trainwright.jobs.state.jobs_of import failing_jobs, jobs_of
+from trainwright.jobs.state.jobs_of import FailingJob, failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
 from trainwright.jobs.state.pods import step_of
 from trainwright.jobs.state.restarts import RestartCounts, container_restarts, read_restarts
@@ -32,6 +32,9 @@ STALLED_SECONDS = 9.0
 """Seconds without progress after which the reason is looked for, so that it is shown within ten."""
 _CONFIRMED_SECONDS = 4.0
 """Seconds for which a state that cannot recover must have been observed: more than one look."""
+_MAX_LOOKS_APART = 12
+"""Of the looks at a job and pods that do not change, the first one asks the cluster more, then the second, fourth, eighth, and each
+twelfth after that: an event may be the only change."""
 _FIRST_REPEAT_SECONDS = 300.0
 """After this time the same reason is shown again, then after twice as long, and so on."""
 _MAX_FAILURES = 20
@@ -95,6 +98,9 @@ class JobObserver:
         self._start: GangStart | None = None
         self._status: object = None
         self._changed = self._due = time.monotonic()
+        self._known: object = None
+        self._looks_until_asking, self._looks_apart = 0, 0
+        self._failing: list[FailingJob] = []
         self._has_run = False
         self._denied = Denials()
         self._restarts, self._log_restarts = RestartCounts(), 0
@@ -149,6 +155,7 @@ class JobObserver:
             observation = self._look(trainjob, phase)
         except ApiError as error:
             log.debug("event=job_not_observed name=%s error=%s", name_of(trainjob), error.message)
+            self._known = None  # the next look asks again
             if self._start is not None and not self._start.is_complete:
                 self._start = None  # all may have started since
             return None
@@ -174,23 +181,36 @@ class JobObserver:
         found = Observation(is_pending, is_stopping, self._new_failures(phase), restarts, started_from=started_from(pods))
         if phase.is_final:
             return found
-        self._read_start(phase, pods)
+        asks = self._asks(pods)
+        self._read_start(phase, pods, asks)
         is_partial = phase is Phase.Running and self._start is not None and not self._start.is_complete
         if phase is Phase.Running and not is_partial:
             self._set_reason(node_reason(pods))
             return replace(found, reason=self._reason_text(), is_impaired=self._reason is not None)
-        self._set_reason(self._find_reason(trainjob, phase, pods))
+        self._set_reason(self._find_reason(trainjob, phase, pods, asks))
         reason = self._reason_text()
         if is_partial and reason and self._start is not None:
             reason = f"{self._start.describe()}; {reason}"
         return replace(found, reason=reason, is_impaired=is_partial)
 
-    def _read_start(self, phase: Phase, pods: list[Obj]) -> None:
+    def _asks(self, pods: list[Obj]) -> bool:
+        """Whether this look asks the cluster for what neither the job nor the watch of its pods shows: JobSet, Jobs and events."""
+        known = (self._status, [(uid_of(pod), pod["metadata"].get("resourceVersion")) for pod in pods])
+        self._looks_until_asking -= 1
+        if known != self._known:
+            self._known, self._looks_apart, self._looks_until_asking = known, 0, 0
+        if self._looks_until_asking > 0 and not self._fails_next():
+            return False
+        self._looks_apart = min(max(1, 2 * self._looks_apart), _MAX_LOOKS_APART)
+        self._looks_until_asking = self._looks_apart
+        return True
+
+    def _read_start(self, phase: Phase, pods: list[Obj], asks: bool) -> None:
         """Find out which pods have started. A job that is queued or suspended has none, and its deadline is another one."""
         if self._is_blind:
             self._start = None
         elif phase not in (Phase.Queued, Phase.Suspended):
-            self._start = self._started.read(pods)
+            self._start = self._started.read(pods, asks=asks)
 
     @property
     def _is_blind(self) -> bool:
@@ -242,20 +262,21 @@ class JobObserver:
             log.debug("event=probe_not_read pod=%s error=%s", failure.name, error.message)
             return ""
 
-    def _find_reason(self, trainjob: Obj, phase: Phase, pods: list[Obj]) -> WaitingReason | None:
+    def _find_reason(self, trainjob: Obj, phase: Phase, pods: list[Obj], asks: bool) -> WaitingReason | None:
         """Find why the job waits; at once if it was running before, else only after some time."""
         if self._has_run and phase is Phase.Starting and not _has_active(trainjob):
-            failing = failing_jobs(jobs_of(self._cluster, trainjob))
-            if failing and (reason := node_reason(pods)) is not None and reason.part == "node":
+            if asks:
+                self._failing = failing_jobs(jobs_of(self._cluster, trainjob))
+            if self._failing and (reason := node_reason(pods)) is not None and reason.part == "node":
                 return reason
-            if failing:
-                return WaitingReason(f"its pods are being stopped, because a Job fails: {failing[0]}", "job")
+            if self._failing:
+                return WaitingReason(f"its pods are being stopped, because a Job fails: {self._failing[0]}", "job")
         if self._has_run and (reason := node_reason(pods)) is not None:
             return reason
         was_stopped = self._has_run and phase in (Phase.Queued, Phase.Suspended)
         if not was_stopped and time.monotonic() < self._changed + STALLED_SECONDS:
             return self._reason if self._reason is not None and self._reason.part not in ("job", "queue") else None
-        return self._reasons.reason(trainjob, pods, self._start)
+        return self._reasons.reason(trainjob, pods, self._start, asks=asks)
 
     def _set_reason(self, reason: WaitingReason | None) -> None:
         now = time.monotonic()
@@ -284,12 +305,15 @@ class JobObserver:
         limit = self._settings.lost_node_seconds
         if self._reason.part == "node" and limit is not None and lasted >= limit:
             raise NodeLost(f"{name} does not end: {self._reason.text}")
-        if (
-            self._settings.fail_if_stuck
-            and self._reason.cannot_recover
-            and lasted >= max(_CONFIRMED_SECONDS, self._reason.confirmed_after)
-        ):
+        if self._fails_next():
             raise cannot_start(_hopeless(name, self._reason), self._reason.part)
+
+    def _fails_next(self) -> bool:
+        """Whether the job has waited long enough for the wait to fail, if a look finds the same reason again."""
+        reason = self._reason
+        if reason is None or not (self._settings.fail_if_stuck and reason.cannot_recover):
+            return False
+        return time.monotonic() - self._reason_since >= max(_CONFIRMED_SECONDS, reason.confirmed_after)
 
     def _check_restarts(self, trainjob: Obj) -> None:
         """Raise TooManyRestarts if pods have failed too often, or can never run, and the job does not fail by itself within a moment.

@@ -1,7 +1,7 @@
 """Keeps a lease on the TrainJob while a client waits for it, and suspends the TrainJob at once on a signal.
 
-Both need a connection of their own, which is kept open: a step that is killed within a second has no time to open one, nor for a
-request before the one that counts.
+Both use a separate connection. For a signal it is kept open: a step that is killed within a second has no time to open one, nor
+for a request before the one that counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainwright.submission.suspension import suspension_mark
 
 _REQUEST_SECONDS = 10.0
 _WARM_SECONDS = 30.0
-"""An idle connection is used at least that often: servers and load balancers close it after a minute or more."""
+"""The connection for a signal is used at least that often: servers and load balancers close an idle one after a minute or more."""
 log = logging.getLogger(__name__)
 
 
@@ -45,9 +45,10 @@ class Waiter:
     def __init__(self, cluster: Cluster, trainjob: Obj, options: WaiterOptions):
         self._seen, self._lease_seconds = trainjob, lease_seconds(options.lease_seconds)
         self._ended, self._suspension = threading.Event(), threading.Lock()
-        self._is_active = options.suspends_at_once or self._lease_seconds > 0
+        self._pauses = [_WARM_SECONDS] if options.suspends_at_once else []
+        self._pauses += [self._lease_seconds / RENEWALS] if self._lease_seconds else []
         self._was_told = False
-        if self._is_active:
+        if self._pauses:
             self._client = JobsClient.of(cluster).with_timeout(_REQUEST_SECONDS)
             self._thread = threading.Thread(target=self._keep, name=f"waiter-{name_of(trainjob)}", daemon=True)
             self._thread.start()
@@ -89,8 +90,8 @@ class Waiter:
         self._ended.set()
 
     def _keep(self) -> None:
-        """Renew the lease, and use the connection often enough that it stays open."""
-        pause = min(_WARM_SECONDS, self._lease_seconds / RENEWALS) if self._lease_seconds else _WARM_SECONDS
+        """Renew the lease, and use the connection for a signal often enough that it stays open."""
+        pause = min(self._pauses)
         since_renewal = float(self._lease_seconds)
         while not self._ended.is_set():
             renews = bool(self._lease_seconds) and since_renewal >= self._lease_seconds / RENEWALS
