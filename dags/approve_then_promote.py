@@ -19,6 +19,7 @@ from trainwright.example_dags.retraining import MODEL, SETTINGS, alias, setting
 from trainwright.example_dags.variable_settings import optional_fields
 from trainwright.jobs.request.setting import Setting
 from trainwright.operators import PromoteModelOperator
+from trainwright.operators.finetuning import CONNECTIONS
 from trainwright.operators.values.airflow_api import AirflowSkipException
 
 ANSWER_WITHIN = timedelta(days=7)
@@ -28,7 +29,9 @@ FIELDS = (
 )
 PARAMETERS = {
     **{field.name: field_param(field) for field in FIELDS},
-    **optional_fields({name: SETTINGS[name] for name in ("export_uri", "store_conn_id", "evaluation")}),
+    **optional_fields(
+        {name: SETTINGS[name] for name in ("export_uri", "workspace", *CONNECTIONS, "evaluation") if name in SETTINGS}
+    ),
 }
 SUBJECT = "Promote {{ ti.xcom_pull('candidate')['checkpoint'] }} to {{ ti.xcom_pull('candidate')['alias'] }}?"
 BODY = """\
@@ -80,7 +83,8 @@ with DAG(
         checkpoint_digest="{{ ti.xcom_pull('candidate')['manifest'] }}",
         rule="always",
         alias="{{ ti.xcom_pull('candidate')['alias'] }}",
-        store_conn_id=setting("store_conn_id"),
+        workspace=setting("workspace"),
+        **{name: setting(name) for name in CONNECTIONS if name in SETTINGS},
     )
     candidate(setting("export_uri"), alias()) >> approve >> promote
     slim(dag)

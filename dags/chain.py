@@ -42,8 +42,7 @@ def promotion(form: Mapping[str, str]) -> Any:
         evaluation=RESULTS.of("evaluate", "evaluation"),
         rule=form["promote"],
         more=RESULTS.more("promotion"),
-        store_conn_id=form["store_conn_id"],
-        **every_task(),
+        **on_workspace(form, every_task(), RESULTS),
     )
     wanted = is_set.override(task_id="whether-to-promote")(form["promote"])
     wanted >> promote

@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import Asset, task
 
 from trainwright.example_dags import variable_settings
-from trainwright.example_dags.chain import RESULTS, every_task, training_chain
+from trainwright.example_dags.chain import RESULTS, every_task, on_workspace, training_chain
 from trainwright.example_dags.form import form
 from trainwright.example_dags.variable_settings import log_sources, optional_fields
 from trainwright.operators import (
@@ -22,6 +22,7 @@ from trainwright.operators import (
     RetireRunOperator,
     RollBackModelOperator,
 )
+from trainwright.operators.finetuning import CONNECTIONS
 from trainwright.operators.values.airflow_api import AirflowSkipException
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
@@ -56,8 +57,16 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
     every = every_task()
     chain = training_chain({**given, "defaults": DEFAULTS}, every=every)
     chain.training.resume = RESULTS.of("read-champion", "start_from")
-    exports = {"export_uri": given["export_uri"], "store_conn_id": given["store_conn_id"], **every}
-    roll_back = RollBackModelOperator(task_id="roll-back", reason="parameter roll_back", alias=alias(), **exports)
+    exports = {"export_uri": given["export_uri"], **on_workspace(given, every, RESULTS)}
+    roll_back = RollBackModelOperator(
+        task_id="roll-back",
+        reason="parameter roll_back",
+        alias=alias(),
+        export_uri=given["export_uri"],
+        workspace=given["workspace"],
+        **{name: given[name] for name in CONNECTIONS if name in given},
+        **every,
+    )
     champion = ReadChampionOperator(
         task_id="read-champion",
         dataset_digest="{{ ti.xcom_pull('initialize-dataset')['digest'] }}",

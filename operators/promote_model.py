@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
-from trainwright.operators.values.credentials import credentials
 from trainwright.operators.values.settings import step_fields
+from trainwright.operators.workspace_operator import ExportsOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class PromoteModelOperator(BaseOperator):
+class PromoteModelOperator(ExportsOperator):
     """Let an alias name an export if its evaluation is better than that of the export which it names now.
 
     The alias is a small file below export_uri with the evaluation that justified each promotion, and the history. It changes only
@@ -36,12 +34,21 @@ class PromoteModelOperator(BaseOperator):
     :param allow_trained_rows: Whether a figure of held-out rows counts if 5 % of these rows, or more, are trained on, too.
     :param alias: champion, challenger, or another name.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
+    :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
+        them, a pod that mounts the claim does this.
+    :param workspace_path: not used.
+    :param runs_on: auto, or worker for no pod.
+    :param job: settings of the pod, as in InitializeDatasetOperator.
+    :param run_id: not used.
+    :param namespace: namespace of the pod; defaults to the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes` for the pod; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
+    :param hub_conn_id: not used.
     :return: promoted, reason, champion_uri (what the alias names now), previous_uri (what it named before; empty if nothing).
     """
 
-    template_fields = (*step_fields("PromoteModel"), "more", "store_conn_id")
-    template_fields_renderers = {"evaluation": "json", "champion_evaluation": "json"}
+    template_fields = (*step_fields("PromoteModel"), "more", *ExportsOperator.template_fields)
+    template_fields_renderers = {**ExportsOperator.template_fields_renderers, "evaluation": "json", "champion_evaluation": "json"}
 
     def __init__(
         self,
@@ -61,7 +68,6 @@ class PromoteModelOperator(BaseOperator):
         alias: str = "champion",
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
-        store_conn_id: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -80,24 +86,16 @@ class PromoteModelOperator(BaseOperator):
         self.alias = alias
         # End of what `make edges` writes.
         self.more = more
-        self.store_conn_id = store_conn_id
 
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.allowed_places import check_places
-        from trainwright.steps.promote import promote
+        from trainwright.steps.promote import with_figures
         from trainwright.steps.requests import PromoteModel
 
-        check_places((self.store_conn_id,), export_uri=self.export_uri, checkpoint_uri=self.checkpoint_uri)
-        request = PromoteModel.from_parameters(vars(self), self.more)
-        with credentials(self.store_conn_id, None):
-            verdict = promote(request)
-        decision = "promoted" if verdict.promoted else "kept"
-        self.log.info("%s: %s; %s: %s", decision, verdict.reason, self.alias, verdict.champion)
-        return {
-            "promoted": verdict.promoted,
-            "reason": verdict.reason,
-            "champion_uri": verdict.champion,
-            "previous_uri": verdict.previous,
-        }
+        self.check_places(export_uri=self.export_uri, checkpoint_uri=self.checkpoint_uri)
+        request = with_figures(PromoteModel.from_parameters(vars(self), self.more))
+        verdict = self.do(request, context)
+        decision = "promoted" if verdict["promoted"] else "kept"
+        self.log.info("%s: %s; %s: %s", decision, verdict["reason"], request.alias, verdict["champion_uri"])
+        return verdict

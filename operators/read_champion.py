@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
-from trainwright.operators.values.credentials import credentials
 from trainwright.operators.values.settings import step_fields
+from trainwright.operators.workspace_operator import ExportsOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ReadChampionOperator(BaseOperator):
+class ReadChampionOperator(ExportsOperator):
     """Say whether a training on other data or another base model could replace the export that an alias names. Changes nothing.
 
     :param export_uri: Folder of all exports, as for the export of a checkpoint.
@@ -25,12 +22,21 @@ class ReadChampionOperator(BaseOperator):
     :param always_train: Retrain even if the champion is up to date: `state` is then outdated.
     :param warm_start: Whether a training is to start from its weights, if it has the same base model.
     :param alias: champion, challenger, or another name.
+    :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
+        them, a pod that mounts the claim does this.
+    :param workspace_path: not used.
+    :param runs_on: auto, or worker for no pod.
+    :param job: settings of the pod, as in InitializeDatasetOperator.
+    :param run_id: not used.
+    :param namespace: namespace of the pod; defaults to the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes` for the pod; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
+    :param hub_conn_id: not used.
     :return: state (none without a champion, outdated if it was trained on other data, else current), uri and digest of the export,
         dataset_digest and model_digest of what it was trained on; empty without a champion, or where its manifest has none.
     """
 
-    template_fields = (*step_fields("ReadChampion"), "store_conn_id")
+    template_fields = (*step_fields("ReadChampion"), *ExportsOperator.template_fields)
 
     def __init__(
         self,
@@ -43,7 +49,6 @@ class ReadChampionOperator(BaseOperator):
         warm_start: bool | str = False,
         alias: str = "champion",
         # End of what `make edges` writes.
-        store_conn_id: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -55,18 +60,14 @@ class ReadChampionOperator(BaseOperator):
         self.warm_start = warm_start
         self.alias = alias
         # End of what `make edges` writes.
-        self.store_conn_id = store_conn_id
 
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, str]:
-        from trainwright.operators.values.allowed_places import check_places
-        from trainwright.steps.champion import read_champion_for
         from trainwright.steps.requests import ReadChampion
 
-        check_places((self.store_conn_id,), export_uri=self.export_uri)
+        self.check_places(export_uri=self.export_uri)
         request = ReadChampion.from_parameters(vars(self))
-        with credentials(self.store_conn_id, None):
-            champion, state, start_from = read_champion_for(request)
-        self.log.info("%s: %s (%s)", self.alias, champion.uri or "none", state)
-        return {"state": state, "start_from": start_from, **asdict(champion)}
+        champion = self.do(request, context)
+        self.log.info("%s: %s (%s)", self.alias, champion["uri"] or "none", champion["state"])
+        return champion

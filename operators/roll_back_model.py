@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
-
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
-from trainwright.operators.values.credentials import credentials
 from trainwright.operators.values.settings import step_fields
 from trainwright.operators.values.task_identity import task_identity
+from trainwright.operators.workspace_operator import ExportsOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RollBackModelOperator(BaseOperator):
+class RollBackModelOperator(ExportsOperator):
     """Restore the previous export of an alias, if it still exists and is complete.
 
     The task is recorded with the reason: a retry after a roll back that has succeeded changes nothing. Clearing the task rolls back
@@ -26,12 +24,20 @@ class RollBackModelOperator(BaseOperator):
     :param alias: champion, challenger, or another name.
     :param expected_digest: Digest of the manifest that the alias must name now. Empty: whatever it names.
     :param reason: Recorded with the change.
+    :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
+        them, a pod that mounts the claim does this.
+    :param workspace_path: not used.
+    :param runs_on: auto, or worker for no pod.
+    :param job: settings of the pod, as in InitializeDatasetOperator.
     :param run_id: id of the run, as in TrainJobOperator; defaults to DAG/RUN_ID of the DAG run.
+    :param namespace: namespace of the pod; defaults to the connection's.
+    :param conn_id: connection of type `trainwright` or `kubernetes` for the pod; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
+    :param hub_conn_id: not used.
     :return: URI of the export that the alias names now.
     """
 
-    template_fields = (*step_fields("RollBackModel"), "run_id", "store_conn_id")
+    template_fields = (*step_fields("RollBackModel"), *ExportsOperator.template_fields)
 
     def __init__(
         self,
@@ -42,8 +48,6 @@ class RollBackModelOperator(BaseOperator):
         expected_digest: str = "",
         reason: str = "",
         # End of what `make edges` writes.
-        run_id: str = "",
-        store_conn_id: str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -53,18 +57,16 @@ class RollBackModelOperator(BaseOperator):
         self.expected_digest = expected_digest
         self.reason = reason
         # End of what `make edges` writes.
-        self.run_id, self.store_conn_id = run_id, store_conn_id
 
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> str:
-        from trainwright.operators.values.allowed_places import check_places
-        from trainwright.steps.requests import RollBackModel
-        from trainwright.steps.roll_back import roll_back_once
+        from trainwright.steps.requests import RollBackOnce
 
-        check_places((self.store_conn_id,), export_uri=self.export_uri)
-        request, identity = RollBackModel.from_parameters(vars(self)), task_identity(context, self.run_id)
-        with credentials(self.store_conn_id, None):
-            record = roll_back_once(**request.model_dump(), step=f"{identity} {identity.submitter.execution}".rstrip())
-        self.log.info("%s: %s", self.alias, record.current.uri)
-        return str(record.current.uri)
+        self.check_places(export_uri=self.export_uri)
+        identity = task_identity(context, self.run_id)
+        step = f"{identity} {identity.submitter.execution}".rstrip()
+        request = RollBackOnce.from_parameters({**vars(self), "step": step})
+        uri = str(self.do(request, context)["uri"])
+        self.log.info("%s: %s", self.alias, uri)
+        return uri

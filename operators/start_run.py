@@ -12,6 +12,7 @@ from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.settings import step_fields
 from trainwright.operators.values.task_identity import run_of_group, task_identity
+from trainwright.operators.workspace_operator import CLUSTER, WORKER
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,6 +40,8 @@ class StartRunOperator(BaseOperator):
     :param data: Any other setting of the preparation of data by name.
     :param evaluation: Any other setting of export, evaluation, promotion and registration by name.
     :param defaults: Settings of export and evaluation that hold unless `evaluation` has others.
+    :param export_uri: Folder of exported checkpoints, refused if later steps do not see it. Empty: not checked.
+    :param registry: Registry of a later step, which must see the exports. Empty: none.
     :param preprocesses: Whether a step preprocesses the data, whose settings `data` may have.
     :param workspace_path: where the claim is mounted in the workers; empty if it is not.
     :param run_id: id of the run; defaults to DAG/RUN_ID of the DAG run.
@@ -68,6 +71,8 @@ class StartRunOperator(BaseOperator):
         data: dict[str, Any] | str | None = None,
         evaluation: dict[str, Any] | str | None = None,
         defaults: dict[str, Any] | str | None = None,
+        export_uri: str = "",
+        registry: str = "",
         preprocesses: bool | str = False,
         # End of what `make edges` writes.
         workspace_path: str = "",
@@ -92,6 +97,8 @@ class StartRunOperator(BaseOperator):
         self.data = data
         self.evaluation = evaluation
         self.defaults = defaults
+        self.export_uri = export_uri
+        self.registry = registry
         self.preprocesses = preprocesses
         # End of what `make edges` writes.
         self.workspace_path, self.run_id, self.namespace, self.conn_id = workspace_path, run_id, namespace, conn_id
@@ -101,9 +108,10 @@ class StartRunOperator(BaseOperator):
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places
+        from trainwright.steps.on_cluster import MOUNT
         from trainwright.steps.phases import JOB_RETRIES, phases_of
         from trainwright.steps.requests import StartRun
-        from trainwright.steps.start import start_run
+        from trainwright.steps.start import check_exports, start_run
 
         request = StartRun.from_parameters(vars(self))
         given = {"run_id": self.run_id, "workspace_path": self.workspace_path, "namespace": self.namespace}
@@ -111,7 +119,8 @@ class StartRunOperator(BaseOperator):
         if JOB_RETRIES in phases.training:
             raise ValueError(f"training.{JOB_RETRIES}: for Kubeflow Pipelines; set retries of the task instead")
         run = phases.run
-        check_places((self.conn_id,), workspace=request.workspace, workspace_path=run["workspace_path"])
+        places = {"workspace_path": run["workspace_path"], "export_uri": request.export_uri}
+        check_places((self.conn_id,), workspace=request.workspace, **places)
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity = task_identity(context, run["run_id"] or run_of_group(context))
         started = start_run(
@@ -122,6 +131,11 @@ class StartRunOperator(BaseOperator):
             namespace=run["namespace"] or cluster.default_namespace,
             workspace_path=run["workspace_path"],
             num_nodes=int(phases.training.get("num_nodes") or 1),
+        )
+        check_exports(
+            request.export_uri,
+            pods_mount="" if run["runs_on"] == WORKER or (started.path and run["runs_on"] != CLUSTER) else MOUNT,
+            needed_here=bool(request.registry or int(phases.own.get("keep_exports") or 0)),
         )
         return {**asdict(started), **phases.as_dict()}
 

@@ -20,7 +20,8 @@ from trainwright.operators.values.task_identity import task_identity
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from trainwright.steps.requests import StepRun
+    from trainwright.jobs import Identity
+    from trainwright.steps.requests import PromoteModel, ReadChampion, RollBackOnce, StepRun
     from trainwright.steps.workspace_steps import WorkspaceSteps
 
 
@@ -98,7 +99,7 @@ class WorkspaceOperator(BaseOperator):
             with credentials(self.store_conn_id, self.hub_conn_id):
                 yield HereSteps(self.path_in_worker)
         else:
-            yield self._cluster_steps(context)
+            yield self._cluster_steps(task_identity(context, self.run_id), context)
 
     def step_run(self, context: Context) -> StepRun:
         """The run, as steps know it."""
@@ -107,13 +108,13 @@ class WorkspaceOperator(BaseOperator):
         identity = task_identity(context, self.run_id)
         return StepRun(identity.owner, identity.run, identity.map_index)
 
-    def _cluster_steps(self, context: Context) -> Any:
+    def _cluster_steps(self, identity: Identity, context: Context) -> Any:
         from trainwright.jobs.request.workspace import Workspace
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
         from trainwright.steps.on_cluster import ClusterSteps
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
-        identity, settings = task_identity(context, self.run_id), self.job_settings()
+        settings = self.job_settings()
         return ClusterSteps(
             cluster,
             Workspace.parse(self.workspace),
@@ -134,3 +135,26 @@ class WorkspaceOperator(BaseOperator):
             if name not in STEP_SETTINGS:
                 raise ValueError(f"job: the setting {name[:80]!r} is unknown; {suggest(name, STEP_SETTINGS)}")
         return settings
+
+
+class ExportsOperator(WorkspaceOperator):
+    """Does steps on the folder of all exports: in the worker, or in a pod if only pods see it, since it is on the claim."""
+
+    def do(self, request: PromoteModel | ReadChampion | RollBackOnce, context: Context) -> dict[str, Any]:
+        """Return the result of the step, see `trainwright.steps.workspace_steps`."""
+        from trainwright.steps.on_cluster import only_pods_see
+        from trainwright.steps.requests import StepRun
+        from trainwright.steps.workspace_steps import do_step
+        from trainwright.storage.errors import NotMounted
+
+        if self.runs_on != WORKER and only_pods_see(request.export_uri):
+            if not self.workspace:
+                raise NotMounted(
+                    f"export_uri: {request.export_uri} is on the claim of a workspace, which this worker does not mount there; set "
+                    "workspace to that claim (pvc://CLAIM), so that a pod does this"
+                )
+            # Not as the run that is named: another DAG run of that name would get this one's answer.
+            result: dict[str, Any] = self._cluster_steps(task_identity(context), context)(request, self.step_run(context))
+            return result
+        with credentials(self.store_conn_id, self.hub_conn_id):
+            return do_step(self.path_in_worker, request, StepRun("", ""))

@@ -22,6 +22,8 @@ def start_run(
     data: dict = {},
     evaluation: dict = {},
     defaults: dict = {},
+    export_uri: str = "",
+    registry: str = "",
     preprocesses: bool = False,
     # End of what `make edges` writes.
     run_id: str = "",
@@ -73,6 +75,8 @@ def start_run(
         data: Any other setting of the preparation of data by name.
         evaluation: Any other setting of export, evaluation, promotion and registration by name.
         defaults: Settings of export and evaluation that hold unless `evaluation` has others.
+        export_uri: Folder of exported checkpoints, refused if later steps do not see it. Empty: not checked.
+        registry: Registry of a later step, which must see the exports. Empty: none.
         preprocesses: Whether a step preprocesses the data, whose settings `data` may have.
         run_id: Id of the run; reusing it resumes the run. Empty: pipeline_run_id.
         pipeline_run_id: dsl.PIPELINE_JOB_ID_PLACEHOLDER, so that each run of a recurring pipeline has its own id.
@@ -96,10 +100,12 @@ def start_run(
         promotion: Settings for promote_model.
         registration: Settings for register_model.
     """
+    import os
+
     from trainwright.steps.clean import suspend_abandoned
     from trainwright.steps.phases import phases_of
     from trainwright.steps.requests import StartRun
-    from trainwright.steps.start import start_run
+    from trainwright.steps.start import check_exports, start_run
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
 
@@ -119,6 +125,8 @@ def start_run(
         "data": data,
         "evaluation": evaluation,
         "defaults": defaults,
+        "export_uri": export_uri,
+        "registry": registry,
         "preprocesses": preprocesses,
         # End of what `make edges` writes.
     }
@@ -139,6 +147,8 @@ def start_run(
             workspace_path=run["workspace_path"],
             num_nodes=phases.training.get("num_nodes") or 1,
         )
+        # A pod of a server has only the claim that the pipeline mounts; kfp's local runner starts every step on this machine.
+        check_exports(request.export_uri, pods_mount=run["workspace_path"] if os.environ.get("KFP_POD_NAME") else "")
         for job in suspend_abandoned(cluster, run["namespace"] or cluster.default_namespace):
             write_line(f"TrainJob {job.namespace}/{job.name} of {job.submitter}, whose step is gone: {job.outcome}")
     write_line(f"run {started.run_id} in {started.workspace}")

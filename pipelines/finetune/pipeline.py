@@ -104,7 +104,8 @@ def finetune(
             promotion = promote_in(run, exported, evaluated, form)
         with dsl.If(registry != "", name="register"):
             registration = register_in(run, exported, evaluated, form)
-        mount_workspace((inputs.dataset, inputs.model, exported, evaluated), run.claim)
-        steps = (inputs.dataset, inputs.model, trained, exported, evaluated, promotion, registration)
+        with_files = (inputs.dataset, inputs.model, exported, evaluated, promotion, registration)
+        mount_workspace(with_files, run.claim)
+        steps = (*with_files, trained)
         add_credentials(steps, store_secret, hub_secret)
         set_up((run.task, *steps))

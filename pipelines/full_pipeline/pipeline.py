@@ -113,9 +113,8 @@ def full_pipeline(
             promotion = promote_in(run, exported, evaluated, form)
         with dsl.If(registry != "", name="register"):
             registration = register_in(run, exported, evaluated, form, workspace_path=run.path)
-        with_files = (pulled, preprocessed, inputs.dataset, inputs.model, trained, exported, evaluated, registration)
+        with_files = (pulled, preprocessed, inputs.dataset, inputs.model, trained, exported, evaluated, promotion, registration)
         mount_workspace(with_files, run.claim)
-        steps = (*with_files, promotion)
-        add_credentials(steps, store_secret, hub_secret)
+        add_credentials(with_files, store_secret, hub_secret)
         add_tracking((trained, registration), tracking_secret)
-        set_up((run.task, *steps))
+        set_up((run.task, *with_files))

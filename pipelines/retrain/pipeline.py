@@ -128,7 +128,7 @@ def retrain(
                             champion_evaluation=present.outputs["evaluation"],
                             champion_digest=champion.outputs["digest"],
                         )
-        mount_workspace((inputs.dataset, inputs.model, exported, candidate, present), run.claim)
+        mount_workspace((inputs.dataset, inputs.model, champion, exported, candidate, present, first, compared), run.claim)
         prepared = (inputs.dataset, inputs.model, champion)
         steps = (rolled_back, *prepared, trained, exported, candidate, present, first, compared)
         add_credentials(steps, store_secret, hub_secret)

@@ -127,7 +127,7 @@ def sweep(
             evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"], **index)
             with dsl.If(promote != "", name="promote"):
                 promotion = promote_in(run, exported, evaluated, form)
-        mount_workspace((inputs.dataset, inputs.model, plan, best, exported, evaluated), run.claim)
+        mount_workspace((inputs.dataset, inputs.model, plan, best, exported, evaluated, promotion), run.claim)
         steps = (inputs.dataset, inputs.model, plan, trained, best, exported, evaluated, promotion)
         add_credentials(steps, store_secret, hub_secret)
         set_up((run.task, *steps))

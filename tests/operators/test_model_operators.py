@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +15,10 @@ from support.on_first_use import OnFirstUse
 from trainwright import operators
 from trainwright.checkpoints.errors import PromotionConflict
 from trainwright.checkpoints.promotion import Alias
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.steps import on_cluster
+from trainwright.steps.on_cluster import ClusterSteps
+from trainwright.steps.requests import StepRequest
 
 errors = OnFirstUse("trainwright.operators.errors")
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
@@ -218,3 +223,97 @@ def test_exports_on_a_volume_that_the_worker_does_not_mount_fail_without_retries
 
 def test_a_first_run_has_no_champion(root: str) -> None:
     assert operators.ReadChampionOperator(task_id="t", export_uri=f"{root}/new/exports").execute({})["state"] == "none"
+
+
+ON_CLAIM = "file:///trainwright-workspace/exports"
+DIGEST = f"sha256:{'0' * 64}"
+
+
+@pytest.fixture
+def in_pods(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> list[tuple[ClusterSteps, StepRequest]]:
+    """The steps that are done in pods, instead of which only their results are there."""
+    done: list[tuple[ClusterSteps, StepRequest]] = []
+    results = {
+        "read-champion": {"state": "outdated", "uri": f"{ON_CLAIM}/run/checkpoint-5"},
+        "promote-model": {"promoted": True, "reason": "better", "champion_uri": "new", "previous_uri": "old"},
+        "roll-back-once": {"uri": "old"},
+    }
+
+    def call(self: ClusterSteps, request: StepRequest, _run: Any) -> Any:
+        done.append((self, request))
+        return results[request.step_name()]
+
+    monkeypatch.setattr(ClusterSteps, "__call__", call)
+    return done
+
+
+def test_exports_on_the_claim_are_read_and_changed_in_pods(in_pods: list[tuple[ClusterSteps, StepRequest]]) -> None:
+    given = {"task_id": "t", "export_uri": ON_CLAIM, "workspace": "pvc://claim?size=1Gi", "run_id": "named by many runs"}
+    assert operators.ReadChampionOperator(**given).execute(context())["state"] == "outdated"
+    evaluation = {"before": {"loss": 9.0}, "after": {"loss": 2.0}, "dataset_digest": "sha256:d", "summary": "a page"}
+    export = {"checkpoint_uri": f"{ON_CLAIM}/run/checkpoint-5", "checkpoint_digest": DIGEST}
+    assert operators.PromoteModelOperator(**given, **export, evaluation=evaluation).execute(context())["previous_uri"] == "old"
+    assert operators.RollBackModelOperator(**given).execute(context()) == "old"
+    assert [(steps.workspace.claim, steps.identity.run) for steps, _ in in_pods] == [("claim", "d/r")] * 3, (
+        "not as another DAG run"
+    )
+    requests = [request.model_dump() for _, request in in_pods]
+    assert requests[1]["evaluation"]["loss"] == 2.0
+    assert "summary" not in requests[1]["evaluation"], "a page is too large for the arguments of a pod"
+    assert "named by many runs" in requests[2]["step"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({}, "set workspace to that claim"),
+        ({"workspace": "pvc://claim", "runs_on": "worker"}, "/trainwright-workspace does not exist where this step runs"),
+    ],
+)
+def test_exports_on_a_claim_that_nothing_mounts_fail_without_retries(
+    in_pods: list[tuple[ClusterSteps, StepRequest]], given: dict[str, str], message: str
+) -> None:
+    with pytest.raises(errors.NonRetryableError, match=f"NotMounted: .*{message}"):
+        operators.ReadChampionOperator(task_id="t", export_uri=ON_CLAIM, **given).execute(context())
+    assert not in_pods
+
+
+def test_a_worker_that_mounts_the_claim_needs_no_pod(
+    in_pods: list[tuple[ClusterSteps, StepRequest]], root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(on_cluster, "MOUNT", str(tmp_path))
+    task = operators.ReadChampionOperator(task_id="t", export_uri=root, workspace="pvc://claim")
+    assert task.execute(context())["state"] == "none"
+    assert not in_pods
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"export_uri": "file:///exports"}, "is a folder in the pod of the step"),
+        ({"export_uri": ON_CLAIM, "registry": "mlflow://m"}, "/trainwright-workspace does not exist where this step runs"),
+        ({"export_uri": ON_CLAIM, "workspace_path": "/w"}, "/trainwright-workspace does not exist where this step runs"),
+        ({"export_uri": ON_CLAIM, "training": {"runs_on": "worker"}}, "/trainwright-workspace does not exist"),
+        ({"export_uri": ON_CLAIM, "defaults": {"keep_exports": 3}}, "/trainwright-workspace does not exist"),
+    ],
+)
+def test_a_run_whose_exports_later_tasks_do_not_see_is_refused(
+    connected: EmbeddedCluster, given: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(errors.NonRetryableError, match=message):
+        operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(context())
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"export_uri": ON_CLAIM},
+        {"export_uri": ON_CLAIM, "training": {"runs_on": "cluster"}, "defaults": {"keep_exports": 0}},
+        {"export_uri": "s3://bucket/exports", "registry": "mlflow://m"},
+        {"export_uri": "file:///tmp/new/exports", "workspace_path": "/w"},
+        {},
+    ],
+)
+def test_a_run_whose_exports_later_tasks_see_is_started(connected: EmbeddedCluster, given: dict[str, Any]) -> None:
+    started = operators.StartRunOperator(task_id="t", workspace="pvc://new?size=1Gi", **given).execute(context())
+    assert started["claim"] == "new"

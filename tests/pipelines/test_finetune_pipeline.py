@@ -95,7 +95,7 @@ def test_every_step_has_the_secrets_and_those_with_files_the_claim(compiled: Any
         secrets = {parameter_of(entry["secretNameParameter"]) for entry in about["secretAsEnv"]}
         assert secrets == {"store_secret", "hub_secret"}, name
         assert all(entry["optional"] for entry in about["secretAsEnv"]), name
-        assert ("pvcMount" in about) is (name not in ("train", "promote-model", "register-model")), name
+        assert ("pvcMount" in about) is (name != "train"), name
 
 
 def test_whatever_becomes_of_a_run_its_jobs_are_cleaned_up(compiled: Any) -> None:

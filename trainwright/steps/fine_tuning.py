@@ -33,9 +33,9 @@ from trainwright.jobs.submit.run_holder import check_run_folder
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_events import JobEvents
 from trainwright.steps.evaluate import CURVE, SUMMARY, evaluate_export, evaluation_asked, figures_of
-from trainwright.steps.on_cluster import ClusterSteps, check_target
+from trainwright.steps.on_cluster import MOUNT, ClusterSteps, only_pods_see
 from trainwright.steps.phases import JOB_RETRIES, Phases, phases_of
-from trainwright.steps.promote import promote
+from trainwright.steps.promote import with_figures
 from trainwright.steps.register import register_run_export
 from trainwright.steps.requests import (
     ExportCheckpoint,
@@ -47,7 +47,7 @@ from trainwright.steps.requests import (
     StartRun,
     StepRun,
 )
-from trainwright.steps.start import StartedRun, start_run
+from trainwright.steps.start import StartedRun, check_exports, start_run
 from trainwright.steps.workspace_steps import HereSteps, WorkspaceSteps
 from trainwright.storage.errors import BadUri, StorageError
 from trainwright.storage.open import open_store
@@ -185,7 +185,7 @@ class _Chain:
         self._watcher.evaluated(done)
         if self._request.promote:
             with self._step("promote"):
-                done = replace(done, promotion=self._promote(exported, evaluation))
+                done = replace(done, promotion=self._promote(steps, exported, evaluation))
         if self._request.registry:
             with self._step("register"):
                 done = replace(done, registration=self._register(started, exported))
@@ -233,7 +233,7 @@ class _Chain:
         if started.path and self._phases.run["runs_on"] != "cluster":
             open_store(self._request.export_uri).check_writable()
             return HereSteps(Path(started.path), self._watcher.line)
-        check_target(self._request.export_uri)
+        check_exports(self._request.export_uri, pods_mount=MOUNT, needed_here=bool(self._request.registry))
         return ClusterSteps(
             self._cluster,
             Workspace.parse(started.workspace),
@@ -356,7 +356,7 @@ class _Chain:
             with_curve=bool(started.path),
         )
 
-    def _promote(self, exported: dict[str, Any], evaluation: dict[str, Any]) -> dict[str, Any]:
+    def _promote(self, steps: WorkspaceSteps, exported: dict[str, Any], evaluation: dict[str, Any]) -> dict[str, Any]:
         given = {
             "export_uri": self._request.export_uri,
             "checkpoint_uri": exported["uri"],
@@ -364,9 +364,11 @@ class _Chain:
             "evaluation": figures_of(evaluation),
             "rule": self._request.promote,
         }
-        verdict = promote(PromoteModel.from_parameters(given, self._phases.promotion))
-        self._note = f"{'promoted' if verdict.promoted else 'kept'}: {verdict.reason}"
-        return {"promoted": verdict.promoted, "reason": verdict.reason, "champion_uri": verdict.champion}
+        if not only_pods_see(self._request.export_uri):  # a pod takes longer to start than this takes here
+            steps = HereSteps(Path(), self._watcher.line)
+        verdict = steps(with_figures(PromoteModel.from_parameters(given, self._phases.promotion)), self._run)
+        self._note = f"{'promoted' if verdict['promoted'] else 'kept'}: {verdict['reason']}"
+        return {name: verdict[name] for name in ("promoted", "reason", "champion_uri")}
 
     def _register(self, started: StartedRun, exported: dict[str, Any]) -> dict[str, Any]:
         given = {

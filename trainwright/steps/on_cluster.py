@@ -31,6 +31,8 @@ from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
 from trainwright.steps.requests import ExportCheckpoint, StepRequest, StepRun
 from trainwright.steps.workspace_program import ERROR, RESULT
+from trainwright.storage.errors import NotMounted
+from trainwright.storage.open import check_mounted
 from trainwright.storage.uri import StorageUri
 
 RUNTIME = "workspace-step"
@@ -121,17 +123,29 @@ class ClusterSteps:
             return
 
 
-def check_target(export_uri: str) -> None:
+def check_target(export_uri: str, mount: str = MOUNT) -> None:
     """Refuse an export to a folder that only the pod has: it would succeed, and be lost with the pod.
 
-    Raises ValueError, BadUri.
+    `mount` is where the pods of the steps have the workspace. Raises ValueError, BadUri.
     """
     target = StorageUri.parse(export_uri)
-    if target.scheme == "file" and not Path(target.path).is_relative_to(MOUNT):
+    if target.scheme == "file" and not Path(target.path).is_relative_to(mount):
         raise ValueError(
             f"export_uri: {target} is a folder in the pod of the step, and would be lost with it; use an object store, or a folder "
-            f"of the workspace: file://{MOUNT}/..."
+            f"of the workspace: file://{mount}/..."
         )
+
+
+def only_pods_see(export_uri: str) -> bool:
+    """Whether exports are on the workspace where pods mount it, and this process does not see them. Raises BadUri, NotPermitted."""
+    target = StorageUri.parse(export_uri)
+    if target.scheme != "file" or not Path(target.path).is_relative_to(MOUNT):
+        return False
+    try:
+        check_mounted(target)
+    except NotMounted:
+        return True
+    return False
 
 
 def _text_of(request: StepRequest, run: StepRun) -> str:

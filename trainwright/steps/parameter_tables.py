@@ -707,6 +707,20 @@ _ROWS = {
             description="Settings of export and evaluation that hold unless `evaluation` has others.",
         ),
         Setting(
+            name="export_uri",
+            kind="text",
+            default="",
+            group="Export",
+            description="Folder of exported checkpoints, refused if later steps do not see it. Empty: not checked.",
+        ),
+        Setting(
+            name="registry",
+            kind="text",
+            default="",
+            group="Evaluation",
+            description="Registry of a later step, which must see the exports. Empty: none.",
+        ),
+        Setting(
             name="preprocesses",
             kind="flag",
             default=False,

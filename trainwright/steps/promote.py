@@ -68,16 +68,23 @@ class Verdict:
 
 def promote(request: PromoteModel) -> Verdict:
     """Promote as asked, see `promote_if_better`. The result of an evaluation may stand for its figures."""
+    request = with_figures(request)
     return promote_if_better(
         request.export_uri,
         request.checkpoint_uri,
         request.checkpoint_digest,
-        evaluation=_flat(request.evaluation),
-        champion_evaluation=_flat(request.champion_evaluation) or None,
+        evaluation=request.evaluation,
+        champion_evaluation=request.champion_evaluation or None,
         champion_digest=request.champion_digest,
         alias=request.alias,
         gate=Gate(request.rule, request.metric, request.greater_is_better, request.margin, request.allow_trained_rows),
     )
+
+
+def with_figures(request: PromoteModel) -> PromoteModel:
+    """Return the request with the figures in place of whole results of evaluations, whose pages no step needs."""
+    evaluations = {name: _flat(getattr(request, name)) for name in ("evaluation", "champion_evaluation")}
+    return request.model_copy(update=evaluations)
 
 
 def _flat(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -15,6 +15,8 @@ from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.workspace_claim import ensure_claim
+from trainwright.steps.on_cluster import check_target
+from trainwright.storage.open import check_mounted
 from trainwright.submission import JobsClient
 
 STEP = "start"
@@ -61,6 +63,22 @@ def start_run(
     below = f"/{chosen.path}" if chosen.path else ""
     path = f"{workspace_path.rstrip('/')}{below}" if workspace_path else ""
     return StartedRun(run_id, chosen.claim, _for_jobs(workspace, chosen, below), path)
+
+
+def check_exports(export_uri: str, *, pods_mount: str = "", needed_here: bool = False) -> None:
+    """Refuse a folder of exports that a later step would not see, before anything is trained for it. An empty one is not checked.
+
+    Args:
+        export_uri: The folder of all exports.
+        pods_mount: Where the pods of the later steps mount the workspace; empty if these are done where this one is.
+        needed_here: Whether some of the later steps are done where this one is in any event: a registration, retention.
+
+    Raises ValueError for a folder of a pod, NotMounted, BadUri.
+    """
+    if export_uri and pods_mount:
+        check_target(export_uri, pods_mount)
+    if export_uri and (needed_here or not pods_mount):
+        check_mounted(export_uri)
 
 
 def workspace_of(text: str) -> Workspace:

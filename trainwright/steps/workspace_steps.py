@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,10 +17,12 @@ from trainwright.initializers import DatasetOptions
 from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.report_options import ReportOptions
 from trainwright.steps import evaluation_files
+from trainwright.steps.champion import read_champion_for
 from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
 from trainwright.steps.export import export_merged_model, export_run_checkpoint
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.steps.prepared_shape import prepared_shape
+from trainwright.steps.promote import promote
 from trainwright.steps.requests import (
     BeginTrials,
     CollectEvaluation,
@@ -30,13 +32,17 @@ from trainwright.steps.requests import (
     InitializeDataset,
     InitializeModel,
     PreprocessDataset,
+    PromoteModel,
     PullDvcData,
+    ReadChampion,
     RestoreForEvaluation,
     RetireFolder,
+    RollBackOnce,
     StepRequest,
     StepRun,
 )
 from trainwright.steps.retire import retire_folder
+from trainwright.steps.roll_back import roll_back_once
 from trainwright.steps.trials import Trial, begin_trials, end_trials
 from trainwright.storage.objects.connection import waiting_as_a_step
 from trainwright.workspace.layout import prepared_path
@@ -170,6 +176,21 @@ def _retire(call: _Call, request: RetireFolder) -> dict[str, Any]:
     return {"deleted": retire_folder(call.workspace, **request.model_dump())}
 
 
+def _read_champion(_call: _Call, request: ReadChampion) -> dict[str, Any]:
+    champion, state, start_from = read_champion_for(request)
+    return {"state": state, "start_from": start_from, **asdict(champion)}
+
+
+def _promote_model(_call: _Call, request: PromoteModel) -> dict[str, Any]:
+    verdict = promote(request)
+    named = {"champion_uri": verdict.champion, "previous_uri": verdict.previous}
+    return {"promoted": verdict.promoted, "reason": verdict.reason, **named}
+
+
+def _roll_back(_call: _Call, request: RollBackOnce) -> dict[str, Any]:
+    return {"uri": roll_back_once(**request.model_dump()).current.uri}
+
+
 def _log_line(line: str) -> None:
     log.info("%s", line)
 
@@ -186,6 +207,9 @@ _DO: dict[type[StepRequest], Callable[[_Call, Any], dict[str, Any]]] = {
     BeginTrials: _begin_trials,
     EndTrials: _end_trials,
     RetireFolder: _retire,
+    ReadChampion: _read_champion,
+    PromoteModel: _promote_model,
+    RollBackOnce: _roll_back,
 }
 STEPS: dict[str, type[StepRequest]] = {request.step_name(): request for request in _DO}
 """The requests of all steps on a workspace, by the names of their steps."""

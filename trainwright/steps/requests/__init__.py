@@ -11,6 +11,7 @@ from trainwright.steps.requests.exports import (
     RegisterModel,
     RestoreForEvaluation,
     RollBackModel,
+    RollBackOnce,
 )
 from trainwright.steps.requests.forms import FineTuning, FullPipeline, Retraining, StartRun, Sweep
 from trainwright.steps.requests.runs import RetireFolder
@@ -39,6 +40,7 @@ __all__ = [
     "RetireFolder",
     "Retraining",
     "RollBackModel",
+    "RollBackOnce",
     "StartRun",
     "StepRequest",
     "StepRun",

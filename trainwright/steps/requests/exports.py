@@ -76,6 +76,8 @@ class EvaluateExport(StepRequest):
 class PromoteModel(StepRequest):
     """Let an alias name an export if it is better than what the alias names now."""
 
+    is_asked_again: ClassVar[bool] = True
+
     export_uri: str = parameter(_EXPORTS)
     checkpoint_uri: str = parameter("Export to promote.")
     checkpoint_digest: str = parameter(_DIGEST)
@@ -114,6 +116,8 @@ class RegisterModel(StepRequest):
 class ReadChampion(StepRequest):
     """Say whether a training on other data or another base model could replace the export that an alias names."""
 
+    is_asked_again: ClassVar[bool] = True
+
     export_uri: str = parameter(_EXPORTS)
     dataset_digest: str = parameter("Digest of the prepared dataset, compared with that of the champion's.", "")
     model_digest: str = parameter("Digest of the prepared base model. Empty: not compared.", "")
@@ -129,6 +133,14 @@ class RollBackModel(StepRequest):
     alias: str = parameter(_ALIAS, "champion")
     expected_digest: str = parameter("Digest of the manifest that the alias must name now. Empty: whatever it names.", "")
     reason: str = parameter("Recorded with the change.", "")
+
+
+class RollBackOnce(RollBackModel):
+    """As RollBackModel, once for each step."""
+
+    is_asked_again: ClassVar[bool] = True
+
+    step: str = parameter("The step, which is recorded with the reason. Empty: it is not recorded, and rolls back each time.", "")
 
 
 class RestoreForEvaluation(StepRequest):

@@ -107,6 +107,10 @@ class StartRun(_Phases, _Rows, _Tuning, _Run):
     """Check the settings of all steps of a run, and create its workspace if necessary."""
 
     defaults: Object = _field("Evaluation", "Settings of export and evaluation that hold unless `evaluation` has others.", {})
+    export_uri: str = _field(
+        "Export", "Folder of exported checkpoints, refused if later steps do not see it. Empty: not checked.", ""
+    )
+    registry: str = _field("Evaluation", "Registry of a later step, which must see the exports. Empty: none.", "")
     preprocesses: bool = _field("Data", "Whether a step preprocesses the data, whose settings `data` may have.", False)
 
 

@@ -1,0 +1,66 @@
+"""The first step of a pipeline refuses exports that later steps would not see."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.on_first_use import OnFirstUse
+
+import trainwright.submission
+from trainwright.jobs.diagnosis.exit_codes import ExitCode
+from trainwright.steps import clean, start
+from trainwright.steps.start import StartedRun
+
+shipped = OnFirstUse("trainwright.components")
+STARTED = StartedRun("r", "w", "pvc://w/team", "/workspace/team")
+
+
+@pytest.fixture(autouse=True)
+def _started(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SimpleNamespace(default_namespace="default")
+    monkeypatch.setattr(trainwright.submission, "connect_for_jobs", lambda **_: cluster)
+    monkeypatch.setattr(start, "start_run", lambda *_, **__: STARTED)
+    monkeypatch.setattr(clean, "suspend_abandoned", lambda *_: [])
+    monkeypatch.delenv("KFP_POD_NAME", raising=False)
+
+
+def run(**given: Any) -> Any:
+    return shipped.start_run.python_func(workspace="pvc://w/team", run_id="r", **given)
+
+
+@pytest.mark.parametrize(
+    ("pod", "export_uri", "message"),
+    [
+        (
+            "start-1",
+            "file:///trainwright-workspace/exports",
+            "use an object store, or a folder of the workspace: file:///workspace/...",
+        ),
+        ("start-1", "file:///exports", "would be lost with it"),
+        ("", "file:///no-such-volume/exports", "/no-such-volume does not exist where this step runs"),
+    ],
+)
+def test_exports_out_of_sight_are_refused(
+    pod: str, export_uri: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("KFP_POD_NAME", pod)
+    with pytest.raises(SystemExit) as ended:
+        run(export_uri=export_uri)
+    assert ended.value.code == ExitCode.bad_input
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("pod", "export_uri"),
+    [
+        ("start-1", "file:///workspace/exports"),
+        ("start-1", "s3://bucket/exports"),
+        ("", "file:///tmp/new/exports"),
+        ("", ""),
+    ],
+)
+def test_exports_in_sight_are_accepted(pod: str, export_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KFP_POD_NAME", pod)
+    assert run(export_uri=export_uri)[1] == "w"
