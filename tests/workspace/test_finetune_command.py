@@ -17,6 +17,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.names import OWNER_ANNOTATION
 from trainwright.api.objects import annotations_of, name_of
 from trainwright.checkpoints import restore_checkpoint
+from trainwright.checkpoints.promotion import Alias
 from trainwright.cli import app
 from trainwright.cli import finetune_run as command
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
@@ -161,10 +162,14 @@ def test_steps_run_in_pods_where_this_machine_has_no_workspace(runs: Runs, finet
     assert "start: export_uri: " in lost.stderr
     assert "is a folder in the pod of the step, and would be lost with it" in lost.stderr
     assert not jobs_of(runs, "pods"), "it is refused before anything is trained"
-    kept = finetune(inputs, *in_pods, "--export", "file:///trainwright-workspace/exports", "-o", "json")
+    on_claim = ("--export", "file:///trainwright-workspace/exports", "--promote", "always")
+    kept = finetune(inputs, *in_pods, *on_claim, "-o", "json")
     assert kept.exit_code == 0, kept.output
     claim = runs.folder / "home/node/claims/default/trainwright-finetune"
     exported = json.loads(kept.stdout)["checkpoint"]
+    record = Alias(f"file://{claim}/exports").read()
+    assert record is not None
+    assert record.current.uri == exported["uri"], "a pod has promoted it"
     here = exported["uri"].replace("file:///trainwright-workspace", f"file://{claim}")
     assert is_of(restored(exported, tmp_path / "restored", here), "pods")
 
