@@ -28,7 +28,9 @@ STEP = Identity("kfp", "run", "train")
 
 
 def sft(**fields: Any) -> TrainRequest:
-    return TrainRequest(runtime="trl-sft", workspace="pvc://w", dataset_uri="hf://a/b", model_uri="hf://a/b", **fields)
+    return TrainRequest(
+        **{"runtime": "trl-sft", "workspace": "pvc://w", "dataset_uri": "hf://a/b", "model_uri": "hf://a/b", **fields}
+    )
 
 
 def manifest(**fields: Any) -> dict[str, Any]:
@@ -165,6 +167,14 @@ def test_weights_on_a_claim_are_mounted_beside_the_workspace() -> None:
     pod, container = deciding(manifest(resume="weights:pvc://old/runs/a b"))
     assert variables(container)[names.RESUME_VARIABLE] == "weights:file:///resume-source/runs/a%20b"
     assert named(pod["volumes"], "resume-source") == {"name": "resume-source", "persistentVolumeClaim": {"claimName": "old"}}
+
+
+def test_weights_of_an_export_on_the_workspace_are_read_through_its_volume() -> None:
+    champion = "weights:file:///trainwright-workspace/exports/a%20b/checkpoint-5"
+    _, container = deciding(manifest(resume=champion, workspace="pvc://mine/team"))
+    assert variables(container)[names.RESUME_VARIABLE] == "weights:file:///resume-source/team/exports/a%20b/checkpoint-5"
+    (mount,) = (mount for mount in container["volumeMounts"] if mount["mountPath"] == "/resume-source")
+    assert mount["name"] == names.INITIALIZER_VOLUME, "a pod has one volume of a claim"
 
 
 @pytest.mark.parametrize("own", [{"command": ["python", "x.py"]}, {"func": "def train():\n    pass\n"}])

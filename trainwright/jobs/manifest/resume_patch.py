@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from trainwright.api import names
 from trainwright.api.errors import Problem
@@ -15,6 +15,7 @@ from trainwright.api.objects import Obj, name_of, named
 from trainwright.jobs.credentials.store_variables import store_variables
 from trainwright.jobs.manifest.runtime_patch import claim_volume, runtime_patch
 from trainwright.jobs.manifest.training_steps import pod_spec_of, replicated_jobs, step_of_job
+from trainwright.jobs.manifest.workspace_mounts import SHARED_MOUNT
 from trainwright.jobs.request.resume import AUTO, NEVER, export_uri_of, prefers_own_checkpoint
 from trainwright.jobs.request.workspace import Workspace
 
@@ -52,8 +53,7 @@ def resume_patch(
     pod: Obj = {}
     container: Obj = {"name": names.RESUME_POINT, "env": variables}
     source = export_uri_of(resume)
-    if source.startswith("pvc://"):
-        claim = Workspace.parse(source, "resume")
+    if (claim := _claim_of(source, workspace)) is not None:
         volume, pod = claim_volume(_SOURCE, claim.claim, workspace)
         container["volumeMounts"] = [{"name": volume, "mountPath": _MOUNT, "readOnly": True}]
         resume = resume.replace(source, f"file://{_MOUNT}/{quote(claim.path)}")
@@ -67,6 +67,17 @@ def resume_patch(
         variables += [_optional_reference(variable, secret) for variable in known]
     pod = {**pod, "initContainers": [container]}
     return runtime_patch(PATCH_MANAGER, {job["name"]: pod for job in _jobs_with_resume_point(runtime)})
+
+
+def _claim_of(source: str, workspace: Workspace | None) -> Workspace | None:
+    """Return the claim and the folder of a source on a claim, also of one on the workspace where its steps mount that; else None."""
+    if source.startswith("pvc://"):
+        return Workspace.parse(source, "resume")
+    shared = f"file://{SHARED_MOUNT}/"
+    if workspace is None or not source.startswith(shared):
+        return None
+    path = "/".join(filter(None, (workspace.path, unquote(source.removeprefix(shared)))))
+    return Workspace(claim=workspace.claim, path=path)
 
 
 def inputs_patch(
