@@ -20,9 +20,11 @@ log = logging.getLogger(__name__)
 _BEFORE_ANOTHER_WORKER = ("", "scheduled", "queued", "deferred")
 """States of a task that a new scheduler has taken from a worker whose own scheduler was killed."""
 _KEPT = "it keeps running, and the retry of this task adopts it"
-_NOT_KNOWN = "it keeps running for a retry: Airflow has not said what became of the task; if it has ended, the triggerer stops the job"
+_NOT_KNOWN = (
+    "it keeps running for a retry: Airflow has not said what became of the task; if it has ended, the triggerer stops the job"
+)
 ANSWER_SECONDS = 1.0
-"""How long Airflow is asked what became of the task: it sends SIGKILL five seconds after SIGTERM, and the job comes after the answer."""
+"""How long Airflow is asked what became of the task: it sends SIGKILL five seconds after SIGTERM, and the job comes after that."""
 
 
 def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> CancelHandler:

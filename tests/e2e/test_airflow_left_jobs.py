@@ -1,6 +1,6 @@
 """A DAG run that is marked failed at the worst moment leaves no job running, under a real Airflow: the triggerer searches for them.
 
-`TRAINWRIGHT_ROUNDS=5 TRAINWRIGHT_AIRFLOW=3.1 pytest tests/e2e/test_airflow_left_jobs.py` plays all scenes five times on that minor, the
+`TRAINWRIGHT_ROUNDS=5 TRAINWRIGHT_AIRFLOW=3.1 pytest tests/e2e/test_airflow_left_jobs.py` plays all scenes five times there, the
 first with four runs each time.
 """
 
