@@ -77,7 +77,7 @@ class _Watch:
 
 @dataclass
 class _Failures:
-    """How often something has failed in a row, when it is due again (monotonic clock), and what was said about it."""
+    """How often something has failed in a row, when it is due again (monotonic clock), and the last message about it."""
 
     count: int = 0
     due: float = 0.0
