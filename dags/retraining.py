@@ -74,6 +74,7 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
         always_train=given["always_train"],
         warm_start=given["warm_start"],
         alias=alias(),
+        training=RESULTS.more("training"),
         **exports,
     )
     present = EvaluateOperator(
@@ -96,6 +97,7 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
         champion_evaluation="{{ ti.xcom_pull('evaluate-champion') }}",
         champion_digest="{{ ti.xcom_pull('read-champion')['digest'] }}",
         rule=given["promote"],
+        training=RESULTS.more("training"),
         more=RESULTS.more("promotion"),
         **exports,
     )
@@ -134,7 +136,10 @@ def roll_back_or_train(train: str, *, params: Any = None) -> str:
 
 @task(task_id="new-data", inlets=[MODEL])
 def new_data(always_train: Any, *, ti: Any = None, inlet_events: Any = None) -> str:
-    """The dataset's digest if neither the champion nor the last model was trained on it. Otherwise the tasks after it are skipped."""
+    """The dataset's digest if there is something to train. Otherwise the tasks after this one are skipped, with the reason.
+
+    That is that the champion was trained on it, that the same training was not promoted, or that the last run has trained the same.
+    """
     from trainwright.operators.values.rendered_values import parse_flag
 
     dataset, model = (ti.xcom_pull(task_ids=f"initialize-{kind}")["digest"] for kind in ("dataset", "model"))
@@ -143,10 +148,11 @@ def new_data(always_train: Any, *, ti: Any = None, inlet_events: Any = None) -> 
     last: dict[str, Any] = good[-1].extra if good else {}
     reason = ""
     if champion["state"] == "current":
-        reason = f"the champion {champion['uri']} was trained on the same dataset, {dataset}"
+        reason = champion["reason"]
     elif (
         last.get("dataset_digest") == dataset
         and last.get("model_digest", model) == model
+        and last.get("training_digest", champion["training_digest"]) == champion["training_digest"]
         and not parse_flag("always_train", always_train)
     ):
         reason = f"the run {last['run']} was trained on the same dataset, {dataset}"
@@ -183,6 +189,7 @@ def publish(export_uri: str, alias: str, *, ti: Any = None, outlet_events: Any =
         "alias": alias,
         "dataset_digest": ti.xcom_pull(task_ids="new-data"),
         "model_digest": ti.xcom_pull(task_ids="initialize-model")["digest"],
+        "training_digest": ti.xcom_pull(task_ids="read-champion")["training_digest"],
         **{f"{loss}_{when}": evaluated[when][loss] for when in ("before", "after")},
         **(ti.xcom_pull(task_ids="promote") or {}),
     }

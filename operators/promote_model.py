@@ -33,6 +33,8 @@ class PromoteModelOperator(ExportsOperator):
     :param margin: By how much it must be better.
     :param allow_trained_rows: Whether a figure of held-out rows counts if 5 % of these rows, or more, are trained on, too.
     :param alias: champion, challenger, or another name.
+    :param training: Settings that the export was trained with: if it is not promoted, they are remembered, so that ReadChampion
+        finds no need to train the same again.
     :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
         them, a pod that mounts the claim does this.
@@ -66,6 +68,7 @@ class PromoteModelOperator(ExportsOperator):
         margin: float | str = 0.0,
         allow_trained_rows: bool | str = False,
         alias: str = "champion",
+        training: dict[str, Any] | str | None = None,
         # End of what `make edges` writes.
         more: dict[str, Any] | str | None = None,
         **kwargs: Any,
@@ -84,6 +87,7 @@ class PromoteModelOperator(ExportsOperator):
         self.margin = margin
         self.allow_trained_rows = allow_trained_rows
         self.alias = alias
+        self.training = training
         # End of what `make edges` writes.
         self.more = more
 

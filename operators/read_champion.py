@@ -19,9 +19,11 @@ class ReadChampionOperator(ExportsOperator):
     :param export_uri: Folder of all exports, as for the export of a checkpoint.
     :param dataset_digest: Digest of the prepared dataset, compared with that of the champion's.
     :param model_digest: Digest of the prepared base model. Empty: not compared.
-    :param always_train: Retrain even if the champion is up to date: `state` is then outdated.
+    :param always_train: Retrain even if the champion is up to date, or the same training was kept out: `state` is then outdated.
     :param warm_start: Whether a training is to start from its weights, if it has the same base model.
     :param alias: champion, challenger, or another name.
+    :param training: Settings of the training that is asked about: `state` is current if the same was trained, and not promoted in
+        place of this champion. Empty: any settings.
     :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
         them, a pod that mounts the claim does this.
     :param workspace_path: not used.
@@ -32,7 +34,8 @@ class ReadChampionOperator(ExportsOperator):
     :param conn_id: connection of type `trainwright` or `kubernetes` for the pod; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
     :param hub_conn_id: not used.
-    :return: state (none without a champion, outdated if it was trained on other data, else current), uri and digest of the export,
+    :return: state (current if there is nothing to train, because the champion was trained on these data or the same training was
+        not promoted, and the reason; else none without a champion, or outdated), uri and digest of the export, training_digest,
         dataset_digest and model_digest of what it was trained on; empty without a champion, or where its manifest has none.
     """
 
@@ -48,6 +51,7 @@ class ReadChampionOperator(ExportsOperator):
         always_train: bool | str = False,
         warm_start: bool | str = False,
         alias: str = "champion",
+        training: dict[str, Any] | str | None = None,
         # End of what `make edges` writes.
         **kwargs: Any,
     ):
@@ -59,6 +63,7 @@ class ReadChampionOperator(ExportsOperator):
         self.always_train = always_train
         self.warm_start = warm_start
         self.alias = alias
+        self.training = training
         # End of what `make edges` writes.
 
     @fail_fast()
@@ -69,5 +74,5 @@ class ReadChampionOperator(ExportsOperator):
         self.check_places(export_uri=self.export_uri)
         request = ReadChampion.from_parameters(vars(self))
         champion = self.do(request, context)
-        self.log.info("%s: %s (%s)", self.alias, champion["uri"] or "none", champion["state"])
+        self.log.info("%s: %s (%s)", self.alias, champion["uri"] or "none", champion["reason"] or champion["state"])
         return champion

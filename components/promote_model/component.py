@@ -23,6 +23,7 @@ def promote_model(
     margin: float = 0.0,
     allow_trained_rows: bool = False,
     alias: str = "champion",
+    training: dict = {},
     # End of what `make edges` writes.
     more: dict = {},
 ) -> NamedTuple("Outputs", [("promoted", bool), ("reason", str), ("champion_uri", str), ("previous_uri", str)]):
@@ -45,6 +46,8 @@ def promote_model(
         margin: By how much it must be better.
         allow_trained_rows: Whether a figure of held-out rows counts if 5 % of these rows, or more, are trained on, too.
         alias: champion, challenger, or another name.
+        training: Settings that the export was trained with: if it is not promoted, they are remembered, so that ReadChampion finds
+            no need to train the same again.
         more: Further parameters by name, as start_run returns them for this step.
         summary: What was decided and why, as Markdown.
 
@@ -75,6 +78,7 @@ def promote_model(
         "margin": margin,
         "allow_trained_rows": allow_trained_rows,
         "alias": alias,
+        "training": training,
         # End of what `make edges` writes.
     }
     with explained_end():

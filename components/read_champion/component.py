@@ -17,6 +17,7 @@ def read_champion(
     always_train: bool = False,
     warm_start: bool = False,
     alias: str = "champion",
+    training: dict = {},
     # End of what `make edges` writes.
     evaluation: dict = {},
     run_id: str = "",
@@ -27,9 +28,11 @@ def read_champion(
         export_uri: Folder of all exports, as for the export of a checkpoint.
         dataset_digest: Digest of the prepared dataset, compared with that of the champion's.
         model_digest: Digest of the prepared base model. Empty: not compared.
-        always_train: Retrain even if the champion is up to date: `state` is then outdated.
+        always_train: Retrain even if the champion is up to date, or the same training was kept out: `state` is then outdated.
         warm_start: Whether a training is to start from its weights, if it has the same base model.
         alias: champion, challenger, or another name.
+        training: Settings of the training that is asked about: `state` is current if the same was trained, and not promoted in place
+            of this champion. Empty: any settings.
         uri: Export that the alias names; empty if none.
         digest: Digest of its manifest.
         start_from: `resume` of a training: weights:URI with warm_start, else auto.
@@ -37,8 +40,9 @@ def read_champion(
         run_id: Id of the run, which prevents cached results.
 
     Returns:
-        none without a champion, outdated if it was trained on other data, else current. The only output that a condition of a
-        pipeline may use: kfp's local runner evaluates no others.
+        current if there is nothing to train, because the champion was trained on these data or the same training was not promoted;
+        else none without a champion, or outdated. The only output that a condition of a pipeline may use: kfp's local runner
+        evaluates no others.
     """
     from pathlib import Path
 
@@ -54,13 +58,14 @@ def read_champion(
         "always_train": always_train,
         "warm_start": warm_start,
         "alias": alias,
+        "training": training,
         # End of what `make edges` writes.
     }
     with explained_end():
         alias = evaluation.get("promote_alias") or alias
-        champion, state, begins = read_champion_for(ReadChampion.from_parameters({**parameters, "alias": alias}))
-        write_line(f"{alias}: {champion.uri or 'none'}{', trained on these data already' if state == 'current' else ''}")
-    Path(uri).write_text(champion.uri, "utf-8")
-    Path(digest).write_text(champion.digest, "utf-8")
-    Path(start_from).write_text(begins, "utf-8")
-    return state
+        found = read_champion_for(ReadChampion.from_parameters({**parameters, "alias": alias}))
+        write_line(f"{alias}: {found.champion.uri or 'none'}{f'; nothing to train: {found.reason}' if found.reason else ''}")
+    Path(uri).write_text(found.champion.uri, "utf-8")
+    Path(digest).write_text(found.champion.digest, "utf-8")
+    Path(start_from).write_text(found.start_from, "utf-8")
+    return found.state

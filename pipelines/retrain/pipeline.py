@@ -108,6 +108,7 @@ def retrain(
                 model_digest=inputs.model.outputs["digest"],
                 always_train=always_train,
                 warm_start=warm_start,
+                training=run.more("training"),
                 run_id=run.id,
                 **exports,
             )
@@ -117,7 +118,7 @@ def retrain(
                 candidate = evaluate_in(run, exported, form, model=exported.outputs["model"])
                 with dsl.If(promote != "never", name="decide"):
                     with dsl.If(champion.outputs["Output"] == "none", name="first"):
-                        first = promote_in(run, exported, candidate, form)
+                        first = promote_in(run, exported, candidate, form, training=run.more("training"))
                     with dsl.Else(name="compare"):
                         present = evaluate_in(run, champion, form, dataset_digest=inputs.dataset.outputs["digest"])
                         compared = promote_in(
@@ -127,6 +128,7 @@ def retrain(
                             form,
                             champion_evaluation=present.outputs["evaluation"],
                             champion_digest=champion.outputs["digest"],
+                            training=run.more("training"),
                         )
         mount_workspace((inputs.dataset, inputs.model, champion, exported, candidate, present, first, compared), run.claim)
         prepared = (inputs.dataset, inputs.model, champion)

@@ -170,12 +170,14 @@ def read(root: str, **more: Any) -> dict[str, str]:
 
 
 def test_the_champion_is_current_until_there_are_other_data(root: str, export: Callable[..., Export]) -> None:
-    nothing = dict.fromkeys(("uri", "digest", "dataset_digest", "model_digest"), "")
+    nothing = dict.fromkeys(("uri", "digest", "dataset_digest", "model_digest", "reason", "training_digest"), "")
     assert read(root, dataset_digest="sha256:d", warm_start=True) == {**nothing, "state": "none", "start_from": "auto"}
     uri, digest = export("first", dataset="sha256:d", model="sha256:m")
     promote(root, (uri, digest), figures(2.0))
     known = {"uri": uri, "digest": digest, "dataset_digest": "sha256:d", "model_digest": "sha256:m", "start_from": "auto"}
-    assert read(root, dataset_digest="sha256:d") == {"state": "current", **known}
+    known |= {"reason": "", "training_digest": ""}
+    reason = f"the champion {uri} was trained on the same dataset, sha256:d"
+    assert read(root, dataset_digest="sha256:d") == {**known, "state": "current", "reason": reason}
     assert read(root, dataset_digest="sha256:d", model_digest="sha256:m")["state"] == "current"
     for other in (
         {"dataset_digest": "sha256:new"},
@@ -234,7 +236,7 @@ def in_pods(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> list
     """The steps that are done in pods, instead of which only their results are there."""
     done: list[tuple[ClusterSteps, StepRequest]] = []
     results = {
-        "read-champion": {"state": "outdated", "uri": f"{ON_CLAIM}/run/checkpoint-5"},
+        "read-champion": {"state": "outdated", "reason": "", "uri": f"{ON_CLAIM}/run/checkpoint-5"},
         "promote-model": {"promoted": True, "reason": "better", "champion_uri": "new", "previous_uri": "old"},
         "roll-back-once": {"uri": "old"},
     }

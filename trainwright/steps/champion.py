@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
 
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.promotion import CHAMPION, Alias
 from trainwright.jobs.request.resume import AUTO
+from trainwright.steps.rejected import Rejection, rejection_of, settings_digest
 from trainwright.steps.requests import ReadChampion
 
 State = Literal["none", "outdated", "current"]
@@ -37,11 +38,18 @@ class Champion:
 
 
 class Found(NamedTuple):
-    """What an alias names, its state with regard to what is asked about, and `resume` of a training that would replace it."""
+    """What an alias names, its state with regard to what is asked about, and `resume` of a training that would replace it. The
+    `reason` says why nothing is to be trained; it is empty if something is. `training` is the digest of the settings asked about."""
 
     champion: Champion
     state: State
     start_from: str
+    reason: str = ""
+    training: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        more = {"reason": self.reason, "training_digest": self.training}
+        return {"state": self.state, "start_from": self.start_from, **more, **asdict(self.champion)}
 
 
 def read_champion_for(request: ReadChampion) -> Found:
@@ -50,7 +58,18 @@ def read_champion_for(request: ReadChampion) -> Found:
     state = champion.state(request.dataset_digest, request.model_digest, always_train=request.always_train)
     has_same_base = not request.model_digest or champion.model_digest in ("", request.model_digest)
     is_warm = request.warm_start and bool(champion.uri) and has_same_base
-    return Found(champion, state, f"weights:{champion.uri}" if is_warm else AUTO)
+    reason, training = "", settings_digest(request.training)
+    if state == "current":
+        reason = f"the champion {champion.uri} was trained on the same dataset, {request.dataset_digest}"
+    elif not request.always_train:
+        asked = Rejection(dataset=request.dataset_digest, model=request.model_digest, settings=training, champion=champion.digest)
+        if (kept_out := rejection_of(request.export_uri, request.alias, asked)) is not None:
+            state = "current"
+            reason = (
+                f"the same training was done, and its export {kept_out.uri} was not promoted: {kept_out.reason}; "
+                "set always_train to train it again"
+            )
+    return Found(champion, state, f"weights:{champion.uri}" if is_warm else AUTO, reason, training)
 
 
 def read_champion(export_uri: str, alias: str = CHAMPION) -> Champion:

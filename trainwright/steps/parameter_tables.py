@@ -420,6 +420,14 @@ _ROWS = {
         Setting(
             name="alias", kind="text", default="champion", group="step", description="champion, challenger, or another name."
         ),
+        Setting(
+            name="training",
+            kind="object",
+            default={},
+            group="step",
+            description="Settings that the export was trained with: if it is not promoted, they are remembered, so "
+            "that ReadChampion finds no need to train the same again.",
+        ),
     ),
     "RegisterModel": (
         Setting(name="checkpoint_uri", kind="text", default=..., group="step", description="Export to register."),
@@ -503,7 +511,8 @@ _ROWS = {
             kind="flag",
             default=False,
             group="step",
-            description="Retrain even if the champion is up to date: `state` is then outdated.",
+            description="Retrain even if the champion is up to date, or the same training was kept out: `state` is "
+            "then outdated.",
         ),
         Setting(
             name="warm_start",
@@ -514,6 +523,14 @@ _ROWS = {
         ),
         Setting(
             name="alias", kind="text", default="champion", group="step", description="champion, challenger, or another name."
+        ),
+        Setting(
+            name="training",
+            kind="object",
+            default={},
+            group="step",
+            description="Settings of the training that is asked about: `state` is current if the same was trained, "
+            "and not promoted in place of this champion. Empty: any settings.",
         ),
     ),
     "RollBackModel": (

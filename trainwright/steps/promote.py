@@ -15,6 +15,7 @@ from trainwright.checkpoints.errors import CheckpointError, PromotionConflict
 from trainwright.checkpoints.promotion import CHAMPION, Alias, AliasRecord, Promotion, check_figures
 from trainwright.evaluation.figures import OF_TRAINING, is_of_rows, trained_mark
 from trainwright.steps.evaluation_files import BASE, figures_of
+from trainwright.steps.rejected import remember_rejection
 from trainwright.steps.requests import PromoteModel
 from trainwright.text.finite_number import is_number
 
@@ -64,12 +65,16 @@ class Verdict:
     reason: str
     champion: str
     previous: str = ""
+    champion_digest: str = ""
 
 
 def promote(request: PromoteModel) -> Verdict:
-    """Promote as asked, see `promote_if_better`. The result of an evaluation may stand for its figures."""
+    """Promote as asked, see `promote_if_better`. The result of an evaluation may stand for its figures.
+
+    A training that is kept out is remembered, see `rejected`.
+    """
     request = with_figures(request)
-    return promote_if_better(
+    verdict = promote_if_better(
         request.export_uri,
         request.checkpoint_uri,
         request.checkpoint_digest,
@@ -79,6 +84,9 @@ def promote(request: PromoteModel) -> Verdict:
         alias=request.alias,
         gate=Gate(request.rule, request.metric, request.greater_is_better, request.margin, request.allow_trained_rows),
     )
+    if not verdict.promoted:
+        remember_rejection(request, verdict.champion_digest, verdict.reason)
+    return verdict
 
 
 def with_figures(request: PromoteModel) -> PromoteModel:
@@ -120,7 +128,8 @@ def promote_if_better(
         measured = _champions_figures(current, champion_evaluation, champion_digest)
         is_better, reason = _decide(gate, evaluation, measured, current)
         if not is_better:
-            return Verdict(False, reason, current.uri if current is not None else "", _previous(record))
+            kept = (current.uri, current.manifest) if current is not None else ("", "")
+            return Verdict(False, reason, kept[0], _previous(record), kept[1])
         try:
             expected = current.manifest if current is not None else ""
             changed = named.promote(uri, digest=digest, expected=expected, evaluation=dict(evaluation), reason=reason)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -177,8 +177,7 @@ def _retire(call: _Call, request: RetireFolder) -> dict[str, Any]:
 
 
 def _read_champion(_call: _Call, request: ReadChampion) -> dict[str, Any]:
-    champion, state, start_from = read_champion_for(request)
-    return {"state": state, "start_from": start_from, **asdict(champion)}
+    return read_champion_for(request).as_dict()
 
 
 def _promote_model(_call: _Call, request: PromoteModel) -> dict[str, Any]:

@@ -94,6 +94,11 @@ class PromoteModel(StepRequest):
         "Whether a figure of held-out rows counts if 5 % of these rows, or more, are trained on, too.", False
     )
     alias: str = parameter(_ALIAS, "champion")
+    training: Object = parameter(
+        "Settings that the export was trained with: if it is not promoted, they are remembered, so that ReadChampion finds no need "
+        "to train the same again.",
+        {},
+    )
 
 
 class RegisterModel(StepRequest):
@@ -121,9 +126,16 @@ class ReadChampion(StepRequest):
     export_uri: str = parameter(_EXPORTS)
     dataset_digest: str = parameter("Digest of the prepared dataset, compared with that of the champion's.", "")
     model_digest: str = parameter("Digest of the prepared base model. Empty: not compared.", "")
-    always_train: bool = parameter("Retrain even if the champion is up to date: `state` is then outdated.", False)
+    always_train: bool = parameter(
+        "Retrain even if the champion is up to date, or the same training was kept out: `state` is then outdated.", False
+    )
     warm_start: bool = parameter("Whether a training is to start from its weights, if it has the same base model.", False)
     alias: str = parameter(_ALIAS, "champion")
+    training: Object = parameter(
+        "Settings of the training that is asked about: `state` is current if the same was trained, and not promoted in place of this "
+        "champion. Empty: any settings.",
+        {},
+    )
 
 
 class RollBackModel(StepRequest):
