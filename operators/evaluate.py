@@ -174,7 +174,8 @@ class EvaluateOperator(WorkspaceOperator):
         settings = {name: getattr(self, name) for name in EVALUATION_SETTINGS}
         request, of_job = evaluation_asked(vars(self), settings, self.more)
         cluster = TrainwrightHook(self.conn_id).get_conn()
-        identity = task_identity(context, self.run_id)
+        on_cancel = str(of_job.get("on_cancel") or self.on_cancel)
+        identity = task_identity(context, self.run_id, on_cancel=on_cancel)
         with self.steps(context) as steps:
             result = evaluate_export(
                 cluster,
@@ -187,7 +188,7 @@ class EvaluateOperator(WorkspaceOperator):
                 trial_index=int(self.trial_index),
                 settings=of_job,
                 event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
-                on_signal=cancellation.on_signal(context, str(of_job.get("on_cancel") or self.on_cancel)),
+                on_signal=cancellation.on_signal(context, on_cancel),
                 credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
                 with_curve=self.runs_in_worker,
             )

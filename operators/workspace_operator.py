@@ -20,7 +20,6 @@ from trainwright.operators.values.task_identity import task_identity
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from trainwright.jobs import Identity
     from trainwright.steps.requests import PromoteModel, ReadChampion, RollBackOnce, StepRun
     from trainwright.steps.workspace_steps import WorkspaceSteps
 
@@ -99,7 +98,7 @@ class WorkspaceOperator(BaseOperator):
             with credentials(self.store_conn_id, self.hub_conn_id):
                 yield HereSteps(self.path_in_worker)
         else:
-            yield self._cluster_steps(task_identity(context, self.run_id), context)
+            yield self._cluster_steps(context, self.run_id)
 
     def step_run(self, context: Context) -> StepRun:
         """The run, as steps know it."""
@@ -108,22 +107,23 @@ class WorkspaceOperator(BaseOperator):
         identity = task_identity(context, self.run_id)
         return StepRun(identity.owner, identity.run, identity.map_index)
 
-    def _cluster_steps(self, identity: Identity, context: Context) -> Any:
+    def _cluster_steps(self, context: Context, run: str = "") -> Any:
         from trainwright.jobs.request.workspace import Workspace
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
         from trainwright.steps.on_cluster import ClusterSteps
 
         cluster = TrainwrightHook(self.conn_id).get_conn()
         settings = self.job_settings()
+        on_cancel = str(settings.get("on_cancel") or "suspend")
         return ClusterSteps(
             cluster,
             Workspace.parse(self.workspace),
-            identity,
+            task_identity(context, run, on_cancel=on_cancel),
             self.namespace or cluster.default_namespace,
             settings=settings,
             credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
             event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
-            on_signal=cancellation.on_signal(context, str(settings.get("on_cancel") or "suspend")),
+            on_signal=cancellation.on_signal(context, on_cancel),
         )
 
     def job_settings(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class ExportsOperator(WorkspaceOperator):
                     "workspace to that claim (pvc://CLAIM), so that a pod does this"
                 )
             # Not as the run that is named: another DAG run of that name would get this one's answer.
-            result: dict[str, Any] = self._cluster_steps(task_identity(context), context)(request, self.step_run(context))
+            result: dict[str, Any] = self._cluster_steps(context)(request, self.step_run(context))
             return result
         with credentials(self.store_conn_id, self.hub_conn_id):
             return do_step(self.path_in_worker, request, StepRun("", ""))
