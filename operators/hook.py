@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
+from trainwright.operators.values.airflow_api import answers_only_blocking_requests
 from trainwright.operators.values.airflow_calls import apart
 from trainwright.operators.values.connection_settings import ClusterSettings, settings_of
 from trainwright.operators.values.defined_connection import defined_connection
@@ -69,8 +70,8 @@ class TrainwrightHook(BaseHook):
 
     async def asettings(self) -> ClusterSettings:
         """As `settings`, on an event loop."""
-        if not self.conn_id:
-            return ClusterSettings()
+        if not self.conn_id or answers_only_blocking_requests():
+            return self.settings()
         with defined_connection(self.conn_id):
             connection = await self.aget_connection(self.conn_id)
         return self._settings_of(connection)

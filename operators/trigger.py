@@ -144,6 +144,9 @@ class TrainJobTrigger(BaseTrigger):
                 event = await self._end()
             except (ApiError, NoCluster) as error:
                 event = {"outcome": "error", "message": str(error)}
+            except Exception as error:  # the worker waits: without an event, `airflow tasks test` ends and leaves the job
+                self.log.warning("the trigger of TrainJob %s/%s failed", self.namespace, self.name, exc_info=error)
+                event = {"outcome": "error", "message": f"{type(error).__name__}: {error}"}
             await asyncio.sleep(max(0.0, self.min_defer_seconds - (time.monotonic() - began)))
         except asyncio.CancelledError as cancelled:
             if cancelled.args or not hasattr(BaseTrigger, "on_kill"):

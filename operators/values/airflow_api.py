@@ -38,6 +38,17 @@ def get_task_states(**which: Any) -> dict[str, Any]:
     return RuntimeTaskInstance.get_task_states(**which)
 
 
+def answers_only_blocking_requests() -> bool:
+    """Whether a trigger runs in the process of its task: `airflow tasks test`, `airflow dags test` and `dag.test()`.
+
+    Their supervisor has no `asend`. Airflow takes the failure of an asynchronous request for a connection that does not exist.
+    """
+    from airflow.sdk.execution_time import task_runner
+
+    comms = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    return comms is not None and not hasattr(comms, "asend")
+
+
 __all__ = [
     "AirflowFailException",
     "AirflowNotFoundException",
@@ -46,6 +57,7 @@ __all__ = [
     "TaskDeferralError",
     "TaskDeferralTimeout",
     "TaskDeferred",
+    "answers_only_blocking_requests",
     "conf",
     "get_task_states",
 ]

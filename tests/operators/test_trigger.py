@@ -256,24 +256,33 @@ def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluste
     assert time.monotonic() - began >= 1.0
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (Forbidden("not you"), "not you"),
+        (ValueError("a wrong setting"), "ValueError: a wrong setting"),
+        (KeyError("a fault"), "KeyError: 'a fault'"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
 def test_worker_waits_for_a_job_that_only_the_triggerer_cannot_reach(
-    connected: EmbeddedCluster, set_status: SetStatus, monkeypatch: pytest.MonkeyPatch
+    connected: EmbeddedCluster, set_status: SetStatus, monkeypatch: pytest.MonkeyPatch, error: Exception, message: str
 ) -> None:
     task, warned = operator(), list[str]()
     trigger = deferred(task).trigger
 
     def refuse(_hook: Any, _settings: Any) -> Any:
-        raise Forbidden("not you")
+        raise error
 
     with monkeypatch.context() as patched:
         patched.setattr(hook.TrainwrightHook, "connect", refuse)
         event = event_of(trigger)
-    assert (event["outcome"], event["message"]) == ("error", "not you")
+    assert (event["outcome"], event["message"]) == ("error", message)
     monkeypatch.setattr(task.log, "warning", lambda text, *values: warned.append(text % values))
     results: list[Any] = []
     waiting = threading.Thread(target=lambda: results.append(task.execute_complete(context(), event)))
     waiting.start()
-    eventually(lambda: warned == [f"TrainJob default/{trigger.name} is waited for in the worker: not you"], 20)
+    eventually(lambda: warned == [f"TrainJob default/{trigger.name} is waited for in the worker: {message}"], 20)
     assert not the_job(connected)["spec"].get("suspend")
     set_status(the_job(connected), "Complete")
     waiting.join(30)
