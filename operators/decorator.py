@@ -51,8 +51,17 @@ def _named(func: Callable[..., Any], args: Collection[Any], kwargs: Mapping[str,
     return named
 
 
-def trainjob_task(python_callable: Callable[..., Any] | None = None, **kwargs: Any) -> TaskDecorator:
-    """Wrap a function into a task; `kwargs` are parameters of TrainJobOperator."""
+def trainjob_task(
+    python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
+) -> TaskDecorator:
+    """Wrap a function into a task; `kwargs` are parameters of TrainJobOperator.
+
+    `multiple_outputs` also pushes the entries of a returned dict as XComs. As in Airflow's `@task`, the default is whether the return
+    annotation is a dict.
+    """
     return task_decorator_factory(
-        python_callable=python_callable, multiple_outputs=False, decorated_operator_class=TrainJobDecoratedOperator, **kwargs
+        python_callable=python_callable,
+        multiple_outputs=multiple_outputs,
+        decorated_operator_class=TrainJobDecoratedOperator,
+        **kwargs,
     )

@@ -216,6 +216,24 @@ def test_arguments_of_a_decorated_function_travel_by_name() -> None:
     assert (request.func.name, request.num_nodes) == ("fit", 2)
 
 
+@pytest.mark.parametrize(
+    ("annotation", "given", "is_multiple"),
+    [(dict[str, float], None, True), (dict[str, float], False, False), (float, None, False), (float, True, True)],
+)
+def test_multiple_outputs_of_a_decorated_function_default_to_its_annotation(
+    annotation: Any, given: bool | None, is_multiple: bool
+) -> None:
+    from trainwright.operators.decorator import trainjob_task
+
+    def fit(steps: int):  # type: ignore[no-untyped-def]
+        return {"steps": steps}
+
+    fit.__annotations__["return"] = annotation
+    with sdk.DAG("decorated", schedule=None) as dag:
+        trainjob_task(fit, multiple_outputs=given)(3)
+    assert dag.get_task("fit").multiple_outputs is is_multiple
+
+
 def decorated_task(*args: Any, **kwargs: Any) -> Any:
     """A task of a function with annotated parameters, and one without."""
     from trainwright.operators.decorator import trainjob_task

@@ -141,3 +141,32 @@ def test_it_promotes_rolls_back_and_cleans_up_after_a_failure(tmp_path: Path, en
     assert {job["name"] for job in results["clean-up"]} == {job["metadata"]["name"] for job in jobs}
     assert len(jobs) == 2
     assert all(job["spec"]["suspend"] for job in jobs)
+
+
+OUTPUTS = """
+from airflow.sdk import DAG, task
+
+with DAG("guarded", schedule=None) as dag:
+    small = {"num_nodes": 1, "num_proc_per_node": 1, "resources_per_node": {"cpu": "1m", "memory": "300Mi"}}
+
+    @task.trainjob(multiple_outputs=True, **small)
+    def fit(steps: int):
+        return {"loss": 0.5, "steps": steps}
+
+    @task.trainjob(deferrable=True, min_defer_seconds=1, **small)
+    def annotated(steps: int) -> dict[str, int]:
+        return {"steps": steps}
+
+    @task
+    def show(loss, steps):
+        return [loss, steps]
+
+    show(fit(3)["loss"], annotated(4)["steps"])
+"""
+
+
+def test_entries_of_a_returned_dict_are_xcoms(tmp_path: Path) -> None:
+    with embedded(tmp_path / "cluster", node=True) as kubeconfig:
+        found = run_dag(tmp_path, {"KUBECONFIG": str(kubeconfig)}, OUTPUTS)
+    assert found["show"] == ["success", [0.5, 4]]
+    assert found["fit"] == ["success", {"loss": 0.5, "steps": 3}]
