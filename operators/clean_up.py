@@ -12,6 +12,7 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.rendered_values import parse_flag, parse_number
 from trainwright.operators.values.task_identity import run_labels, task_identity
+from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _MAX_DAYS = 36_500
 
 
-class CleanUpOperator(BaseOperator):
+class CleanUpOperator(TextTemplates, BaseOperator):
     """Suspend or delete unfinished TrainJobs: those of this DAG run, or with older_than_days or abandoned those of any run.
 
     For jobs whose worker was killed in the last try of its task. With `trigger_rule=TriggerRule.ALL_DONE` and all trainings

@@ -11,12 +11,13 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
 from trainwright.operators.values.credentials import credentials
 from trainwright.operators.values.settings import step_fields
+from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RegisterModelOperator(BaseOperator):
+class RegisterModelOperator(TextTemplates, BaseOperator):
     """Register an export. A registration that was interrupted is completed by the retry; a second one returns the first.
 
     The Hub gets a copy of the model with a model card; the other registries refer to the export, which is pinned. MLFLOW_* and

@@ -12,13 +12,14 @@ from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.settings import step_fields
 from trainwright.operators.values.task_identity import run_of_group, task_identity
+from trainwright.operators.values.text_templates import TextTemplates
 from trainwright.operators.workspace_operator import CLUSTER, WORKER
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class StartRunOperator(BaseOperator):
+class StartRunOperator(TextTemplates, BaseOperator):
     """Set the id of a run, check the settings of all its tasks, and create its workspace if necessary, before any task uses it.
 
     `training`, `data` and `evaluation` take any setting of those tasks by its name; the entries of the result with these names are

@@ -16,6 +16,7 @@ from trainwright.operators.values.credentials import credentials, step_credentia
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.rendered_values import parse_object
 from trainwright.operators.values.task_identity import task_identity
+from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -28,7 +29,7 @@ AUTO, WORKER, CLUSTER = "auto", "worker", "cluster"
 _MOUNT = "/workspace"
 
 
-class WorkspaceOperator(BaseOperator):
+class WorkspaceOperator(TextTemplates, BaseOperator):
     """Does steps on the workspace of a run, see `trainwright.steps.workspace_steps`; subclasses document the parameters."""
 
     template_fields: Collection[str] = (

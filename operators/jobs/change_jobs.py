@@ -12,12 +12,13 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.rendered_values import parse_number
 from trainwright.operators.values.task_identity import run_labels, task_identity
+from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ChangeJobsOperator(BaseOperator):
+class ChangeJobsOperator(TextTemplates, BaseOperator):
     """Apply one change to the TrainJob with a name, or to those of a run of this DAG. See its subclasses."""
 
     change: ClassVar[str]

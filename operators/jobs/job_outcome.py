@@ -27,17 +27,15 @@ from trainwright.operators.reporting.links import CheckpointLink, LogsLink, Trai
 from trainwright.operators.trigger import TrainJobTrigger, is_awaited_here
 from trainwright.operators.values.airflow_api import TaskDeferralError, TaskDeferralTimeout
 from trainwright.operators.values.task_state import TaskId
+from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator as _Operator
     from airflow.sdk import Context
 
     from trainwright.jobs import StepResult, TrainRequest
     from trainwright.jobs.state.usage import Usage
     from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
     from trainwright.submission.jobs_client import JobsClient
-else:
-    _Operator = object  # Airflow would skip the other base of a sensor if this were an operator itself
 
 _TEST_BEGIN_SECONDS = 10.0
 """How long a trigger in the process of its task may take to begin."""
@@ -47,7 +45,7 @@ BACKSTOP_SECONDS = 120
 """Between the trigger's own deadline and Airflow's timeout, which cancels the trigger without an event."""
 
 
-class WaitsForTrainJob(_Operator):
+class WaitsForTrainJob(TextTemplates):
     """The second half of a task that waits for a TrainJob. The first half, `execute`, is the subclass's, and so are `_find_job`,
     `_wait_in_worker`, `_result`, `_has_results`, `_fails_on_divergence` and `_folder`."""
 

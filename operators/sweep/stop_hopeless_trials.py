@@ -13,6 +13,7 @@ from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_api import AirflowSkipException
 from trainwright.operators.values.rendered_values import parse_flag, parse_number
 from trainwright.operators.values.task_identity import task_identity
+from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _ENDED = {"success", "failed", "skipped", "upstream_failed", "removed"}
 
 
-class StopHopelessTrialsOperator(BaseOperator):
+class StopHopelessTrialsOperator(TextTemplates, BaseOperator):
     """Watch the trials of a sweep, beside them, and stop those that are worse than the median of the others; ends when all have ended.
 
     The rule is median stopping, see docs/airflow/sweeps.md. The TrainJob of a stopped trial is suspended and has the reason in an

@@ -12,3 +12,19 @@ EVALUATION_SETTINGS = tuple(name for name, setting in TABLE.items() if "evaluate
 """Of the job of an evaluation."""
 STEP_SETTINGS = tuple(name for name, setting in TABLE.items() if "step" in setting.used_by)
 """Of the job in which a step of files runs."""
+TEXTS = frozenset(
+    {
+        "annotations",
+        "args",
+        "command",
+        "dataset_env",
+        "env",
+        "labels",
+        "model_env",
+        "node_selector",
+        "packages_to_install",
+        "pip_index_urls",
+        "tracking",
+    }
+)
+"""Lists and objects whose entries are text: there, an integer is written as one, "7" and not "7.0"."""

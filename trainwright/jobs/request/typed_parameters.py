@@ -12,26 +12,11 @@ from typing import Any, Literal
 
 from trainwright.jobs.code.function_arguments import ambiguous_arguments
 from trainwright.jobs.code.function_source import source_of
+from trainwright.jobs.request.setting_names import TEXTS
 from trainwright.jobs.request.setting_values import parse_structure
 
 MARK = "trainwright.dev/type"
 ValueType = Literal["int", "float", "bool", "str", "list", "dict"]
-_TEXTS = frozenset(
-    {
-        "annotations",
-        "args",
-        "command",
-        "dataset_env",
-        "env",
-        "labels",
-        "model_env",
-        "node_selector",
-        "packages_to_install",
-        "pip_index_urls",
-        "tracking",
-    }
-)
-"""Settings whose values are text: there, an integer is written as one, "7" and not "7.0"."""
 _MAX_DEPTH = 100
 
 
@@ -54,7 +39,7 @@ def typed_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
     read = {name: _structure(value, name) for name, value in parameters.items()}
     if problem := _ambiguous(read):
         raise ValueError(problem)
-    return {name: _unmarked(value, name, as_text=name in _TEXTS) for name, value in read.items()}
+    return {name: _unmarked(value, name, as_text=name in TEXTS) for name, value in read.items()}
 
 
 def _structure(value: Any, name: str) -> Any:

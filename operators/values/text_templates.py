@@ -1,0 +1,82 @@
+"""Renders text to text, also in a DAG with `render_template_as_native_obj=True`.
+
+Jinja's native rendering reads all text as Python, with or without a template in it: "1" becomes 1, and "1.10" 1.1. A variable, a label
+or an argument is text, and stays as the user wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from trainwright.jobs.request.setting_names import TEXTS
+from trainwright.jobs.request.settings_table import TABLE
+from trainwright.steps.parameter_tables import STEP_PARAMETERS
+
+if TYPE_CHECKING:
+    import jinja2
+    from airflow.sdk import BaseOperator as _Operator
+    from airflow.sdk import Context
+else:
+    _Operator = object  # Airflow would skip the other base of a sensor if this were an operator itself
+
+_OWN = frozenset(
+    {"conn_id", "hub_conn_id", "name", "namespace", "run_id", "runs_on", "store_conn_id", "submission_mode", "workspace_path"}
+)
+_TEXT = _OWN | {name for table in (TABLE, *STEP_PARAMETERS.values()) for name, setting in table.items() if setting.kind == "text"}
+"""Parameters that are text. A template of one may still render to an object: `trainjob` takes the XCom of a task."""
+_SETTINGS = frozenset({"data", "defaults", "evaluation", "job", "more", "training"})
+"""Objects of settings by name. Of TEXTS, the entries are text."""
+
+
+class TextTemplates(_Operator):
+    """An operator whose text parameters, and texts in lists and objects of text, render to text. All others are Airflow's."""
+
+    # A task that was mapped is rendered by this method alone.
+    def _do_render_template_fields(
+        self, parent: Any, template_fields: Iterable[str], context: Context, jinja_env: jinja2.Environment, seen_oids: set[int]
+    ) -> None:
+        fields = list(template_fields)
+        if parent is self:
+            for name in fields:
+                setattr(self, name, _with_texts(name, getattr(self, name), jinja_env))
+        super()._do_render_template_fields(parent, fields, context, jinja_env, seen_oids)
+
+
+class _Text:
+    """A template of text. Airflow calls `resolve` of what is in a template field."""
+
+    def __init__(self, template: str, environment: jinja2.Environment):
+        self._template, self._environment = template, environment
+
+    def __repr__(self) -> str:
+        return repr(self._template)
+
+    def resolve(self, context: Context) -> Any:
+        """Return the text; the object itself if the template is one expression with another value than text, a
+        number or a boolean."""
+        template = self._environment.from_string(self._template)
+        parts = list(template.root_render_func(template.new_context(dict(context))))
+        if len(parts) == 1 and not isinstance(parts[0], str | int | float):
+            return parts[0]  # None, an object or a list, which only native rendering passes on
+        return "".join(map(str, parts))
+
+
+def _with_texts(name: str, value: Any, environment: jinja2.Environment) -> Any:
+    if name in _TEXT and isinstance(value, str):
+        return _entries(value, environment)
+    if name in TEXTS and isinstance(value, dict | list | tuple):
+        return _entries(value, environment)
+    if name in _SETTINGS and isinstance(value, dict):
+        return {key: _with_texts(key, entry, environment) for key, entry in value.items()}
+    return value
+
+
+def _entries(value: Any, environment: jinja2.Environment) -> Any:
+    if isinstance(value, str):
+        return _Text(value, environment)
+    if isinstance(value, dict):
+        return {key: _entries(entry, environment) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_entries(entry, environment) for entry in value]
+    return value

@@ -1,0 +1,115 @@
+"""Text stays text in a DAG that renders templates to native objects, and objects stay objects."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from support.on_first_use import OnFirstUse
+from support.optional_packages import require_packages
+
+from trainwright import operators
+
+require_packages("airflow")
+sdk = OnFirstUse("airflow.sdk")
+pytestmark = pytest.mark.medium
+
+PARAMS = {
+    "one": 1,
+    "flag": True,
+    "version": "1.10",
+    "rate": "1e-4",
+    "lr": 0.5,
+    "nothing": None,
+    "json": '{"a": 1}',
+    "env": {"A": "b"},
+}
+
+
+def rendered(of: str = "TrainJobOperator", *, native: bool = True, **arguments: Any) -> Any:
+    with sdk.DAG("d", schedule=None, render_template_as_native_obj=native):
+        task = getattr(operators, of)(task_id="t", **arguments)
+    task.render_template_fields({"params": PARAMS, "ds": "2026-01-01", "ds_nodash": "20260101"})
+    return task
+
+
+TEXTS = [
+    ("1", "1"),
+    ("true", "true"),
+    ("True", "True"),
+    ("1.10", "1.10"),
+    ("0x10", "0x10"),
+    ('{"a": 1}', '{"a": 1}'),
+    ("None", "None"),
+    ("{{ params.one }}", "1"),
+    ("{{ params.flag }}", "True"),
+    ("{{ params.version }}", "1.10"),
+    ("{{ params.rate }}", "1e-4"),
+    ("{{ params.json }}", '{"a": 1}'),
+    ("--lr={{ params.rate }}", "--lr=1e-4"),
+    ("{{ params.one }}{{ params.one }}", "11"),
+    ("", ""),
+]
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(("template", "text"), TEXTS)
+def test_entries_of_text_structures_render_to_text(template: str, text: str, native: bool) -> None:
+    names = {"labels": {"l": template}, "env": {"E": template}, "args": [template], "command": ["c", template]}
+    request = rendered(native=native, image="i", **names).request()
+    assert (request.labels["l"], request.env["E"], request.args[0], request.command[1]) == (text, text, text, text)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_text_parameters_render_to_text(native: bool) -> None:
+    task = rendered(
+        native=native, run_id="{{ ds_nodash }}", queue_name="{{ params.one }}", image="{{ params.version }}", conn_id="1"
+    )
+    assert (task.run_id, task.queue_name, task.image, task.conn_id) == ("20260101", "1", "1.10", "1")
+
+
+def test_objects_stay_objects_in_native_dags() -> None:
+    task = rendered(
+        env="{{ params.env }}",
+        settings={"learning_rate": "{{ params.lr }}", "steps": "{{ params.one }}"},
+        num_nodes="{{ params.one }}",
+        resume="{{ params.nothing }}",
+        fail_if_stuck="{{ params.flag }}",
+    )
+    assert task.env == {"A": "b"}
+    assert task.settings == {"learning_rate": 0.5, "steps": 1}
+    assert (task.num_nodes, task.resume, task.fail_if_stuck) == (1, None, True)
+    sensor = rendered("TrainJobSensor", trainjob="{{ params.env }}")
+    assert sensor.trainjob == PARAMS["env"]
+
+
+def test_settings_inside_objects_of_settings_render_to_text() -> None:
+    nested = {"env": {"E": "{{ params.one }}"}, "num_nodes": "{{ params.one }}", "args": ["1"]}
+    task = rendered("StartRunOperator", workspace="pvc://w", training=nested)
+    assert task.training == {"env": {"E": "1"}, "num_nodes": 1, "args": ["1"]}
+    step = rendered("ExportCheckpointOperator", export_uri="s3://b/e", workspace="pvc://w", job={"env": {"E": "0"}})
+    assert step.job == {"env": {"E": "0"}}
+
+
+def test_references_and_numbers_of_a_user_are_left_to_the_request() -> None:
+    reference = {"valueFrom": {"secretKeyRef": {"name": "1", "key": "k", "optional": True}}}
+    assert rendered(image="i", env={"E": reference}).request().env == {"E": reference}
+    with pytest.raises(ValueError, match=r"env\.E"):
+        rendered(image="i", env={"E": 1}).request()
+
+
+def test_mapped_tasks_render_to_text() -> None:
+    with sdk.DAG("d", schedule=None, start_date=datetime(2026, 1, 1, tzinfo=UTC), render_template_as_native_obj=True) as dag:
+        operators.TrainJobOperator.partial(task_id="t", image="{{ ds_nodash }}").expand(
+            env=[{"E": "1.10"}, {"E": "{{ ds_nodash }}"}]
+        )
+    found = []
+    for index in (0, 1):
+        instance = SimpleNamespace(map_index=index, run_id="r", dag_id="d", task_id="t", task=None)
+        context = {"ds_nodash": "20260101", "ti": instance, "dag": dag, "dag_run": SimpleNamespace(conf={})}
+        dag.get_task("t").render_template_fields(context)
+        task = context["task"]
+        found.append((task.image, task.env))
+    assert found == [("20260101", {"E": "1.10"}), ("20260101", {"E": "20260101"})]
