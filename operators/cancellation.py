@@ -58,6 +58,31 @@ def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> Canc
     return handle
 
 
+def on_signal_of_sensor(context: Context, on_cancel: str) -> CancelHandler:
+    """Returns a handler for the job of a sensor when the worker gets SIGTERM: `on_signal` for a task that has not submitted the job.
+
+    * Cleared: the job keeps running, and the next try waits for it.
+    * Ended by a user: the job is stopped; by default it is suspended.
+    * Otherwise only the worker ends. Without a retry left, the job is stopped if `on_cancel` is set.
+    """
+    ti = context["ti"]
+
+    def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
+        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
+
+        state = TaskId.of(context).state_within(ANSWER_SECONDS)
+        if state == "restarting":
+            return "it keeps running: the task was cleared, and its next try waits for it"
+        if state in (*ENDED, ABSENT):
+            return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel or CancelPolicy.suspend))
+        has_retry = int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0)
+        if not on_cancel or has_retry or state in _BEFORE_ANOTHER_WORKER:
+            return "it keeps running"
+        return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel))
+
+    return handle
+
+
 def _is_taken_over(cluster: Cluster, trainjob: dict[str, Any]) -> bool:
     """Whether another process has adopted the job since: a scheduler that starts anew runs a task again beside its old worker."""
     from trainwright.api import names

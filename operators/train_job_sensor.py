@@ -17,7 +17,7 @@ from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
-from trainwright.operators.jobs.named_job_trigger import NamedTrainJobTrigger, missing_job
+from trainwright.operators.jobs.named_job_trigger import NamedTrainJobTrigger, missing_job, resumes
 from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 
 class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
-    """Wait until a TrainJob has succeeded, with its progress and log in the task's log; the job itself is left alone.
+    """Wait until a TrainJob has succeeded, with its progress and log in the task's log.
+
+    The job is left alone, unless a user ends the sensor: it is then suspended. `on_cancel="keep"` keeps it running.
 
     Its failure fails the task with the job's report, as in TrainJobOperator, and without retries if waiting again cannot succeed.
     A preempted job fails too: only the task that has submitted it submits the next one. If the job does not exist, the task fails.
@@ -57,7 +59,8 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         on_cancel says. 0: no limit.
     :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
     :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
-    :param on_cancel: what to do with the job when the sensor is cancelled or exceeds a deadline: keep, suspend or delete it.
+    :param on_cancel: what to do with the job when a user ends the sensor, or it exceeds a deadline or gives up: keep, suspend or
+        delete it. Empty: suspend it in the first case, keep it in the others.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
     :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
     :param min_defer_seconds: minimum time between deferral and event; below 10, Airflow 3.3 may fail the task.
@@ -85,7 +88,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         logs: str = "0",
         log_bytes: int | str = 16777216,
         # End of what `make edges` writes.
-        on_cancel: str = "keep",
+        on_cancel: str = "",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         log_poll_interval: float | timedelta = LOG_POLL_INTERVAL_SECONDS,
         min_defer_seconds: float | timedelta = MIN_DEFER_SECONDS,
@@ -107,7 +110,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         self.deferrable = deferrable
         self.log_poll_interval = parse_number("log_poll_interval", log_poll_interval)
         self.min_defer_seconds = parse_number("min_defer_seconds", min_defer_seconds)
-        if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
+        if on_cancel and "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
         if deferrable and self._can_start_in_triggerer():
             self.start_from_trigger, self.start_trigger_args = True, self._start_trigger_args()
@@ -118,7 +121,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             return super().execute(context)
         begin_links(self)
         with self._skip_softly():
-            cluster, trainjob = self._read_job()
+            cluster, trainjob = self._read_job(context)
             show_job_links(self, context, trainjob["metadata"])
             with report_end(self):
                 wait = self._defer if self.deferrable else self._wait_in_worker
@@ -132,7 +135,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
                 with name_unreadable_job(event):
                     event = {**event, "namespace": self._look_up()[1]}
             if event["outcome"] == "deadline" and not event.get("what"):
-                self._cancel(*self._read_job())
+                self._cancel(*self._read_job(context))
                 raise AirflowSensorTimeout(f"{event['message']}: {self._time_limit()}")
             return super().execute_complete(context, event)
 
@@ -143,7 +146,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         from trainwright.jobs.wait.stop_early import raise_if_stopped_early
 
         with self._skip_softly():
-            cluster, trainjob = self._read_job()
+            cluster, trainjob = self._read_job(context)
             phase = phase_of(trainjob)
             if phase is Phase.Failed:
                 raise end_of(cluster, trainjob)
@@ -164,7 +167,15 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             return self._result(context, cluster, trainjob)
         if phase is Phase.Failed:
             raise end_of(cluster, trainjob)
-        self._wait_in_triggerer(context, trainjob, self._options(), until=time.time() + seconds, mode=cluster.mode)
+        on_cancel = self.on_cancel or "suspend"
+        until = time.time() + seconds
+        self._wait_in_triggerer(
+            context, trainjob, self._options(), until=until, mode=cluster.mode, on_cancel=on_cancel, on_clear="keep"
+        )
+
+    @property
+    def _on_give_up(self) -> str:
+        return self.on_cancel or "keep"
 
     def _time_limit(self) -> str:
         limit = self.execution_timeout
@@ -187,7 +198,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         detector.observe(reported_values(trainjob))
         if diverged := detector.running():
             error = Diverged(trainjob, diverged)
-            error.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel), error))
+            error.add_outcome(cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self._on_give_up), error))
             raise error
 
     def _wait_in_worker(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
@@ -204,8 +215,8 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
                 settings=wait_settings_of(options),
                 on_event=printer,
                 logs=LogStreamOptions.parse(options.logs, options.log_bytes),
-                on_signal=cancellation.on_signal(context, self.on_cancel),
-                on_error=cancellation.on_error(self.on_cancel),
+                on_signal=cancellation.on_signal_of_sensor(context, self.on_cancel),
+                on_error=cancellation.on_error(self._on_give_up),
             )
         except TrainJobDeadline as error:
             if error.what == "total":
@@ -213,7 +224,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             raise
         return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 
-    def _read_job(self) -> tuple[Any, dict[str, Any]]:
+    def _read_job(self, context: Context) -> tuple[Any, dict[str, Any]]:
         """The cluster in the job's mode, and the job. Raises TrainJobDeleted if there is none, or another one of that name."""
         from trainwright.jobs import TrainJobDeleted
 
@@ -223,7 +234,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         cluster, trainjob = found
         if (uid := JobReference.parse(self.trainjob).uid) and uid != trainjob["metadata"]["uid"]:
             raise TrainJobDeleted(f"TrainJob {namespace}/{name} was deleted, and created again since")
-        return cluster, self._resumed(cluster, trainjob)
+        return cluster, self._resumed(context, cluster, trainjob)
 
     def _find_job(self, context: Context) -> tuple[Any, dict[str, Any]] | None:
         return self._look_up()[0]
@@ -237,16 +248,18 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         namespace = self.namespace or reference.namespace or str(cluster.default_namespace)
         return job_named(cluster, reference.name, namespace), namespace, reference.name
 
-    def _resumed(self, cluster: JobsClient, trainjob: dict[str, Any]) -> dict[str, Any]:
+    def _resumed(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> dict[str, Any]:
         """A job that the previous try of this sensor has suspended goes on. With `keep` nothing of the job is ever changed."""
         from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 
-        return trainjob if self.on_cancel == "keep" else resume_if_suspended_by_us(cluster, trainjob)
+        if not resumes(self.on_cancel, int(context["ti"].try_number)):
+            return trainjob
+        return resume_if_suspended_by_us(cluster, trainjob)
 
     def _cancel(self, cluster: JobsClient, trainjob: dict[str, Any]) -> None:
         from trainwright.jobs.wait.give_up import cancel_unwatched_job
 
-        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
+        result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self._on_give_up))
         self.log.error("TrainJob %s took too long: %s", trainjob["metadata"]["name"], result)
 
     def _options(self) -> Any:
@@ -283,10 +296,10 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         return JobReference.parse(self.trainjob).folder or ""
 
     def _can_start_in_triggerer(self) -> bool:
-        """Whether there are no templates, which only a worker can render. The trigger of such a task never stops the job."""
+        """Whether there are no templates, which only a worker can render."""
         values = [getattr(self, name) for name in self.template_fields]
         is_plain = all(value is None or (isinstance(value, str | int) and "{{" not in str(value)) for value in values)
-        return is_plain and isinstance(self.trainjob, str) and self.on_cancel == "keep"
+        return is_plain and isinstance(self.trainjob, str)
 
     def _start_trigger_args(self) -> StartTriggerArgs:
         trigger = NamedTrainJobTrigger(
@@ -294,6 +307,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             namespace=self.namespace,
             submission_mode=self.submission_mode,
             conn_id=self.conn_id,
+            on_cancel=self.on_cancel,
             min_defer_seconds=self.min_defer_seconds,
             log_poll_interval=self.log_poll_interval,
             **{name: getattr(self, name) for name in WAIT_SETTINGS},

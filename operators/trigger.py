@@ -56,6 +56,7 @@ class TrainJobTrigger(BaseTrigger):
     :param uid: UID of the TrainJob; another job of the same name is ignored.
     :param task: the task that waits: dag_id, task_id, run_id, map_index.
     :param on_cancel: what to do with the job when a user ends the task: suspend, delete or keep.
+    :param on_clear: the same when a user clears the task; defaults to on_cancel.
     :param deadlines: seconds for `queue`, `start` and `run`; absent or None means no limit. They restart in another triggerer.
     :param until: time at which the wait ends in any case, in seconds since the epoch.
     :param submission_mode: mode in which the job was submitted, trainjob or jobset.
@@ -86,6 +87,7 @@ class TrainJobTrigger(BaseTrigger):
         uid: str,
         task: dict[str, Any],
         on_cancel: str = "suspend",
+        on_clear: str = "",
         deadlines: dict[str, float | None] | None = None,
         until: float | None = None,
         min_defer_seconds: float = MIN_DEFER_SECONDS,
@@ -101,7 +103,7 @@ class TrainJobTrigger(BaseTrigger):
     ):
         super().__init__()  # type: ignore[no-untyped-call]
         self.conn_id, self.namespace, self.name, self.uid = conn_id, namespace, name, uid
-        self.task_key, self.on_cancel = task, on_cancel
+        self.task_key, self.on_cancel, self.on_clear = task, on_cancel, on_clear or on_cancel
         self.deadlines, self.until, self.min_defer_seconds = deadlines or {}, until, min_defer_seconds
         self.submission_mode = submission_mode
         self.logs, self.log_bytes, self.log_poll_interval = logs, log_bytes, log_poll_interval
@@ -119,6 +121,7 @@ class TrainJobTrigger(BaseTrigger):
             "uid": self.uid,
             "task": self.task_key,
             "on_cancel": self.on_cancel,
+            "on_clear": self.on_clear,
             "deadlines": self.deadlines,
             "until": self.until,
             "min_defer_seconds": self.min_defer_seconds,

@@ -46,7 +46,10 @@ async def _end_with_task(trigger: Any, trainjob: dict[str, Any], name: str) -> N
     if state in GOES_ON:
         trigger.log.info("the task is %s: %s is not changed", "still deferred" if state == "deferred" else state, name)
         return
-    outcome, is_stopped = await stop_job(trigger.connected, trainjob, trigger.on_cancel)
+    if not state and trigger.on_clear == "keep":  # a sensor's next try waits for the same job
+        trigger.log.info("the task was cleared: %s is not changed", name)
+        return
+    outcome, is_stopped = await stop_job(trigger.connected, trainjob, trigger.on_cancel if state else trigger.on_clear)
     log = trigger.log.info if is_stopped else trigger.log.error
     log("the task was ended by a user; %s%s: %s", name, "" if is_stopped else " was not stopped", outcome)
 

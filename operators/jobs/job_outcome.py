@@ -107,11 +107,16 @@ class WaitsForTrainJob(TextTemplates):
             stuck = Diverged(trainjob, Divergence.from_dict(event["divergence"]))
         else:
             stuck = stuck_error(event["what"], event["message"])
-        ended = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel), stuck)
+        ended = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self._on_give_up), stuck)
         if isinstance(stuck, TrainJobDeadline) and ended == CancelOutcome.ended:  # its own end counts
             return self._wait_in_worker(context, cluster, trainjob)
         stuck.add_outcome(ended)
         raise stuck
+
+    @property
+    def _on_give_up(self) -> str:
+        """What to do with the job when the wait ends without a user's decision: a deadline, a job that is stuck or diverges."""
+        return self.on_cancel
 
     def _time_limit(self) -> str:
         """Which time limit of Airflow the task has exceeded, and its value."""
@@ -144,7 +149,7 @@ class WaitsForTrainJob(TextTemplates):
         try:
             BaseOperator.resume_execution(cast(BaseOperator, self), next_method, next_kwargs, context)
         except TaskDeferralTimeout:
-            result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self.on_cancel))
+            result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self._on_give_up))
             self.log.error("TrainJob %s took too long: %s; %s", name, self._time_limit(), result)
             return super().resume_execution(next_method, next_kwargs, context)
         except TaskDeferralError as error:
@@ -256,6 +261,8 @@ class WaitsForTrainJob(TextTemplates):
         until: float | None,
         mode: str,
         lease_seconds: int = 0,
+        on_cancel: str = "",
+        on_clear: str = "",
     ) -> NoReturn:
         """Defer until the job has ended, or until `until`, in seconds since the epoch. `request` says how to wait.
 
@@ -273,7 +280,8 @@ class WaitsForTrainJob(TextTemplates):
                 name=metadata["name"],
                 uid=metadata["uid"],
                 task=TaskId.of(context).as_dict(),
-                on_cancel=self.on_cancel,
+                on_cancel=on_cancel or self.on_cancel,
+                on_clear=on_clear,
                 deadlines=asdict(deadlines_of(request)),
                 until=until,
                 min_defer_seconds=self.min_defer_seconds,
@@ -314,7 +322,7 @@ class WaitsForTrainJob(TextTemplates):
             if time.monotonic() >= deadline:
                 return
             time.sleep(0.05)
-        result = cancel_unwatched_job(self._cluster(mode), trainjob, cancellation.on_error(self.on_cancel))
+        result = cancel_unwatched_job(self._cluster(mode), trainjob, cancellation.on_error(self._on_give_up))
         self.log.warning("SIGTERM; TrainJob %s: %s", trainjob["metadata"]["name"], result)
         signal.pthread_kill(cast(int, threading.main_thread().ident), signal.SIGINT)
         time.sleep(_TEST_END_SECONDS)

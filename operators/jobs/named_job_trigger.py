@@ -18,13 +18,19 @@ def missing_job(namespace: str, name: str) -> str:
     return f"there is no TrainJob {namespace}/{name}: it was not submitted there, or has been deleted"
 
 
+def resumes(on_cancel: str, try_number: int) -> bool:
+    """Whether a sensor resumes a job that Trainwright has suspended: always with an `on_cancel` that stops jobs, else in a retry."""
+    return on_cancel != "keep" and (bool(on_cancel) or try_number > 1)
+
+
 class NamedTrainJobTrigger(TrainJobTrigger):
-    """As TrainJobTrigger, for the job that has the name when the trigger starts. The job is never stopped.
+    """As TrainJobTrigger, for the job that has the name when the trigger starts.
 
     :param trainjob: name of the TrainJob.
     :param namespace: its namespace; defaults to the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection, as in the operator.
+    :param on_cancel: as in the sensor.
     :param min_defer_seconds: as in TrainJobTrigger, like log_poll_interval.
     :param waiting: settings of WAIT_SETTINGS, as they are given to the sensor; they are parsed here.
     """
@@ -36,6 +42,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         namespace: str = "",
         submission_mode: str = "",
         conn_id: str | None = None,
+        on_cancel: str = "",
         min_defer_seconds: float = MIN_DEFER_SECONDS,
         log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
         **waiting: Any,
@@ -46,7 +53,8 @@ class NamedTrainJobTrigger(TrainJobTrigger):
             name=trainjob,
             uid="",
             task={},
-            on_cancel="keep",
+            on_cancel=on_cancel or "suspend",
+            on_clear="keep",
             min_defer_seconds=min_defer_seconds,
             submission_mode=submission_mode,
             log_poll_interval=log_poll_interval,
@@ -54,25 +62,33 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         if unknown := sorted(set(waiting) - set(WAIT_SETTINGS)):
             raise TypeError(f"NamedTrainJobTrigger got unexpected keyword arguments: {', '.join(unknown)}")
         self._given = {"trainjob": trainjob, "namespace": namespace, "submission_mode": submission_mode, **waiting}
+        self._given_on_cancel = on_cancel
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """As it was created: what it finds out about the job is found out again by the next triggerer."""
-        more = {"min_defer_seconds": self.min_defer_seconds, "log_poll_interval": self.log_poll_interval}
+        more = {
+            "on_cancel": self._given_on_cancel,
+            "min_defer_seconds": self.min_defer_seconds,
+            "log_poll_interval": self.log_poll_interval,
+        }
         path = "trainwright.operators.jobs.named_job_trigger.NamedTrainJobTrigger"
         return path, {**self._given, "conn_id": self.conn_id, **more}
 
     async def _end(self) -> dict[str, Any]:
         warn_of_short_deferral(self.log, self.min_defer_seconds)  # no worker has run the task
+        if (ti := self.task_instance) is not None:
+            self.task_key = {name: getattr(ti, name) for name in ("dag_id", "task_id", "run_id", "map_index")}
         cluster = await self.connected()
         if not await asyncio.get_running_loop().run_in_executor(threads, self._find, cluster):
             return {"outcome": "deleted", "message": missing_job(self.namespace, self.name)}
         return await super()._end()
 
     def _find(self, cluster: Cluster) -> bool:
-        """Read the settings and the job. Returns whether it exists. Raises ApiError, NoCluster."""
+        """Read the settings and the job, and resume it as the sensor does. Returns whether it exists. Raises ApiError, NoCluster."""
         from dataclasses import asdict
 
         from trainwright.jobs import TrainRequest
+        from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
         from trainwright.jobs.wait.run_step import deadlines_of
         from trainwright.steps.change_jobs import job_named
         from trainwright.submission.jobs_client import JobsClient
@@ -85,5 +101,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         found = job_named(cluster, self.name, self.namespace)
         if found is None:
             return False
+        if (ti := self.task_instance) is not None and resumes(self._given_on_cancel, int(ti.try_number)):
+            resume_if_suspended_by_us(found.cluster, found.trainjob)
         self.uid, self.submission_mode = found.trainjob["metadata"]["uid"], str(found.cluster.mode)
         return True

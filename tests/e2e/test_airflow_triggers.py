@@ -12,11 +12,13 @@ from support.cluster_under_test import embedded
 from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
+from trainwright.api.names import OWNER_ANNOTATION
 from trainwright.cluster import connect
 from trainwright.cluster.protocol import Cluster
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
-SENSING, WATCHING = "sensing", "watching"
+SENSING, WATCHING, ENDED = "sensing", "watching", "ended"
+SENSORS = ("by_name", "in_worker", "kept")
 DAGS = """
 from airflow.sdk import DAG, Asset, AssetWatcher, task
 
@@ -24,6 +26,12 @@ from trainwright.operators import TrainJobCompletionTrigger, TrainJobSensor
 
 with DAG("sensing", schedule=None):
     TrainJobSensor(task_id="wait", trainjob="named", conn_id="cluster", deferrable=True, min_defer_seconds=0)
+
+with DAG("ended", schedule=None):
+    fixed = dict(conn_id="cluster", min_defer_seconds=0)
+    TrainJobSensor(task_id="by_name", trainjob="by-name", deferrable=True, **fixed)
+    TrainJobSensor(task_id="in_worker", trainjob="in-worker", deferrable=False, **fixed)
+    TrainJobSensor(task_id="kept", trainjob="kept", deferrable=True, on_cancel="keep", **fixed)
 
 trigger = TrainJobCompletionTrigger(namespace="default", label_selector="team=nlp", conn_id="cluster")
 with DAG("watching", schedule=[Asset("models", watchers=[AssetWatcher(name="nlp", trigger=trigger)])]):
@@ -45,13 +53,13 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster, A
     with embedded(folder / "cluster", node=False) as kubeconfig:
         connection = f'{{"conn_type": "trainwright", "extra": {{"kubeconfig": "{kubeconfig}"}}}}'
         with running_airflow(folder / "airflow", folder / "dags", {"AIRFLOW_CONN_CLUSTER": connection}) as airflow:
-            eventually(lambda: airflow.knows(SENSING) and airflow.knows(WATCHING), 60, "the DAGs")
+            eventually(lambda: all(map(airflow.knows, (SENSING, WATCHING, ENDED))), 60, "the DAGs")
             yield connect(kubeconfig), airflow
 
 
 def create(cluster: Cluster, name: str, **labels: str) -> dict[str, Any]:
     spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["true"]}}
-    metadata = {"name": name, "namespace": "default", "labels": labels}
+    metadata = {"name": name, "namespace": "default", "labels": labels, "annotations": {OWNER_ANNOTATION: "a test"}}
     return cluster.create({"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": spec})
 
 
@@ -70,6 +78,34 @@ def test_a_sensor_for_a_plain_name_takes_a_worker_only_for_its_result(scene: tup
     eventually(lambda: airflow.run_state(SENSING, "r") == "success", 60, "the sensor to end")
     found = airflow.call("GET", f"dags/{SENSING}/dagRuns/r/taskInstances/wait/xcomEntries/return_value?deserialize=true")
     assert found["value"]["trainjob"] == "named"
+
+
+def test_marking_the_run_as_failed_suspends_the_jobs_of_its_sensors(scene: tuple[Cluster, AirflowServer]) -> None:
+    """Unless they are kept; a cleared sensor resumes its job, and leaves it alone while it waits."""
+    cluster, airflow = scene
+    names = {task: task.replace("_", "-") for task in SENSORS}
+    for name in names.values():
+        create(cluster, name)
+
+    def is_suspended(task: str) -> bool:
+        return bool(cluster.get(TRAINJOB, names[task], "default")["spec"].get("suspend"))
+
+    def wait_for_all() -> None:
+        eventually(lambda: all(airflow.task(ENDED, "r", task)["state"] == "deferred" for task in ("by_name", "kept")), 60)
+        eventually(lambda: '"Starting"' in airflow.log(ENDED, "r", task="in_worker"), 60, "the sensor in the worker to wait")
+        for task in ("by_name", "kept"):
+            eventually(lambda task=task: '"Starting"' in airflow.log(ENDED, "r", "*.trigger.*", task), 60, f"{task} to wait")
+
+    airflow.trigger(ENDED, "r")
+    wait_for_all()
+    airflow.mark_run(ENDED, "r", "failed")
+    eventually(lambda: is_suspended("by_name") and is_suspended("in_worker"), 60, "both jobs to be suspended")
+    assert not is_suspended("kept")
+    airflow.clear(ENDED, "r")
+    eventually(lambda: not is_suspended("by_name") and not is_suspended("in_worker"), 60, "both jobs to be resumed")
+    for name in names.values():
+        complete(cluster, name)
+    eventually(lambda: airflow.run_state(ENDED, "r") == "success", 90, "the sensors to end")
 
 
 def payloads(airflow: AirflowServer) -> list[dict[str, Any]]:

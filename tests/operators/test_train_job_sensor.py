@@ -1,4 +1,4 @@
-"""TrainJobSensor: it waits for a job of another task, with the same outcome as TrainJobOperator, and leaves it alone."""
+"""TrainJobSensor waits for a job of another task, with the same outcome as TrainJobOperator; only a user's end of it stops the job."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ from trainwright.submission.jobset_mode import JobSetCluster
 
 sdk = OnFirstUse("airflow.sdk")
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
+cancellation = OnFirstUse("trainwright.operators.cancellation")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
 named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
@@ -122,7 +123,7 @@ def test_a_plain_name_is_enough(connected: EmbeddedCluster, handle: dict[str, An
         {"trainjob": {"trainjob": "a"}},
         {"namespace": "{{ params.team }}"},
         {"log_bytes": "{{ params.bytes }}"},
-        {"on_cancel": "suspend"},
+        {"on_cancel": "{{ params.on_cancel }}"},
         {"deferrable": False},
     ],
 )
@@ -232,7 +233,7 @@ def test_a_name_that_renders_to_nothing_is_refused(connected: EmbeddedCluster) -
             JobReference.parse(rendered)
 
 
-@pytest.mark.parametrize("on_cancel", ["keep", "suspend"])
+@pytest.mark.parametrize("on_cancel", ["", "keep", "suspend"])
 def test_the_timeout_is_airflows_and_the_job_is_left_alone_unless_told(
     connected: EmbeddedCluster, handle: dict[str, Any], on_cancel: str
 ) -> None:
@@ -304,17 +305,89 @@ def test_sensor_waits_in_the_worker_if_only_the_triggerer_is_refused(
     assert task.execute_complete(context(), event)["trainjob"] == handle["trainjob"]
 
 
-def test_a_kill_of_the_sensor_leaves_the_job_alone(
-    connected: EmbeddedCluster, handle: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def trigger_of(task: operators.TrainJobSensor, try_number: int = 1) -> Any:
+    """The trigger of a sensor, which has found its job: that of its deferral, or the one with which it starts."""
+    if not task.start_from_trigger:
+        return deferral(task).trigger
+    assert task.start_trigger_args is not None
+    trigger = named_job_trigger.NamedTrainJobTrigger(**json.loads(json.dumps(task.start_trigger_args.trigger_kwargs)))
+    trigger.task_instance = context(try_number=try_number)["ti"]
+
+    async def begin() -> None:
+        waiting = asyncio.create_task(anext(trigger.run()))
+        while not trigger.uid:
+            await asyncio.sleep(0.01)
+        waiting.cancel()
+        await asyncio.wait({waiting})
+
+    asyncio.run(asyncio.wait_for(begin(), 30))
+    return trigger
+
+
+KILLS = [
+    ("failed", "", True),
+    ("skipped", "", True),
+    ("failed", "keep", False),
+    ("failed", "suspend", True),
+    ("deferred", "", False),
+]
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+@pytest.mark.parametrize(("state", "on_cancel", "is_stopped"), [*KILLS, ("", "", False), ("", "suspend", False)])
+def test_a_user_who_ends_the_sensor_suspends_the_job(
+    connected: EmbeddedCluster,
+    handle: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    on_cancel: str,
+    is_stopped: bool,
+    by_name: bool,
 ) -> None:
+    trigger = trigger_of(sensor(handle["trainjob"] if by_name else handle, on_cancel=on_cancel))
+    in_state(monkeypatch, state)
+    asyncio.run(trigger.on_kill())
+    assert bool(the_job(connected)["spec"].get("suspend")) is is_stopped
+
+
+SIGNALS = [
+    *(("failed", on_cancel, 1, on_cancel != "keep") for on_cancel in ("", "keep", "suspend")),
+    *(("restarting", on_cancel, 1, False) for on_cancel in ("", "keep", "suspend")),
+    *(("running", on_cancel, 1, False) for on_cancel in ("", "keep", "suspend")),
+    *(("running", on_cancel, 3, on_cancel == "suspend") for on_cancel in ("", "keep", "suspend")),
+]
+
+
+@pytest.mark.parametrize(("state", "on_cancel", "try_number", "is_stopped"), SIGNALS)
+def test_sigterm_of_a_sensor_suspends_the_job_only_for_its_user(
+    connected: EmbeddedCluster,
+    handle: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    state: str,
+    on_cancel: str,
+    try_number: int,
+    is_stopped: bool,
+) -> None:
+    in_state(monkeypatch, state)
+    cancellation.on_signal_of_sensor(context(try_number=try_number), on_cancel)(connected, the_job(connected))
+    assert bool(the_job(connected)["spec"].get("suspend")) is is_stopped
+
+
+@pytest.mark.parametrize("by_name", [False, True])
+def test_the_next_try_of_an_ended_sensor_resumes_the_job(
+    connected: EmbeddedCluster, handle: dict[str, Any], monkeypatch: pytest.MonkeyPatch, by_name: bool
+) -> None:
+    task = sensor(handle["trainjob"] if by_name else handle)
     in_state(monkeypatch, "failed")
-    asyncio.run(deferral(sensor(handle)).trigger.on_kill())
-    arguments = sensor(handle["trainjob"]).start_trigger_args
-    assert arguments is not None
-    asyncio.run(named_job_trigger.NamedTrainJobTrigger(**arguments.trigger_kwargs or {}).on_kill())
+    asyncio.run(trigger_of(task).on_kill())
+    trigger_of(task)
+    assert the_job(connected)["spec"]["suspend"] is True, "a first try does not know who has suspended it"
+    if by_name:
+        trigger_of(task, try_number=2)
+    else:
+        with pytest.raises(airflow_api.TaskDeferred):
+            task.execute(context(try_number=2))
     assert not the_job(connected)["spec"].get("suspend")
-    asyncio.run(deferral(sensor(handle, on_cancel="suspend")).trigger.on_kill())
-    assert the_job(connected)["spec"]["suspend"] is True
 
 
 def test_in_mode_reschedule_the_job_is_read_now_and_then(
