@@ -152,7 +152,7 @@ def test_a_damaged_export_is_refused_and_nothing_pretends_to_be_restored(exports
 def test_where_no_export_is_the_error_says_so(fresh: Path, tmp_path: Path) -> None:
     uri = str(StorageUri.from_path(tmp_path / "nothing"))
     with pytest.raises(
-        NoCheckpoint, match=r"contains no export: it has neither manifest\.json nor latest\.json.*no such folder here"
+        NoCheckpoint, match=r"contains no export: it has neither manifest\.json nor latest\.json.*no such path on this machine"
     ):
         resume_point(fresh, options=ResumeOptions(uri, "job-1"))
 

@@ -182,7 +182,7 @@ def test_a_server_dry_run_makes_nothing(plane: ControlPlane, plain_runtime: None
         (("--runtime", "torch-distributed"), "command: the runtime 'torch-distributed' has no command"),
         (("--runtime", "torch-distributed", "--settings", "epochs=1"), "settings: the runtime '"),
         (("--settings", "epoch=1"), "settings.epoch: unknown setting; did you mean epochs?"),
-        (("--code", "/nowhere/at/all", "--command", "a"), "code: '/nowhere/at/all' is not a local folder"),
+        (("--code", "/nowhere/at/all", "--command", "a"), "code: '/nowhere/at/all' is not a folder on the machine"),
     ],
 )
 @pytest.mark.parametrize("dry_run", ["server", "none"])

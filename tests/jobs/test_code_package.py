@@ -153,7 +153,7 @@ def test_what_is_no_file_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["nothing", "code/train.py", "code\0"])
 def test_what_is_no_folder_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(BadCode, match="is not a local folder; specify one, or git"):
+    with pytest.raises(BadCode, match=r"is not a folder on the machine that submits the job .*; specify one, or git"):
         pack_code(str(folder.parent / name))
 
 

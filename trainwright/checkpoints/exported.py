@@ -12,6 +12,7 @@ from trainwright.storage.digests import ProgressCallback, no_progress
 from trainwright.storage.errors import NotFound
 from trainwright.storage.open import check_mounted, open_store
 from trainwright.storage.store import Store, StoredFile
+from trainwright.storage.unseen_path import unseen_path_hint
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def read_export(store: Store, digest: str = "") -> Export:
     try:
         manifest = Manifest.parse(store.read(MANIFEST), where)
     except NotFound as error:
-        raise NoCheckpoint(f"{store.uri} contains no export: it has no {MANIFEST}") from error
+        raise NoCheckpoint(f"{store.uri} contains no export: it has no {MANIFEST}{unseen_path_hint(store.uri)}") from error
     if digest and manifest.digest != digest:
         raise CheckpointError(f"{where} has the digest {manifest.digest}, expected {digest}")
     return Export(store, manifest)

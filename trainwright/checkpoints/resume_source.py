@@ -14,6 +14,7 @@ from trainwright.checkpoints.pointers import latest_export
 from trainwright.jobs.state.identity import Identity
 from trainwright.storage.errors import StorageError
 from trainwright.storage.open import open_store
+from trainwright.storage.unseen_path import unseen_path_hint
 from trainwright.storage.uri import StorageUri
 
 log = logging.getLogger(__name__)
@@ -47,18 +48,11 @@ def find_export(uri: str) -> ResumeSource:
     if latest is None:
         raise NoCheckpoint(
             f"{store.uri} contains no export: it has neither {MANIFEST} nor {LATEST}; the exports of a run are in its own "
-            f"folder, as in {store.uri.join('RUN')}{_hint(store.uri)}"
+            f"folder, as in {store.uri.join('RUN')}{unseen_path_hint(store.uri)}"
         )
     name, digest = latest
     chosen = read_export(store.below(name), digest)
     return ResumeSource(chosen.uri, chosen.manifest)
-
-
-def _hint(uri: StorageUri) -> str:
-    """Say why a folder that exists for the user may not exist for a pod."""
-    if uri.scheme != "file" or uri.path.is_dir():
-        return ""
-    return "; there is no such folder here: a pod sees no folder of the embedded node, and a claim's folder is pvc://CLAIM/PATH"
 
 
 def latest_export_lookup(export_uri: str) -> Callable[[Identity], str]:

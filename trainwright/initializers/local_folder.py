@@ -14,6 +14,7 @@ from trainwright.storage.durable import sync_files
 from trainwright.storage.parallel import Stop, for_each
 from trainwright.storage.plain_files import folder_files
 from trainwright.storage.transfer import check_space, copy_new_file
+from trainwright.storage.unseen_path import unseen_path_hint
 from trainwright.storage.uri import StorageUri
 
 _AT_ONCE = 4
@@ -39,7 +40,7 @@ def copy_folder(uri: StorageUri, file_filter: FileFilter, target: Path, start_pr
     """
     source = uri.path
     if not source.exists():
-        raise InitializerError(f"{uri} does not exist")
+        raise InitializerError(f"{uri} does not exist{unseen_path_hint(uri)}")
     paths = _matching_files(source, file_filter)
     if not paths:
         raise InitializerError(f"{uri} has no file that matches {', '.join(file_filter.allow)}")

@@ -77,7 +77,10 @@ def pack_code(code: str, command: Sequence[str] = ()) -> PackedCode:
     if not code.startswith("git+"):
         folder = Path(code.removeprefix("file://")).expanduser()
         if not folder.is_dir():
-            raise BadCode(f"code: {code!r} is not a local folder; specify one, or git+https://HOST/PATH@REVISION")
+            raise BadCode(
+                f"code: {code!r} is not a folder on the machine that submits the job (in Airflow, the worker); specify one, or "
+                "git+https://HOST/PATH@REVISION"
+            )
         return _pack(folder, str(folder), command)
     match = _GIT.fullmatch(code)
     if match is None or match["revision"].startswith("-"):
