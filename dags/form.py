@@ -5,6 +5,7 @@ The form takes a field for required unless its type has `null`, and a run cannot
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from airflow.sdk import DAG, Param
@@ -21,6 +22,7 @@ PHASES = ("training", "data", "evaluation")
 _NOT_OF_AIRFLOW = ("plan_only",)
 """Airflow can run a single task of a DAG."""
 _KINDS = {"text": "string", "integer": "integer", "number": "number", "flag": "boolean", "object": "object", "list": "array"}
+_NUMBERS, _ZERO = ("integer", "number"), re.compile(r"\b0: ")
 _LIST_AS_TEXT = r"^\s*(\[[\s\S]*\]\s*)?$"
 """Refuses at the start of a run what is certainly no JSON list; the step that uses the list parses it."""
 _CONNECTIONS = (
@@ -45,7 +47,7 @@ def fields_of(name: str) -> list[Setting]:
 
 def form(name: str) -> dict[str, Param]:
     """The parameters of a DAG, from a form of `trainwright.steps.requests`."""
-    return {field.name: field_param(field) for field in fields_of(name)}
+    return {field.name: field_param(_without_zero(field)) for field in fields_of(name)}
 
 
 def field_param(field: Setting) -> Param:
@@ -61,10 +63,17 @@ def field_param(field: Setting) -> Param:
         schema |= {"type": ["array", "string", "null"], "items": {}, "pattern": _LIST_AS_TEXT}
     if field.choices:
         schema["enum"] = [*field.choices, *([None] if "" in field.choices else [])]
-    if field.kind in ("integer", "number"):
+    if field.kind in _NUMBERS:
         schema["minimum"] = 0
     example = f" Example: {field.example}" if field.example else ""
     return Param("" if is_required else field.default, description=field.description + example, **schema)
+
+
+def _without_zero(field: Setting) -> Setting:
+    """A number is empty in the form if its 0 stands for a default. Pipelines show the 0: kfp has no empty number."""
+    if field.kind not in _NUMBERS or field.default != 0 or not _ZERO.search(field.description):
+        return field
+    return field._replace(default=None, description=_ZERO.sub("Empty or 0: ", field.description))
 
 
 def slim(dag: DAG) -> None:

@@ -13,7 +13,7 @@ from airflow.sdk import Asset, task
 
 from trainwright.example_dags import variable_settings
 from trainwright.example_dags.chain import RESULTS, every_task, on_workspace, training_chain
-from trainwright.example_dags.form import form
+from trainwright.example_dags.form import field_param, fields_of
 from trainwright.example_dags.variable_settings import log_sources, optional_fields
 from trainwright.operators import (
     EvaluateOperator,
@@ -30,9 +30,10 @@ MODEL = Asset(name="trainwright_retrained_model", uri="trainwright://retrained-m
 DEFAULTS = {"retention": "keep=5", "keep_exports": 0}
 """Settings of `evaluation` that hold unless the form or the Variable has others: the run folders that are kept in the workspace, to
 inspect or resume them, and the exports that are kept besides promoted ones (0: all)."""
-SETTINGS = {name: param for name, param in form("Retraining").items() if name != "roll_back"}
+_FIELDS = {field.name: field_param(field) for field in fields_of("Retraining")}
+SETTINGS = {name: param for name, param in _FIELDS.items() if name != "roll_back"}
 """Settings of a retraining with their defaults."""
-RETRAINING = {**optional_fields(SETTINGS), "roll_back": form("Retraining")["roll_back"]}
+RETRAINING = {**optional_fields(SETTINGS), "roll_back": _FIELDS["roll_back"]}
 """Parameters of the DAGs."""
 NONE_FAILED = "none_failed_min_one_success"
 """Trigger rule after tasks that a run may skip; with all of them, the task itself is skipped."""

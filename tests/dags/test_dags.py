@@ -87,6 +87,22 @@ def test_its_parameters_are_valid_and_explain_themselves(module: str) -> None:
         assert param.schema["title"]
 
 
+ZERO_IS_THE_DEFAULT = {"num_nodes", "epochs", "learning_rate", "batch_size", "max_length", "max_trials"}
+
+
+@pytest.mark.parametrize("module", DAG_IDS)
+def test_numbers_are_empty_where_zero_stands_for_a_default(module: str) -> None:
+    dag = dag_of(module)
+    numbers = ZERO_IS_THE_DEFAULT & set(dag.params)
+    for param in map(dag.params.get_param, numbers):
+        assert param.value is None
+        assert param.resolve(suppress_exception=False) is None
+        says = "Empty: as the Variable" if module in RETRAINING else "Empty or 0: "
+        assert says in str(param.description)
+    assert not [name for name in set(dag.params) - numbers if " 0: " in str(dag.params.get_param(name).description)]
+    dag.params.validate()
+
+
 @pytest.mark.parametrize("module", DAG_IDS)
 def test_it_is_stored_with_few_bytes(module: str) -> None:
     """Every parameter once: Airflow stores those of the DAG with each of its tasks."""
@@ -135,6 +151,8 @@ def test_every_template_renders(module: str, variable: dict[str, Any] | None) ->
         assert (evaluate.checkpoint_uri, evaluate.workspace_path) == ("s3://b/e/r/checkpoint-9", "/mnt")
         assert parse_structure(train.more) == RETURNED["start-run"]["training"]
         assert parse_structure(rendered["initialize-dataset"].more) == {"layout": "alpaca"}
+    if module == "finetune":
+        assert (rendered["start-run"].num_nodes, rendered["start-run"].learning_rate) == (0, 0.0), "an empty field is 0"
     if module in RETRAINING:
         assert rendered["promote"].export_uri == (variable or {}).get("export_uri", "")
         assert rendered["train"].resume == "weights:s3://b/e/o/checkpoint-5"
