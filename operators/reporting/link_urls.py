@@ -1,10 +1,15 @@
-"""Where a browser can look at an export: the console of its store, if it has one."""
+"""Where a browser can look at an export, in the console of its store, and at a TrainJob, on the page of Trainwright."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
+
+if TYPE_CHECKING:
+    from trainwright.operators.values.connection_settings import ClusterSettings
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 
@@ -31,3 +36,26 @@ def browsable_url(uri: str, variables: Mapping[str, str] | None = None) -> str:
     if parsed.scheme in ("http", "https") and urlsplit(uri).username is None:
         return str(parsed)
     return ""
+
+
+def page_templates(settings: ClusterSettings) -> tuple[str, str]:
+    """Return the templates of links to a job and to its logs on the page of the cluster; empty if this machine serves none.
+
+    A link has no code: the browser needs a session of the page. Raises NoCluster.
+    """
+    from trainwright.cli.page_link import page_address
+    from trainwright.cluster import connect
+
+    def host() -> str:
+        return connect(settings.kubeconfig or None, context=settings.context or None, in_cluster=settings.in_cluster).host
+
+    page = page_address(_kubeconfig_of(settings), host)
+    return (f"{page}#/jobs/{{namespace}}/{{name}}", f"{page}#/jobs/{{namespace}}/{{name}}/logs") if page else ("", "")
+
+
+def _kubeconfig_of(settings: ClusterSettings) -> Path | None:
+    from trainwright.controlplane.home import Home
+
+    if settings.kubeconfig:
+        return Path(settings.kubeconfig)
+    return Home.chosen().kubeconfig if settings.submission_mode == "embedded" else None

@@ -43,13 +43,13 @@ class _StoredLink(BaseOperatorLink):
 
 
 class TrainJobLink(_StoredLink):
-    """The TrainJob in a dashboard: `trainjob_url` of the connection."""
+    """The TrainJob in a dashboard: `trainjob_url` of the connection, else the page on this machine."""
 
     key, title = "trainjob_link", "TrainJob"
 
 
 class LogsLink(_StoredLink):
-    """The logs of the TrainJob: `logs_url` of the connection."""
+    """The logs of the TrainJob: `logs_url` of the connection, else the page on this machine."""
 
     key, title = "logs_link", "Logs"
 
@@ -66,20 +66,22 @@ def begin_links(operator: Any) -> None:
 
 
 def show_job_links(operator: Any, context: Context, metadata: dict[str, Any]) -> None:
-    """Show where the connection's templates lead for the TrainJob with this metadata. Logs a failure; a link fails no task."""
-    if not operator.conn_id:
-        _show(operator, context, {TrainJobLink: "", LogsLink: ""})
-        return
+    """Show where the connection's templates, else the page on this machine, lead for the TrainJob with this metadata.
+
+    Logs a failure; a link fails no task.
+    """
     from trainwright.operators.hook import TrainwrightHook
+    from trainwright.operators.reporting.link_urls import page_templates
     from trainwright.operators.values.link_template import fill_link_template
 
     names = {name: str(metadata.get(name) or "") for name in ("namespace", "name", "uid")}
     try:
         settings = TrainwrightHook(operator.conn_id).settings()
+        job, logs = ("", "") if settings.trainjob_url and settings.logs_url else page_templates(settings)
     except Exception as error:
-        log.warning("no links: the connection could not be read error=%s", type(error).__name__)
+        log.warning("no links: the connection or the page could not be read error=%s", type(error).__name__)
         return
-    templates = {TrainJobLink: settings.trainjob_url, LogsLink: settings.logs_url}
+    templates = {TrainJobLink: settings.trainjob_url or job, LogsLink: settings.logs_url or logs}
     _show(operator, context, {kind: fill_link_template(template, **names) for kind, template in templates.items()})
 
 

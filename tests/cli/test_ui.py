@@ -19,7 +19,7 @@ from support.waiting import eventually
 from typer.testing import CliRunner
 
 from trainwright.cli import app, page_server
-from trainwright.cli.page_link import link_to, page_line, write_redirect
+from trainwright.cli.page_link import link_to, page_address, page_line, write_redirect
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
 from trainwright.ui.app import PageApp
@@ -138,6 +138,7 @@ def test_other_cluster_is_served_until_it_is_stopped(
         page_server, "serve", lambda made, *given, **options: served.append(made) or serve(made, *given, **options)
     )
     monkeypatch.setattr(page_server, "_until_stopped", lambda: None)
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "notes"))
     words = [
         "ui",
         "--kubeconfig",
@@ -178,17 +179,22 @@ def test_port_in_use_is_reported(home: Home, opened: list[str], tmp_path: Path) 
     assert "--port" in result.output
 
 
-def test_page_ends_on_interrupt(home: Home, tmp_path: Path) -> None:
+def test_page_ends_on_interrupt(home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it is served, others find its address, without a code."""
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "notes"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    running = home.running()
+    assert running is not None
     kubeconfig = tmp_path / "config"
     kubeconfig.write_bytes(home.kubeconfig.read_bytes())
     command = [sys.executable, "-P", "-m", "trainwright.cli", "ui", "--kubeconfig", str(kubeconfig), "--no-open"]
-    environment = {name: value for name, value in os.environ.items() if name not in ("KUBECONFIG", "TRAINWRIGHT_HOME")}
     terminal, output = os.openpty()
-    process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True)
     os.close(output)
     try:
         with open(terminal, encoding="utf-8") as screen:
             page, _, code = screen.readline().strip().partition("#code=")
+        assert page_address(kubeconfig, lambda: running.url) == page
         token = httpx.post(f"{page}api/session", json={"code": code}).json()["session"]
         with httpx.stream("GET", f"{page}api/trainjobs/stream", headers={"Authorization": f"Bearer {token}"}) as stream:
             assert next(stream.iter_lines())
@@ -198,6 +204,7 @@ def test_page_ends_on_interrupt(home: Home, tmp_path: Path) -> None:
         process.kill()
         _, errors = process.communicate()
     assert "Traceback" not in errors
+    assert page_address(kubeconfig, lambda: running.url) == ""
 
 
 def test_sessions_end_when_another_program_took_the_port(tmp_path: Path) -> None:
@@ -226,7 +233,8 @@ def test_idle_connections_make_room_for_others(home: Home, tmp_path: Path) -> No
     kubeconfig = tmp_path / "config"
     kubeconfig.write_bytes(home.kubeconfig.read_bytes())
     command = ["sh", "-c", 'ulimit -n 256 && exec "$@"', "sh", sys.executable, "-P", "-m", "trainwright.cli", "ui", "--no-open"]
-    process = subprocess.Popen([*command, "--kubeconfig", str(kubeconfig)], stdout=subprocess.PIPE, text=True)
+    environment = {**os.environ, "TRAINWRIGHT_HOME": str(tmp_path / "notes")}
+    process = subprocess.Popen([*command, "--kubeconfig", str(kubeconfig)], stdout=subprocess.PIPE, text=True, env=environment)
     idle: list[socket.socket] = []
     try:
         assert process.stdout is not None

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +16,13 @@ from support.on_first_use import OnFirstUse
 from test_trigger import context, jobs, operator, the_job
 
 from trainwright import operators
+from trainwright.cli.page_link import announced, page_address
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.controlplane.home import Home, Running
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators.provider_info import get_provider_info
-from trainwright.operators.reporting.link_urls import browsable_url
+from trainwright.operators.reporting.link_urls import browsable_url, page_templates
+from trainwright.operators.values.connection_settings import settings_of
 from trainwright.operators.values.link_template import fill_link_template
 
 sdk = OnFirstUse("airflow.sdk")
@@ -117,6 +125,7 @@ def test_without_templates_or_a_connection_there_are_no_links(
     connected: EmbeddedCluster, templates: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     templates.clear()
+    monkeypatch.delenv("KUBECONFIG", raising=False)
     for conn_id in ("c", None):
         xcoms: dict[str, Any] = {}
         task = operator(conn_id=conn_id)
@@ -124,6 +133,79 @@ def test_without_templates_or_a_connection_there_are_no_links(
             task.execute(pushing(xcoms))
         assert set(xcoms) == {"trainjob", "namespace"}
         assert [stored(link, task, {}, monkeypatch) for link in task.operator_extra_links] == ["", "", ""]
+
+
+@pytest.fixture
+def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The page of an embedded cluster that seems to run in `tmp_path / "home"`."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "home"))
+    home = Home.chosen()
+    home.make()
+    home.database.touch()
+    lock = home.lock()
+    url = "http://127.0.0.1:4/ui/"
+    home.announce(Running(1, 2, "https://127.0.0.1:2", "", False, (), "normal", {}, page=url))
+    yield url
+    os.close(lock)
+
+
+@pytest.mark.parametrize("named", ["kubeconfig", "environment", "mode"])
+def test_links_lead_to_the_page_of_the_embedded_cluster(
+    connected: EmbeddedCluster, templates: dict[str, Any], monkeypatch: pytest.MonkeyPatch, page: str, named: str
+) -> None:
+    templates.clear()
+    kubeconfig = str(Home.chosen().kubeconfig)
+    if named == "environment":
+        monkeypatch.setenv("KUBECONFIG", kubeconfig)
+    else:
+        templates |= {"kubeconfig": kubeconfig} if named == "kubeconfig" else {"submission_mode": "embedded"}
+    xcoms: dict[str, Any] = {}
+    with pytest.raises(sdk_exceptions.TaskDeferred):
+        operator(conn_id=None if named == "environment" else "c").execute(pushing(xcoms))
+    job = f"{page}#/jobs/default/{the_job(connected)['metadata']['name']}"
+    assert xcoms[links.TrainJobLink().xcom_key] == job
+    assert xcoms[links.LogsLink().xcom_key] == f"{job}/logs"
+
+
+def test_templates_of_the_connection_come_before_the_page(
+    connected: EmbeddedCluster, templates: dict[str, Any], page: str
+) -> None:
+    templates |= {"kubeconfig": str(Home.chosen().kubeconfig), "trainjob_url": ""}
+    xcoms: dict[str, Any] = {}
+    with pytest.raises(sdk_exceptions.TaskDeferred):
+        operator(conn_id="c").execute(pushing(xcoms))
+    name = the_job(connected)["metadata"]["name"]
+    assert xcoms[links.TrainJobLink().xcom_key] == f"{page}#/jobs/default/{name}"
+    assert xcoms[links.LogsLink().xcom_key] == f"http://logs/{name}"
+
+
+def test_links_lead_to_the_page_of_trainwright_ui_while_it_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "home"))
+    kubeconfig = tmp_path / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": "https://k.example.com:6443"}}
+    user, selected = {"name": "u", "user": {"token": "secret"}}, {"name": "x", "context": {"cluster": "c", "user": "u"}}
+    contents = {"clusters": [cluster], "users": [user], "contexts": [selected], "current-context": "x"}
+    kubeconfig.write_text(json.dumps(contents), "utf-8")
+    settings = settings_of("trainwright", {"kubeconfig": str(kubeconfig)}, "c")
+    with announced("https://other.example.com", "http://127.0.0.1:5/ui/"):
+        assert page_templates(settings) == ("", "")
+        with announced("https://k.example.com:6443", "http://127.0.0.1:4/ui/"):
+            job = "http://127.0.0.1:4/ui/#/jobs/{namespace}/{name}"
+            assert page_templates(settings) == (job, f"{job}/logs")
+    assert page_templates(settings) == ("", "")
+
+
+def test_page_of_a_process_that_is_gone_is_not_linked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRAINWRIGHT_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    with announced("https://k", "http://127.0.0.1:4/ui/"):
+        assert page_address(None, lambda: "https://k") == "http://127.0.0.1:4/ui/"
+        (note,) = (tmp_path / "home/page").iterdir()
+        note.write_text(f"{ended.pid} http://127.0.0.1:4/ui/", "utf-8")
+        assert page_address(None, lambda: "https://k") == ""
 
 
 def test_a_task_that_fails_before_it_has_a_job_asks_for_no_link(

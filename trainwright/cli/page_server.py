@@ -8,13 +8,14 @@ import tempfile
 import threading
 import webbrowser
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from trainwright.api.errors import BadRequest
 from trainwright.cli.connection import cluster_for, jobs_cluster_for
 from trainwright.cli.errors import fail
 from trainwright.cli.output import is_terminal, print_lines
-from trainwright.cli.page_link import home_of, link_to, write_redirect
+from trainwright.cli.page_link import announced, home_of, link_to, write_redirect
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.home import Home
 from trainwright.steps.places import place_uri
@@ -78,9 +79,10 @@ def serve_page(
     if token_login:
         base = cluster_for(kubeconfig, home)
         login = TokenLogin(lambda token: for_jobs(base.with_token(token), submission_mode or ""))
-        page = Page(exports=exports, orchestrators=orchestrators)
+        page, api_server = Page(exports=exports, orchestrators=orchestrators), base.host
     else:
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
+        api_server = cluster.host or ""
         login = LinkLogin(Links(key), lambda: cluster)
         page = Page(
             exports=tuple(map(place_uri, exports)),
@@ -90,7 +92,7 @@ def serve_page(
             orchestrators=orchestrators,
             launches=Launches(
                 runs_on(cluster),
-                host=cluster.host or "",
+                host=api_server,
                 kubeconfig=str(kubeconfig.absolute() if kubeconfig else ""),
                 mode=submission_mode or "",
             ),
@@ -101,7 +103,11 @@ def serve_page(
     except OSError as error:
         fail(f"cannot listen on {host}, port {port}: {error.strerror or error}; choose another --port")
     url = f"{serving.url}{PREFIX}/"
-    with serving, tempfile.TemporaryDirectory(prefix="trainwright-ui-") as folder:
+    with (
+        serving,
+        announced(api_server, url) if host == "127.0.0.1" else nullcontext(),
+        tempfile.TemporaryDirectory(prefix="trainwright-ui-") as folder,
+    ):
         if token_login:
             print_lines(f"page: {url} (Ctrl-C ends it)", error=True)
         else:
