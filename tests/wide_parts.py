@@ -38,6 +38,7 @@ PARTS = {
             "trainwright/jobs/wait",
             "tests/airflow_versions",
             "tests/support/airflow_minors.py",
+            "deploy/constraints",
             "pyproject.toml",
         ),
     ),

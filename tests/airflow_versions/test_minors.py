@@ -33,8 +33,9 @@ from trainwright.operators import CleanUpOperator, TrainJobOperator
 
 with DAG("training", schedule=None) as dag:
     fixed = dict(runtime="wait-for-a-file", min_defer_seconds=1, log_poll_interval=0)
-    train = TrainJobOperator(task_id="in-worker", **fixed) >> TrainJobOperator(task_id="deferred", deferrable=True, **fixed)
-    train >> CleanUpOperator(task_id="clean-up")
+    train = TrainJobOperator(task_id="in-worker", **fixed)
+    deferred = TrainJobOperator(task_id="deferred", deferrable=True, conn_id="stored", **fixed)
+    train >> deferred >> CleanUpOperator(task_id="clean-up")
 """
 LOAD = """
 import importlib, json, pkgutil
@@ -49,14 +50,18 @@ for module in pkgutil.iter_modules(trainwright.example_dags.__path__):
 print("FOUND", json.dumps(sorted(found)))
 """
 RUN = """
-import json, sys
+import json, os, sys
 from datetime import datetime, timezone
 from airflow.utils import db
 db.initdb()
+from airflow.models import Connection
+from airflow.utils.session import create_session
+with create_session() as session:
+    extra = json.dumps({"kubeconfig": os.environ["KUBECONFIG"]})
+    session.add(Connection(conn_id="stored", conn_type="trainwright", extra=extra))
 sys.path.insert(0, sys.argv[1])
 import training
 run = training.dag.test(logical_date=datetime.now(timezone.utc))
-from airflow.utils.session import create_session
 with create_session() as session:
     found = {ti.task_id: str(ti.state) for ti in run.get_task_instances(session=session)}
 print("FOUND", json.dumps({**found, "": str(getattr(run.state, "value", run.state))}))

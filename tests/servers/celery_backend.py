@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from support.airflow_minors import NEWEST, AirflowMinor, minor_with
+from support.airflow_minors import NEWEST, AirflowMinor, minor_with, pins
 from support.client_environments import Unavailable
 from support.ports import free_ports
 
@@ -28,7 +28,7 @@ def celery_backend(folder: Path, wheel: Path) -> Iterator[AirflowMinor]:
     redis = os.environ.get("TRAINWRIGHT_REDIS") or shutil.which("redis-server")
     if not redis:
         raise Unavailable("redis-server is not installed (package redis-server of Debian)")
-    minor = minor_with(f"{NEWEST}-celery", (f"apache-airflow>={NEWEST}", *_REQUIREMENTS), wheel)
+    minor = minor_with(f"{NEWEST}-celery", (*pins(NEWEST), *_REQUIREMENTS), wheel)
     (port,) = free_ports(1)
     broker = subprocess.Popen([redis, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder)])
     postgres = subprocess.Popen(

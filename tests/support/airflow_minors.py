@@ -10,9 +10,8 @@ from pathlib import Path
 
 from support.client_environments import ROOT, client_environment
 
-OLDER = {"3.1": ("apache-airflow>=3.1,<3.2",), "3.2": ("apache-airflow>=3.2,<3.3", "fastapi<0.130")}
-"""Requirements of the minors besides the newest. Airflow 3.2 itself starts no task with the newest FastAPI."""
-NEWEST = "3.3"
+OLDER, NEWEST = ("3.1", "3.2"), "3.3"
+CONSTRAINTS = ROOT / "deploy/constraints"
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,13 @@ class AirflowMinor:
 
 def older_minor(version: str, installed: Path) -> AirflowMinor:
     """Airflow of an older minor, with the project from its unpacked wheel. Raises Unavailable."""
-    return minor_with(version, OLDER[version], installed)
+    return minor_with(version, pins(version), installed)
+
+
+def pins(version: str) -> list[str]:
+    """What a minor is installed with: the requirements of its constraints file."""
+    lines = (CONSTRAINTS / f"airflow-{version}.txt").read_text("utf-8").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
 
 
 def minor_with(version: str, requirements: Sequence[str], installed: Path) -> AirflowMinor:
