@@ -6,6 +6,10 @@ from typing import Any
 
 from trainwright import __version__
 
+DOCUMENTATION = "docs/airflow/index.md"
+"""In the sources: the documentation has no public address yet. Once it has one, `[project.urls]` of pyproject.toml takes it too, as
+`Documentation`: Airflow links the provider to that."""
+
 
 def get_provider_info() -> dict[str, Any]:
     """The provider information, according to Airflow's provider_info.schema.json."""
@@ -37,11 +41,9 @@ def get_provider_info() -> dict[str, Any]:
     return {
         "package-name": "trainwright",
         "name": integration,
-        "description": "Fine-tuning on Kubeflow Trainer v2: TrainJobs, datasets, models, checkpoints.",
+        "description": f"Fine-tuning on Kubeflow Trainer v2: TrainJobs, datasets, models, checkpoints. Described in {DOCUMENTATION}.",
         "versions": [__version__],
-        "integrations": [
-            {"integration-name": integration, "external-doc-url": "https://www.kubeflow.org/docs/components/trainer/"}
-        ],
+        "integrations": [{"integration-name": integration, "external-doc-url": DOCUMENTATION}],
         "operators": [{"integration-name": integration, "python-modules": [f"trainwright.operators.{name}" for name in modules]}],
         "sensors": [{"integration-name": integration, "python-modules": ["trainwright.operators.train_job_sensor"]}],
         "triggers": [{"integration-name": integration, "python-modules": [f"trainwright.operators.{name}" for name in triggers]}],

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -43,6 +44,16 @@ def test_every_module_of_the_provider_information_exists() -> None:
     info = get_provider_info()
     named = [module for entry in [*info["operators"], *info["hooks"], *info["triggers"]] for module in entry["python-modules"]]
     assert all(find_spec(name) for name in named)
+
+
+def test_provider_names_the_documentation_of_the_project() -> None:
+    from trainwright.operators.provider_info import DOCUMENTATION, get_provider_info
+
+    info = get_provider_info()
+    (integration,) = info["integrations"]
+    assert integration["external-doc-url"] == DOCUMENTATION
+    assert DOCUMENTATION in info["description"]
+    assert (Path(__file__).parents[2] / DOCUMENTATION).is_file()
 
 
 @pytest.mark.medium
