@@ -19,6 +19,7 @@ from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, uid_of
+from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.waiter_lease import waiter_lease_of
 
 ROUNDS = int(os.environ.get("TRAINWRIGHT_ROUNDS") or 1)
@@ -271,6 +272,10 @@ def test_clearing_a_task_that_succeeded_starts_a_new_job(scene: Scene, number: i
     scene.airflow.clear(SYNC, run)
     eventually(lambda: len(scene.jobs(run)) == 2, 90, "a second job")
     scene.finish(SYNC, run, tries=2)
+    folders = {folder_of_job(job) for job in scene.jobs(run)}
+    entry = scene.airflow.call("GET", f"dags/{SYNC}/dagRuns/{run}/taskInstances/train/xcomEntries/return_value")
+    assert len(folders) == 2, "the second training must not find the files of the first"
+    assert max(folders) in str(entry["value"])
 
 
 @WIDE

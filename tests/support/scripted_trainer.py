@@ -266,7 +266,8 @@ class Trainer:
     def _saved_state(self) -> dict[str, Any]:
         state, options = self.state, self.options
         return {
-            **{name: getattr(state, name) for name in ("global_step", "max_steps", "epoch", "log_history")},
+            **{name: getattr(state, name) for name in ("global_step", "epoch", "log_history")},
+            "max_steps": state.max_steps + MORE_STEPS * self.status(),  # one that fails has steps left
             **{f"{name}_steps": getattr(options, f"{name}_steps") for name in ("logging", "save", "eval")},
             "num_train_epochs": math.ceil(state.max_steps / self.steps_of_epoch),
             "train_batch_size": options.per_device_train_batch_size,

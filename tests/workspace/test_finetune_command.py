@@ -97,6 +97,15 @@ def test_a_run_ends_with_an_evaluated_export_and_is_not_done_twice(
     assert "4.0000" in again.stdout
     assert result["checkpoint"]["digest"] in again.stdout
     assert jobs_of(runs, "whole") == jobs
+    asked = ("--training", '{"env": {"LEARNING_RATE": "2"}}', "-o", "json")
+    other = finetune(inputs, "--run-id", "whole", *asked)
+    assert other.exit_code == 0, other.output
+    checkpoint = json.loads(other.stdout)["checkpoint"]
+    assert learned(restored(checkpoint, tmp_path / "other"))["start"] == 0, (
+        "it has not resumed from the end of the first training"
+    )
+    assert checkpoint["uri"] != result["checkpoint"]["uri"]
+    assert is_of(restored(result["checkpoint"], tmp_path / "kept"), "whole"), "what may be in use stays"
 
 
 @pytest.mark.slow

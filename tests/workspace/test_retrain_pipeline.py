@@ -71,7 +71,7 @@ def test_a_champion_is_replaced_by_better_ones_only_and_can_be_rolled_back(retra
     first = retraining.champion
     assert retraining.jobs() == 2, "a training and an evaluation"
 
-    assert "trained on these data already" in retraining.run(small)
+    assert "nothing to train: the champion" in retraining.run(small)
     assert retraining.jobs() == 2, "nothing to train on"
 
     retraining.run(large)
@@ -81,6 +81,8 @@ def test_a_champion_is_replaced_by_better_ones_only_and_can_be_rolled_back(retra
 
     assert "kept: not better" in retraining.run(tiny)
     assert retraining.champion == better
+    assert "was not promoted: not better" in retraining.run(tiny), "the next night"
+    assert retraining.jobs() == 8, "nothing is trained that was kept out already"
 
     retraining.run(tiny, roll_back=True)
     assert retraining.champion == first

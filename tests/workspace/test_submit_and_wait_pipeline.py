@@ -33,13 +33,13 @@ apart(run_id="apart")
 """
 
 
-def test_they_run_apart_and_a_second_run_adopts_the_job(tmp_path: Path) -> None:
+def test_they_run_apart_and_a_second_run_of_the_same_id_trains_again(tmp_path: Path) -> None:
     with running(tmp_path) as runs:
         program = "print({'loss': 0.5, 'step': 3}, flush=True)"
-        for count in ("first", "second"):
+        for number, count in enumerate(("first", "second"), 1):
             code, printed = run_program(runs, PIPELINE, str(tmp_path / count), program)
             assert code == 0, printed[-6000:]
-            (job,) = runs.cluster.list(TRAINJOB, "default").items
-            assert (namespace_of(job), phase_of(job)) == ("default", Phase.Succeeded)
+            jobs = runs.cluster.list(TRAINJOB, "default").items
+            assert [(namespace_of(job), phase_of(job)) for job in jobs] == [("default", Phase.Succeeded)] * number
         (outputs,) = (tmp_path / "first").glob("*/wait-train-job/executor_output.json")
         assert '"loss"' in json.dumps(json.loads(outputs.read_text()))

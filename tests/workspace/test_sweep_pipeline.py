@@ -29,12 +29,13 @@ class Sweeping:
         self.export_uri = str(StorageUri.from_path(runs.folder / "exports"))
         self.inputs = runs.inputs("base")
 
-    def run(self, run_id: str, root: str = "root", **parameters: Any) -> tuple[int, str]:
+    def run(self, run_id: str, root: str = "root", *, adopt_finished: bool = False, **parameters: Any) -> tuple[int, str]:
+        of_training = {"run_id": run_id, "runtime": "fast", "adopt_finished": adopt_finished}
         given = {
             **self.inputs.uris,
             "export_uri": self.export_uri,
             "workspace": "pvc://w",
-            "training": {"run_id": run_id, "runtime": "fast", "env": script(fails_with={"lora_r": "13"})},
+            "training": {**of_training, "env": script(fails_with={"lora_r": "13"})},
             "evaluation": {"runtime": "fast-evaluation"},
             "data": {"test_fraction": 0.3},
             **parameters,
@@ -66,9 +67,9 @@ def test_the_best_trial_is_exported_and_a_failed_one_only_listed(sweeping: Sweep
     assert given["--learning_rate"] == "2.5"
     assert given["--eval_strategy"] == "epoch"
 
-    code, printed = sweeping.run("first", "again", trials=trials, promote="always")
+    code, printed = sweeping.run("first", "again", trials=trials, promote="always", adopt_finished=True)
     assert code == 0, printed
-    assert len(sweeping.trainings()) == 5, "a retry adopts what has succeeded, and tries the failed one once more"
+    assert len(sweeping.trainings()) == 5, "it adopts what has succeeded, and tries the failed one once more"
 
 
 def test_a_sweep_fails_when_no_trial_can_be_picked(sweeping: Sweeping) -> None:
