@@ -21,6 +21,8 @@ _ENDED_RUN = frozenset({"success", "failed"})
 _NOT_BEGUN = frozenset({"", "scheduled", "up_for_retry", "up_for_reschedule"})
 """States of a task that waits for the scheduler, which leaves the tasks of an ended run alone."""
 _AT_ONCE = 200
+_LONGEST_NAME = 250
+"""Of a DAG, a task and a run in Airflow."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,14 @@ class AwaitingTask:
     map_index: int
     on_cancel: str
     id: str = ""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError for other texts than names: a note that the database refuses would end the search for all other jobs."""
+        for name in (self.dag_id, self.task_id, self.run_id, self.on_cancel, self.id):
+            if not isinstance(name, str) or len(name) > _LONGEST_NAME or not name.isprintable():
+                raise ValueError(f"{name!r:.80} cannot be a name in Airflow")
+        if not isinstance(self.map_index, int):
+            raise ValueError(f"{self.map_index!r:.80} cannot be an index")
 
     @property
     def key(self) -> tuple[str, str, str, int]:

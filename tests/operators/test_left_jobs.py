@@ -37,21 +37,21 @@ class Scene:
         cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other"}})
         self.questions: list[list[str]] = []
 
-    def job(self, task_id: str, noted: str | None = None, namespace: str = "default", **changed: Any) -> Job:
+    def job(self, name: str, noted: str | None = None, namespace: str = "default", **changed: Any) -> Job:
         task = {
             "dag_id": "d",
-            "task_id": task_id,
+            "task_id": name,
             "run_id": "r",
             "map_index": -1,
             "on_cancel": "suspend",
-            "id": task_id,
+            "id": name,
             **changed,
         }
-        annotations = {names.OWNER_ANNOTATION: f"airflow/d/d/r/{task_id}"}
+        annotations = {names.OWNER_ANNOTATION: f"airflow/d/d/r/{name}"}
         if noted != "":
             annotations[names.AWAITED_BY_ANNOTATION] = noted or json.dumps(task)
         labels = {names.MANAGED_BY_LABEL: "trainwright", names.DAG_LABEL: "d"}
-        metadata = {"name": task_id, "namespace": namespace, "annotations": annotations, "labels": labels}
+        metadata = {"name": name, "namespace": namespace, "annotations": annotations, "labels": labels}
         spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["true"]}}
         return self.cluster.create(
             {"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": spec}
@@ -99,8 +99,20 @@ def test_jobs_whose_tasks_have_ended_are_stopped(scene: Scene, search: Any, capl
     scene.job("deleted", on_cancel="delete")
     scene.job("elsewhere", namespace="other")
     scene.job("notes-nothing", noted="")
+    hostile = {
+        "list": {"dag_id": ["d"]},
+        "nul": {"run_id": "r\0"},
+        "surrogate": {"run_id": "\ud800"},
+        "long": {"task_id": "t" * 1000},
+        "index": {"map_index": "0; DROP TABLE dag"},
+        "uid": {"uid": "another"},
+        "more": {"more": 1},
+        "policy": {"on_cancel": "explode", "id": "failed"},
+    }
+    for name, changed in hostile.items():
+        scene.job(name, **changed)
     scene.job("unreadable", noted="[1")
-    stays = {"deferred", "notes-nothing", "unreadable"}
+    stays = {"deferred", "notes-nothing", "unreadable", *hostile}
     look_until(search, lambda: scene.running() == stays, "only jobs of tasks that go on")
     assert sum("event=left_job trainjob=" in record.getMessage() for record in caplog.records) == 4
 

@@ -33,7 +33,7 @@ apart(run_id="apart")
 """
 
 
-def test_they_run_apart_and_a_second_run_of_the_same_id_trains_again(tmp_path: Path) -> None:
+def test_steps_run_apart_and_a_second_run_of_the_id_trains_again(tmp_path: Path) -> None:
     with running(tmp_path) as runs:
         program = "print({'loss': 0.5, 'step': 3}, flush=True)"
         for number, count in enumerate(("first", "second"), 1):
