@@ -18,8 +18,9 @@ TRIGGER = "trainwright.operators.trigger.TrainJobTrigger"
 _OF_ENVIRONMENT = "AIRFLOW_CONN_"
 _SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 _ENDED_RUN = frozenset({"success", "failed"})
-_NOT_BEGUN = frozenset({"", "scheduled", "up_for_retry", "up_for_reschedule"})
-"""States of a task that waits for the scheduler, which leaves the tasks of an ended run alone."""
+_WAITS_FOR_SCHEDULER = frozenset({"", "scheduled", "deferred", "up_for_retry", "up_for_reschedule"})
+"""States of a task that only the scheduler can bring on, which leaves the tasks of an ended run alone. Airflow may leave a task in one
+of them: what starts a task at the moment of the mark writes its state over it."""
 _AT_ONCE = 200
 _LONGEST_NAME = 250
 """Of a DAG, a task and a run in Airflow."""
@@ -112,8 +113,8 @@ def settings_of_connection(conn_id: str | None) -> ClusterSettings:
 def ended_tasks(tasks: Sequence[AwaitingTask]) -> dict[str, str]:
     """What became of the tasks that have ended: the UIDs of their jobs, and the states of the tasks.
 
-    A task that this Airflow does not know, or knows by another id, has not ended here: another Airflow may wait. One without a state
-    has ended if its DAG run has: nobody starts it any more.
+    A task that this Airflow does not know, or knows by another id, has not ended here: another Airflow may wait. One that waits for the
+    scheduler has ended if its DAG run has.
     """
     from airflow.models import TaskInstance
     from airflow.models.dagrun import DagRun
@@ -134,7 +135,7 @@ def ended_tasks(tasks: Sequence[AwaitingTask]) -> dict[str, str]:
             earlier: set[str] | None = None
             for task in batch:
                 now, state, run_state = current.get(task.key, ("", "", ""))
-                if not now or not (state in ENDED or (run_state in _ENDED_RUN and state in _NOT_BEGUN)):
+                if not now or not (state in ENDED or (run_state in _ENDED_RUN and state in _WAITS_FOR_SCHEDULER)):
                     continue
                 if _same(now, task.id):
                     found[task.uid] = state

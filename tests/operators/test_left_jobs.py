@@ -267,6 +267,7 @@ def test_tasks_of_this_airflow_that_have_ended_are_found(monkeypatch: pytest.Mon
         found = records.ended_tasks(asked)
     in_running_run = {"r-failed": "failed", "r-skipped": "skipped", "retried": "skipped"}
     in_ended_run = {"over-failed": "failed", "over-skipped": "skipped", "over-cleared": "", "over-again": "up_for_retry"}
+    in_ended_run["over-deferred"] = "deferred"
     assert found == {**in_running_run, **in_ended_run}
 
 
