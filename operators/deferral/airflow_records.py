@@ -113,8 +113,8 @@ def settings_of_connection(conn_id: str | None) -> ClusterSettings:
 def ended_tasks(tasks: Sequence[AwaitingTask]) -> dict[str, str]:
     """What became of the tasks that have ended: the UIDs of their jobs, and the states of the tasks.
 
-    A task that this Airflow does not know, or knows by another id, has not ended here: another Airflow may wait. One that waits for the
-    scheduler has ended if its DAG run has.
+    A task that this Airflow does not know, or knows by another id, has not ended here: another Airflow may wait. One that waits for
+    the scheduler has ended if its DAG run has.
     """
     from airflow.models import TaskInstance
     from airflow.models.dagrun import DagRun

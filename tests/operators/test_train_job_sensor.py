@@ -40,7 +40,7 @@ operator_bases = OnFirstUse("airflow.sdk.bases.operator")
 cancellation = OnFirstUse("trainwright.operators.cancellation")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
-left_jobs = OnFirstUse("trainwright.operators.deferral.left_jobs")
+trigger_module = OnFirstUse("trainwright.operators.trigger")
 named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
@@ -316,7 +316,7 @@ def trigger_of(task: operators.TrainJobSensor, try_number: int = 1) -> Any:
 
     async def begin() -> None:
         waiting = asyncio.create_task(anext(trigger.run()))
-        while not left_jobs.is_awaited_here(trigger.uid):
+        while not trigger_module.is_awaited_here(trigger.uid):
             await asyncio.sleep(0.01)
         waiting.cancel()
         await asyncio.wait({waiting})

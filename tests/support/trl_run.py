@@ -92,6 +92,7 @@ class Run:
             patched.setattr(sys, "argv", [module, "--workspace", str(self.workspace), *files])
             patched.setenv(names.RESUME_VARIABLE, resume)
             patched.setenv(names.RESUME_JOB_VARIABLE, "uid")
+            patched.setenv("TRAINJOB_NAME", "job")  # each training is that of a restarted pod
             patched.delitem(sys.modules, module, raising=False)
             with pytest.raises(SystemExit) as ended:
                 runpy.run_module(module, run_name="__main__")
