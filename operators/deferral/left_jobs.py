@@ -158,10 +158,9 @@ class LeftJobs:
 def _begin_watch(place: Place) -> _Watch:
     """Watch the jobs of Airflow's tasks in a place: in its namespace, else in all of them, else in that of the connection.
 
-    Raises NoCluster, ApiError if its jobs cannot be listed, and the errors of `settings_of_connection`.
+    Raises NoCluster, ApiError, and the errors of `settings_of_connection`.
     """
     from trainwright.api import names
-    from trainwright.api.errors import Forbidden
     from trainwright.api.kinds import TRAINJOB
     from trainwright.cluster.reflector import Reflector
     from trainwright.cluster.transforming_lister import TransformingLister
@@ -170,18 +169,23 @@ def _begin_watch(place: Place) -> _Watch:
 
     client = TrainwrightHook(place.conn_id, place.mode).connect(settings_of_connection(place.conn_id))
     selector = f"{names.MANAGED_BY_LABEL}=trainwright,{names.DAG_LABEL}"
-    namespace: str | None = place.namespace or None
-    try:
-        client.list(TRAINJOB, namespace, label_selector=selector)
-    except Forbidden:
-        if namespace is not None:
-            raise
-        namespace = client.default_namespace
-        client.list(TRAINJOB, namespace, label_selector=selector)
+    namespace = place.namespace or (None if _may_list_everywhere(client) else client.default_namespace)
     lister = TransformingLister(client, trim_trainjob)
     reflector = Reflector(lister, TRAINJOB, namespace, handler=lambda _kind, _job: None, label_selector=selector)
     reflector.start()
     return _Watch(client, reflector, namespace)
+
+
+def _may_list_everywhere(client: JobsClient) -> bool:
+    """Whether the account may list the jobs of all namespaces; False if it may not even ask."""
+    from trainwright.api.errors import ApiError
+    from trainwright.cluster.discovery import is_allowed
+    from trainwright.cluster.permissions import Permission
+
+    try:
+        return is_allowed(client, Permission("list", client.job_kind.resource))
+    except ApiError:
+        return False
 
 
 def _awaited(reflector: Reflector) -> Iterator[tuple[dict[str, Any], AwaitingTask]]:

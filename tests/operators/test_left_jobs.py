@@ -73,6 +73,7 @@ def scene(connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> Scene:
     monkeypatch.setattr(left_jobs, "known_places", lambda: made.places)
     monkeypatch.setattr(left_jobs, "settings_of_connection", lambda _conn_id: None)
     monkeypatch.setattr(left_jobs, "ended_tasks", ended_tasks)
+    monkeypatch.setattr(left_jobs, "_may_list_everywhere", lambda client: not getattr(client, "is_namespaced", False))
     return made
 
 
@@ -134,19 +135,12 @@ class Refusing(DelegatingCluster):
     def __init__(self, cluster: EmbeddedCluster):
         super().__init__(cluster)
         self.patches: list[Exception] = []
-        self.namespaces: list[str | None] = []
         self.is_namespaced = False
 
     def patch(self, kind: Kind, name: str, patch: Any, namespace: str | None = None, **options: Any) -> Any:
         if self.patches:
             raise self.patches.pop()
         return super().patch(kind, name, patch, namespace, **options)
-
-    def list(self, kind: Kind, namespace: str | None = None, **options: Any) -> Any:
-        self.namespaces.append(namespace)
-        if self.is_namespaced and namespace is None:
-            raise Forbidden("trainjobs may not be listed at the cluster scope")
-        return super().list(kind, namespace, **options)
 
 
 @pytest.fixture
