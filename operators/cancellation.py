@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.values.task_identity import this_process
-from trainwright.operators.values.task_state import ABSENT, ENDED, TaskId
+from trainwright.operators.values.task_state import ABSENT, ENDED, ENDED_BY_USER, TaskId
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -62,19 +62,21 @@ def on_signal_of_sensor(context: Context, on_cancel: str) -> CancelHandler:
     """Returns a handler for the job of a sensor when the worker gets SIGTERM: `on_signal` for a task that has not submitted the job.
 
     * Cleared: the job keeps running, and the next try waits for it.
-    * Ended by a user: the job is stopped; by default it is suspended.
+    * Ended by a user: the job is stopped; by default it is suspended, unless another task waits for it.
     * Otherwise only the worker ends. Without a retry left, the job is stopped if `on_cancel` is set.
     """
     ti = context["ti"]
 
     def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
         from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
+        from trainwright.operators.deferral.job_endings import stop_as_sensor
 
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
         if state == "restarting":
             return "it keeps running: the task was cleared, and its next try waits for it"
-        if state in (*ENDED, ABSENT):
-            return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel or CancelPolicy.suspend))
+        if state in ENDED_BY_USER or (on_cancel and state in (*ENDED, ABSENT)):
+            policy = str(on_cancel or CancelPolicy.suspend)
+            return stop_as_sensor(cluster, trainjob, policy, TaskId.of(context).as_dict())
         has_retry = int(ti.try_number) <= int(getattr(ti, "max_tries", 0) or 0)
         if not on_cancel or has_retry or state in _BEFORE_ANOTHER_WORKER:
             return "it keeps running"

@@ -153,7 +153,7 @@ def training_chain(
             task_id="export-checkpoint",
             export_uri=uris["export_uri"],
             trainjob=results.of(trained, "trainjob"),
-            usage=results.of(trained, "usage") if trained == "train" else {},
+            **({name: results.of(trained, name) for name in ("folder", "usage")} if trained == "train" else {}),
             trial_index=trial_index,
             more=results.more("export"),
             **files,

@@ -23,7 +23,7 @@ class ReadChampionOperator(ExportsOperator):
     :param warm_start: Whether a training is to start from its weights, if it has the same base model.
     :param alias: champion, challenger, or another name.
     :param training: Settings of the training that is asked about: `state` is current if the same was trained, and not promoted in
-        place of this champion. Empty: any settings.
+        place of this champion. Not of code or a function, of which it is not known what they have become.
     :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
         them, a pod that mounts the claim does this.
     :param workspace_path: not used.

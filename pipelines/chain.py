@@ -74,11 +74,16 @@ def train_on(run: Run, inputs: Inputs, form: Mapping[str, Any], *, exports: bool
     )
 
 
-def export(run: Run, inputs: Inputs, trainjob: Any, form: Mapping[str, Any], **given: Any) -> Any:
-    """Export the checkpoint that a TrainJob has written, with edges from what it was trained on."""
+def export(run: Run, inputs: Inputs, trained: Any, form: Mapping[str, Any]) -> Any:
+    """Export the checkpoint that a training has written to its folder."""
+    return export_of(run, inputs, form, **{name: trained.outputs[name] for name in ("trainjob", "folder", "usage")})
+
+
+def export_of(run: Run, inputs: Inputs, form: Mapping[str, Any], **given: Any) -> Any:
+    """Export a checkpoint, with edges from what it was trained on; `given` says of which training."""
     place = {"export_uri": form["export_uri"], "workspace_path": run.path}
     lineage = {"dataset": inputs.dataset.outputs["dataset"], "base_model": inputs.model.outputs["model"]}
-    return export_checkpoint(run_id=run.id, trainjob=trainjob, more=run.more("export"), **place, **lineage, **given)
+    return export_checkpoint(run_id=run.id, more=run.more("export"), **place, **lineage, **given)
 
 
 def evaluate_in(run: Run, checkpoint: Any, form: Mapping[str, Any], **given: Any) -> Any:

@@ -32,7 +32,7 @@ def read_champion(
         warm_start: Whether a training is to start from its weights, if it has the same base model.
         alias: champion, challenger, or another name.
         training: Settings of the training that is asked about: `state` is current if the same was trained, and not promoted in place
-            of this champion. Empty: any settings.
+            of this champion. Not of code or a function, of which it is not known what they have become.
         uri: Export that the alias names; empty if none.
         digest: Digest of its manifest.
         start_from: `resume` of a training: weights:URI with warm_start, else auto.

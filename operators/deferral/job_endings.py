@@ -8,15 +8,17 @@ search for left jobs (`left_jobs`) and by CleanUpOperator.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from trainwright.backoff import Backoff
 from trainwright.operators.values.airflow_calls import state_of
 from trainwright.operators.values.defined_connection import ConnectionNotDefined
-from trainwright.operators.values.task_state import GOES_ON, StateUnknown, TaskId
+from trainwright.operators.values.task_state import ENDED_BY_USER, GOES_ON, StateUnknown, TaskId
 
 if TYPE_CHECKING:
     from trainwright.cluster.protocol import Cluster
@@ -46,18 +48,22 @@ async def _end_with_task(trigger: Any, trainjob: dict[str, Any], name: str) -> N
     if state in GOES_ON:
         trigger.log.info("the task is %s: %s is not changed", "still deferred" if state == "deferred" else state, name)
         return
-    if not state and trigger.on_clear == "keep":  # a sensor's next try waits for the same job
-        trigger.log.info("the task was cleared: %s is not changed", name)
+    if trigger.on_clear == "keep" and state not in ENDED_BY_USER:  # of a sensor, whose next try may come
+        trigger.log.info("the task is %s: %s is not changed", state or "cleared", name)
         return
-    outcome, is_stopped = await stop_job(trigger.connected, trainjob, trigger.on_cancel if state else trigger.on_clear)
+    others = trigger.task_key if trigger.on_clear == "keep" else None
+    outcome, is_stopped = await stop_job(trigger.connected, trainjob, trigger.on_cancel if state else trigger.on_clear, others)
     log = trigger.log.info if is_stopped else trigger.log.error
     log("the task was ended by a user; %s%s: %s", name, "" if is_stopped else " was not stopped", outcome)
 
 
-async def stop_job(connected: Callable[[], Awaitable[Any]], trainjob: dict[str, Any], on_cancel: str) -> tuple[str, bool]:
+async def stop_job(
+    connected: Callable[[], Awaitable[Any]], trainjob: dict[str, Any], on_cancel: str, sensor: dict[str, Any] | None = None
+) -> tuple[str, bool]:
     """Stop the job of a task that has ended, trying again while its API server cannot be reached. `connected` returns the cluster.
 
-    Returns the outcome, and whether nothing is left to do.
+    A `sensor`, by its task, suspends no job that another one waits for, see `stop_as_sensor`. Returns the outcome, and whether nothing
+    is left to do.
     """
     from trainwright.api.errors import ApiError, Forbidden, Unauthorized
     from trainwright.cluster import NoCluster
@@ -66,7 +72,7 @@ async def stop_job(connected: Callable[[], Awaitable[Any]], trainjob: dict[str, 
     while True:
         try:
             cluster = await connected()
-            return await asyncio.get_running_loop().run_in_executor(_pool, _cancel, cluster, trainjob, on_cancel), True
+            return await asyncio.get_running_loop().run_in_executor(_pool, _cancel, cluster, trainjob, on_cancel, sensor), True
         except (ApiError, NoCluster, ValueError, ConnectionNotDefined) as error:
             is_final = isinstance(error, Forbidden | Unauthorized | ValueError | ConnectionNotDefined)
             if is_final or time.monotonic() >= deadline:
@@ -75,7 +81,44 @@ async def stop_job(connected: Callable[[], Awaitable[Any]], trainjob: dict[str, 
         await asyncio.sleep(_BACKOFF.pause(failures))
 
 
-def _cancel(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str) -> str:
+def _cancel(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str, sensor: dict[str, Any] | None) -> str:
     from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 
+    if sensor is not None:
+        return stop_as_sensor(cluster, trainjob, on_cancel, sensor, timeout_seconds=None)
     return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), timeout_seconds=None)
+
+
+def stop_as_sensor(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str, task: dict[str, Any], **options: Any) -> str:
+    """Stop the job of a sensor, which has not submitted it: it suspends none that another task or step waits for.
+
+    `options` are those of `cancel_owned_job`. Returns the outcome. Raises ApiError.
+    """
+    from trainwright.api.errors import NotFound
+    from trainwright.api.kinds import TRAINJOB
+    from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_owned_job
+
+    metadata = trainjob["metadata"]
+    try:
+        current = cluster.get(TRAINJOB, metadata["name"], metadata["namespace"])
+    except NotFound:
+        return str(CancelOutcome.gone)
+    if on_cancel == CancelPolicy.suspend and _has_another_waiter(current, task):
+        return "it keeps running: another task waits for it"
+    return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), **options)
+
+
+def _has_another_waiter(trainjob: dict[str, Any], task: dict[str, Any]) -> bool:
+    """Whether the job notes another task, or has the lease of a step that does not note itself."""
+    from trainwright.api.names import AWAITED_BY_ANNOTATION
+    from trainwright.jobs.state.waiter_lease import active_lease_of
+
+    noted = (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION)
+    if not noted:
+        lease = active_lease_of(trainjob)
+        return lease is not None and lease.seconds_left(datetime.now(UTC)) > 0
+    try:
+        found = json.loads(noted)
+        return any(found.get(name) != task.get(name) for name in ("dag_id", "run_id", "task_id"))
+    except (ValueError, AttributeError, RecursionError):
+        return True

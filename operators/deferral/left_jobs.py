@@ -13,7 +13,7 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,8 @@ PERIOD_SECONDS = 10.0
 """Between two questions to the database, which are asked only while jobs run that note a task."""
 FORK_SECONDS = 15.0
 """How long the search waits for the triggerer to start its other process: a thread must hold no lock in the middle of that."""
-_AT_ONCE = 16
+_AT_ONCE, _CONNECTING = 16, 4
+_LONGEST_NOTE = 4096
 _RENEWAL_SECONDS = 3600.0
 """How long a watch has the settings of its connection, which may be changed."""
 _UNUSABLE = Backoff(30.0, 600.0)
@@ -95,6 +96,10 @@ class LeftJobs:
     """The search of one process. An error ends nothing: it is logged when it is new, and tried again."""
 
     watches: dict[Place, _Watch] = field(default_factory=dict)
+    _connecting: dict[Place, Future[_Watch]] = field(default_factory=dict)
+    _pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(_CONNECTING, thread_name_prefix="left-jobs-connect")
+    )
     _unusable: dict[Place, _Failures] = field(default_factory=dict)
     _not_stopped: dict[str, _Failures] = field(default_factory=dict)
     _unread: _Failures = field(default_factory=_Failures)
@@ -102,8 +107,7 @@ class LeftJobs:
     def look(self) -> None:
         """Find the jobs whose tasks have ended, and stop them; returns when each was tried once."""
         try:
-            for place in sorted(known_places(), key=lambda each: each.namespace):  # those of any namespace first
-                self._watch(place)
+            self._watch(known_places())
             found = {task.uid: (watch, job, task) for watch in self.watches.values() for job, task in _awaited(watch.reflector)}
             ended = ended_tasks([task for _, _, task in found.values()]) if found else {}
         except Exception as error:  # of any database: minor versions of Airflow differ
@@ -117,37 +121,54 @@ class LeftJobs:
             with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="left-jobs") as pool:
                 list(pool.map(lambda uid: self._stop(*found[uid], ended[uid]), due))
 
-    def _watch(self, place: Place) -> None:
-        """Watch the jobs of a place, unless it is watched, or could not be just now."""
+    def _watch(self, places: set[Place]) -> None:
+        """Watch the jobs of these places, without waiting: a cluster that does not answer holds up no other."""
+        for place, connecting in list(self._connecting.items()):
+            if connecting.done():
+                del self._connecting[place]
+                self._take(place, connecting)
+        now = time.monotonic()
+        for place, watch in list(self.watches.items()):
+            if watch.since < now - _RENEWAL_SECONDS:  # its connection may have changed, or be gone
+                self.watches.pop(place).reflector.stop.set()
+        self._unusable = {place: failures for place, failures in self._unusable.items() if place in places}
+        for place in sorted(places, key=lambda each: each.namespace):  # those of any namespace first
+            known = [*self.watches, *self._connecting]
+            is_covered = place in known or any(
+                other.conn_id == place.conn_id and watch.covers(place) for other, watch in self.watches.items()
+            )
+            is_next = place.namespace and any(each.conn_id == place.conn_id for each in self._connecting)
+            if not (is_covered or is_next or self._unusable.setdefault(place, _Failures()).due > now):
+                self._connecting[place] = self._pool.submit(_begin_watch, place)
+
+    def _take(self, place: Place, connecting: Future[_Watch]) -> None:
         from trainwright.api.errors import ApiError
         from trainwright.cluster import NoCluster
         from trainwright.operators.values.airflow_api import AirflowNotFoundException
         from trainwright.text.foreign_texts import without_credentials
 
-        watch = self.watches.get(place)
-        if watch is not None and watch.since < time.monotonic() - _RENEWAL_SECONDS:
-            self.watches.pop(place).reflector.stop.set()
-            watch = None
-        others = [other for known, other in self.watches.items() if known.conn_id == place.conn_id]
-        failures = self._unusable.setdefault(place, _Failures())
-        if watch is not None or any(other.covers(place) for other in others) or failures.due > time.monotonic():
-            return
         try:
-            self.watches[place] = _begin_watch(place)
-            self._unusable.pop(place)
+            self.watches[place] = connecting.result()
+            self._unusable.pop(place, None)
         except (ApiError, NoCluster, ValueError, OSError, AirflowNotFoundException) as error:
             reason = without_credentials(error)
-            if failures.add(_UNUSABLE, reason):
+            if self._unusable.setdefault(place, _Failures()).add(_UNUSABLE, reason):
                 log.info("event=left_jobs_not_watched conn_id=%s namespace=%s reason=%r", place.conn_id, place.namespace, reason)
 
     def _stop(self, watch: _Watch, trainjob: dict[str, Any], task: AwaitingTask, state: str) -> None:
-        from trainwright.api.errors import ApiError
+        from trainwright.api.errors import ApiError, NotFound
+        from trainwright.api.kinds import TRAINJOB
         from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 
         metadata = trainjob["metadata"]
         said = (f"{metadata['namespace']}/{metadata['name']}", task.dag_id, task.task_id, task.run_id, state)
         try:
+            current = watch.client.get(TRAINJOB, metadata["name"], metadata["namespace"])
+            if _note_of(current) != _note_of(trainjob):  # another task has adopted it since, or a person has resumed it
+                return
             outcome = cancel_owned_job(watch.client, trainjob, CancelPolicy(task.on_cancel), timeout_seconds=None)
+        except NotFound:
+            return
         except (ApiError, ValueError) as error:
             if self._not_stopped.setdefault(task.uid, _Failures()).add(_FAILED, str(error)):
                 log.error("event=left_job_not_stopped trainjob=%s dag=%s task=%s run=%s state=%s error=%r", *said, str(error))
@@ -190,13 +211,20 @@ def _may_list_everywhere(client: JobsClient) -> bool:
 
 def _awaited(reflector: Reflector) -> Iterator[tuple[dict[str, Any], AwaitingTask]]:
     """Yield the jobs that run or will run, with the tasks that they note."""
-    from trainwright.api.names import AWAITED_BY_ANNOTATION
     from trainwright.jobs.state.waiter_lease import is_active
 
     for trainjob in list(reflector.known.values()):
-        noted = (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION)
+        noted = _note_of(trainjob)
         if noted and is_active(trainjob):
             try:
+                if len(noted) > _LONGEST_NOTE:
+                    raise ValueError("too long")
                 yield trainjob, AwaitingTask(uid=trainjob["metadata"]["uid"], **json.loads(noted))
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):  # whoever may change a job may write anything
                 log.debug("event=awaiting_task_unreadable name=%s value=%.200r", trainjob["metadata"]["name"], noted)
+
+
+def _note_of(trainjob: dict[str, Any]) -> str:
+    from trainwright.api.names import AWAITED_BY_ANNOTATION
+
+    return (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION) or ""

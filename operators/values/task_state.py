@@ -17,6 +17,8 @@ GOES_ON = frozenset({"scheduled", "queued", "running", "restarting", "deferred",
 
 ABSENT = "absent"
 """Its DAG run was deleted, or it is a task of another Airflow."""
+ENDED_BY_USER = frozenset({"success", "failed", "skipped"})
+"""States of a task that a user has marked, or whose DAG run was failed, by a user or its timeout."""
 ENDED = frozenset({"success", "failed", "skipped", "upstream_failed", "removed"})
 """States of a task that has ended, by itself or by a user."""
 

@@ -98,7 +98,7 @@ def finetune(
         run = Run(form)
         inputs = prepare(run, dataset_uri, model_uri)
         trained = train_on(run, inputs, form)
-        exported = export(run, inputs, trained.outputs["trainjob"], form, usage=trained.outputs["usage"])
+        exported = export(run, inputs, trained, form)
         evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"])
         with dsl.If(promote != "", name="promote"):
             promotion = promote_in(run, exported, evaluated, form)

@@ -107,7 +107,7 @@ def full_pipeline(
         preprocessed = preprocess_dataset(data_uri=pulled.outputs["data_uri"], more=run.more("preprocessing"), **where)
         inputs = prepare(run, preprocessed.outputs["data_uri"], model_uri)
         trained = train_on(run, inputs, form, workspace_path=run.path, tracking=tracking)
-        exported = export(run, inputs, trained.outputs["trainjob"], form, usage=trained.outputs["usage"])
+        exported = export(run, inputs, trained, form)
         evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"])
         with dsl.If(promote != "", name="promote"):
             promotion = promote_in(run, exported, evaluated, form)

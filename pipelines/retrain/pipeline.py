@@ -114,7 +114,7 @@ def retrain(
             )
             with dsl.If(champion.outputs["Output"] != "current", name="train"):
                 trained = train_on(run, inputs, form, resume=champion.outputs["start_from"])
-                exported = export(run, inputs, trained.outputs["trainjob"], form, usage=trained.outputs["usage"])
+                exported = export(run, inputs, trained, form)
                 candidate = evaluate_in(run, exported, form, model=exported.outputs["model"])
                 with dsl.If(promote != "never", name="decide"):
                     with dsl.If(champion.outputs["Output"] == "none", name="first"):

@@ -6,7 +6,7 @@ A trial whose training fails does not end the sweep.
 from kfp import dsl
 
 from trainwright.components import pick_trial, plan_trials, trainwright_exit_handler
-from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, train_on
+from trainwright.pipelines.chain import Run, evaluate_in, export_of, prepare, promote_in, train_on
 from trainwright.pipelines.task_settings import PARALLELISM, add_credentials, mount_workspace, set_up
 
 DEFAULTS = {"retention": "keep=5"}
@@ -123,7 +123,7 @@ def sweep(
                 workspace_path=run.path,
             )
             index = {"trial_index": best.outputs["index"]}
-            exported = export(run, inputs, best.outputs["trainjob"], form, **index)
+            exported = export_of(run, inputs, form, trainjob=best.outputs["trainjob"], **index)
             evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"], **index)
             with dsl.If(promote != "", name="promote"):
                 promotion = promote_in(run, exported, evaluated, form)

@@ -12,6 +12,7 @@ import pytest
 from prepared_folders import prepare
 
 from trainwright.checkpoints import CheckpointError, ExportResult, NoCheckpoint, export_run, verify_export
+from trainwright.checkpoints.export_run import trained_folder
 from trainwright.checkpoints.job_record import JOBS, Writer, record_writer, recorded_writers
 from trainwright.checkpoints.resume_point import resume_point
 from trainwright.checkpoints.resume_source import latest_export_lookup
@@ -208,6 +209,26 @@ def test_trainings_of_one_run_are_exported_from_their_own_folders_to_folders_of_
     assert len({one.digest for one in made}) == 3
     assert [latest_export_lookup(exports)(identity) for identity in identities] == [one.uri for one in made]
     assert export(workspace, exports, owner="kfp").uri == made[0].uri, "without a job it is the run's folder"
+
+
+def test_training_that_ran_again_is_exported_from_the_folder_of_its_job(
+    workspace: Path, exports: str, train: Callable[..., Path]
+) -> None:
+    job = "x-0a1b2c3d"
+    train("runs/a", weights=b"1", jobs=(job,))
+    train("runs/a/Again-0a1b2c3d-2-aaaaaa", weights=b"2", jobs=(f"{job}-2",))
+    train("runs/a/again-99999999", weights=b"3", jobs=("y-99999999",))
+    train("runs/a/again-99999999-2-bbbbbb", weights=b"4", jobs=("y-99999999-2",))
+    folders = {name: trained_folder(workspace, "runs/a", name) for name in (job, f"{job}-2", "y-99999999", "y-99999999-2", "")}
+    assert list(folders.values()) == [
+        *("runs/a", "runs/a/Again-0a1b2c3d-2-aaaaaa", "runs/a/again-99999999", "runs/a/again-99999999-2-bbbbbb"),
+        "runs/a/Again-0a1b2c3d-2-aaaaaa",
+    ]
+    # The jobs were deleted, and the next one has the name of the second: it goes on in the folder of the first.
+    train("runs/a", step=6, weights=b"5", jobs=(job, f"{job}-2"))
+    assert trained_folder(workspace, "runs/a", f"{job}-2") == "runs/a"
+    chosen = export_run(workspace, "runs/a/Again-0a1b2c3d-2-aaaaaa", exports, run="a", is_exact=True)
+    assert "/a-Again-0a1b2c3d-2-aaaaaa-" in chosen.uri
 
 
 def test_the_only_training_of_a_run_is_found_wherever_it_is(workspace: Path, exports: str, train: Callable[..., Path]) -> None:

@@ -69,6 +69,16 @@ def test_export_of_another_trainer_is_not_resumed_from(
     assert resume_point(fresh, options=ResumeOptions(uri, "job-2", trainer="sft")) == fresh / "output" / "checkpoint-5"
 
 
+def test_export_with_no_step_left_is_resumed_from_only_if_it_is_named(
+    workspace: Path, output: Path, write_checkpoint: WriteCheckpoint, fresh: Path
+) -> None:
+    resume_point(workspace)
+    write_checkpoint(5, **{"trainer_state.json": b'{"global_step": 5, "max_steps": 5}'})
+    uri = export_checkpoint(output, str(StorageUri.from_path(workspace / "exports")), source="run/job", step=5).uri
+    assert resume_point(fresh, options=ResumeOptions(export=uri)) is None
+    assert resume_point(fresh, options=ResumeOptions(uri, "job")) == fresh / "output" / "checkpoint-5"
+
+
 def test_never_starts_afresh_once_and_then_goes_on_from_its_own(
     workspace: Path, output: Path, write_checkpoint: WriteCheckpoint
 ) -> None:

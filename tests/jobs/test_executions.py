@@ -13,7 +13,7 @@ from factories import train_request
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import name_of
+from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.api.verdict import is_superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, TrainJobNameTaken, submit_or_adopt
@@ -114,12 +114,61 @@ def test_only_the_same_training_after_a_failure_goes_on_in_its_folder(
     assert (folder_of(again) == folder_of(first)) is goes_on
     assert bool([record for record in caplog.records if "training_begins_again" in record.getMessage()]) is not goes_on
     if not goes_on:
-        assert folder_of(again).startswith(f"{folder_of(first)}/again-")
+        assert folder_of(again).startswith(f"{folder_of(first)}/Again-")
         adopted = submitted(cluster, by(**execution), **ON_CLAIM, **change)
         assert (adopted.name, folder_of(adopted)) == (again.name, folder_of(again)), "a retry of it stays there"
         set_status(again.trainjob, "Failed")
         retried = submitted(cluster, by(**execution), **ON_CLAIM, **change)
         assert (retried.attempt, folder_of(retried)) == (3, folder_of(again)), "so it does after a failure"
+
+
+def test_training_that_a_wrong_edit_came_between_goes_on_in_its_folder(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
+    first = submitted(cluster, **ON_CLAIM, image="example.com/i:1")
+    set_status(first.trainjob, "Failed")
+    wrong = submitted(cluster, **ON_CLAIM, image="example.com/typo:1")
+    set_status(wrong.trainjob, "Failed")
+    again = submitted(cluster, **ON_CLAIM, image="example.com/i:1")
+    assert folder_of(again) == folder_of(first) != folder_of(wrong)
+    set_status(again.trainjob, "Complete")
+    assert folder_of(submitted(cluster, by(clears="9"), **ON_CLAIM, image="example.com/i:1")) not in map(
+        folder_of, (first, wrong)
+    )
+
+
+def test_folder_of_a_deleted_job_is_given_to_no_other(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
+    folders = set()
+    for clears in ("3", "4"):
+        first = submitted(cluster, by(clears="2"), **ON_CLAIM)
+        set_status(first.trainjob, "Complete")
+        second = submitted(cluster, by(clears=clears), **ON_CLAIM)
+        assert second.attempt == 2
+        folders.add(folder_of(second))
+        for job in (first, second):
+            cluster.delete(TRAINJOB, job.name, "default")
+    assert len(folders) == 2
+
+
+def test_job_that_succeeds_while_the_next_is_submitted_keeps_its_folder(
+    cluster: EmbeddedCluster, set_status: SetStatus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = submitted(cluster, **ON_CLAIM)
+
+    def succeed(*_: Any, **__: Any) -> None:
+        set_status(first.trainjob, "Complete")
+
+    monkeypatch.setattr("trainwright.jobs.submit.submit_or_adopt.wait_until_pods_ended", succeed)
+    assert folder_of(submitted(cluster, by(clears="3"), **ON_CLAIM)) != folder_of(first)
+
+
+def test_notes_of_a_job_whose_manifest_is_submitted_again_are_dropped(cluster: EmbeddedCluster) -> None:
+    foreign = {names.AWAITED_BY_ANNOTATION: "{}", names.FOLDER_SINCE_ANNOTATION: "9" * 5000, names.WAITER_LEASE_ANNOTATION: "30"}
+    kept = {"team": "a", names.NODE_PRICE_ANNOTATION: "2 USD"}
+    labels = {names.DAG_LABEL: "d", "team": "a"}
+    made = submitted(cluster, Identity("ann", "run", "train"), annotations={**foreign, **kept}, labels=labels, **ON_CLAIM)
+    noted = annotations_of(made.trainjob)
+    assert not foreign.keys() & noted.keys()
+    assert kept.items() <= noted.items()
+    assert names.DAG_LABEL not in labels_of(made.trainjob)
 
 
 def test_warning_says_what_changed_where_a_training_begins_again(

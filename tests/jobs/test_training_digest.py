@@ -37,6 +37,8 @@ def patch(container: dict[str, Any]) -> list[dict[str, Any]]:
         (PLAIN, {"command": ["python", "u.py"]}),
         (PLAIN, {"env": {"A": "2"}}),
         (PLAIN, {"runtime_patches": patch({"env": [{"name": "LR", "value": "2"}]})}),
+        (PLAIN, {"env": {"A": {"valueFrom": {"configMapKeyRef": {"name": "c", "key": "slow"}}}}}),
+        (TRL, {"dataset_uri": "hf://o/d@b"}),
     ],
 )
 def test_digest_changes_with_what_is_trained(base: dict[str, Any], change: dict[str, Any]) -> None:
@@ -53,13 +55,27 @@ def test_digest_changes_with_what_is_trained(base: dict[str, Any], change: dict[
         (PLAIN, {"num_nodes": 3, "num_proc_per_node": 2, "resources_per_node": {"cpu": "1"}}),
         (PLAIN, {"logs": "all", "log_bytes": 5, "labels": {"a": "b"}, "annotations": {"c": "d"}}),
         (PLAIN, {"queue_name": "q", "node_selector": {"zone": "a"}, "tolerations": [{"operator": "Exists"}]}),
-        (PLAIN, {"args": ["--lr", "1", "--report_to", "wandb", "--save-steps=5"]}),
+        (PLAIN, {"args": ["--lr", "1", "--report_to", "wandb", "mlflow", "--save-steps=5", "--run_name", "x"]}),
+        (PLAIN, {"env": {"A": "1", "https_proxy": "http://p", "TRACEPARENT": "00-1", "AIRFLOW_CTX_TRY_NUMBER": "2"}}),
         (PLAIN, {"env": {"A": "1", "NCCL_DEBUG": "INFO", "TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}}),
         (PLAIN, {"runtime_patches": patch({"resources": {"limits": {"cpu": "1"}}})}),
     ],
 )
 def test_digest_does_not_change_with_how_and_where_it_runs(base: dict[str, Any], change: dict[str, Any]) -> None:
     assert digest(**base) == digest(**{**base, **change})
+
+
+def test_signature_of_a_source_does_not_count() -> None:
+    uris = [f"https://example.com/rows.jsonl?X-Amz-Date={day}" for day in (1, 2)]
+    assert len({digest(**TRL, dataset_uri=uri) for uri in uris}) == 1
+
+
+def test_references_other_than_to_secrets_count() -> None:
+    def of(kind: str, key: str) -> str:
+        return digest(**{**PLAIN, "env": {"A": {"valueFrom": {kind: {"name": "c", "key": key}}}}})
+
+    assert of("secretKeyRef", "a") == of("secretKeyRef", "b")
+    assert of("configMapKeyRef", "a") != of("configMapKeyRef", "b")
 
 
 def test_a_function_is_what_it_does_and_with_what() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import is_deleting, name_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.wait.resume_job import resume_job
 
 left_jobs = OnFirstUse("trainwright.operators.deferral.left_jobs")
 records = OnFirstUse("trainwright.operators.deferral.airflow_records")
@@ -112,8 +114,9 @@ def test_jobs_whose_tasks_have_ended_are_stopped(scene: Scene, search: Any, capl
     }
     for name, changed in hostile.items():
         scene.job(name, **changed)
+    scene.job("deep", noted="[" * 150_000)
     scene.job("unreadable", noted="[1")
-    stays = {"deferred", "notes-nothing", "unreadable", *hostile}
+    stays = {"deferred", "notes-nothing", "deep", "unreadable", *hostile}
     look_until(search, lambda: scene.running() == stays, "only jobs of tasks that go on")
     assert sum("event=left_job trainjob=" in record.getMessage() for record in caplog.records) == 4
 
@@ -125,6 +128,58 @@ def test_database_is_asked_only_about_jobs_that_run(scene: Scene, search: Any) -
     stopped = scene.job("stopped")
     scene.cluster.patch(TRAINJOB, name_of(stopped), {"spec": {"suspend": True}}, "default")
     look_until(search, lambda: ["runs"] in scene.questions, "a question about the job that runs")
+
+
+def test_job_that_a_person_has_resumed_is_left_alone(scene: Scene, search: Any) -> None:
+    scene.ended["failed"] = "failed"
+    job = scene.job("failed")
+    look_until(search, lambda: not scene.running(), "the job to be suspended")
+    resume_job(scene.cluster, job)
+    look_until(search, lambda: scene.running() == {"failed"}, "the job to be resumed")
+    scene.job("later", id="failed")
+    look_until(search, lambda: scene.running() == {"failed"}, "only the other job to be suspended")
+
+
+def test_job_that_another_task_has_adopted_meanwhile_is_left_alone(
+    scene: Scene, search: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = scene.job("adopted")
+    look_until(search, lambda: scene.questions, "the search to know the job")
+
+    def ended_tasks(tasks: list[Any]) -> dict[str, str]:
+        noted = {names.AWAITED_BY_ANNOTATION: "{}"}
+        scene.cluster.patch(TRAINJOB, name_of(job), {"metadata": {"annotations": noted}}, "default")
+        return {task.uid: "failed" for task in tasks}
+
+    monkeypatch.setattr(left_jobs, "ended_tasks", ended_tasks)
+    search.look()
+    assert scene.running() == {"adopted"}
+
+
+def test_cluster_that_does_not_answer_holds_up_no_other(scene: Scene, search: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = threading.Event()
+
+    def connect(one: Any, _settings: Any) -> Any:
+        if one.conn_id == "dead":
+            answers.wait(20)
+        return scene.cluster
+
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", connect)
+    scene.places |= {records.Place("dead")}
+    scene.ended["failed"] = "failed"
+    scene.job("failed")
+    look_until(search, lambda: not scene.running(), "the job to be suspended")
+    answers.set()
+
+
+def test_watch_of_a_place_that_airflow_knows_no_more_ends(scene: Scene, search: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_until(search, lambda: search.watches, "the watch")
+    (watch,) = search.watches.values()
+    scene.places.clear()
+    monkeypatch.setattr(left_jobs, "_RENEWAL_SECONDS", -1.0)
+    search.look()
+    assert search.watches == {}
+    assert watch.reflector.stop.is_set()
 
 
 class Refusing(DelegatingCluster):
@@ -185,6 +240,7 @@ def test_connection_that_cannot_be_used_is_said_once(
     monkeypatch.setattr(left_jobs, "_UNUSABLE", left_jobs.Backoff(0.0, 0.0))
     monkeypatch.setattr(hook.TrainwrightHook, "connect", fail)
     caplog.set_level("INFO")
+    look_until(search, lambda: "left_jobs_not_watched" in caplog.text, "the line")
     for _ in range(3):
         search.look()
     (said,) = (record.getMessage() for record in caplog.records if "left_jobs_not_watched" in record.getMessage())

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from support.waiting import eventually
 from test_trigger import context, event_of, in_state, loss_report, operator, the_job
 
 from trainwright import operators
+from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
@@ -31,6 +32,7 @@ from trainwright.jobs import (
 )
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.state.run_folder import run_folder
+from trainwright.jobs.state.waiter_lease import lease_annotations
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode import JobSetCluster
@@ -348,6 +350,34 @@ def test_a_user_who_ends_the_sensor_suspends_the_job(
     trigger = trigger_of(sensor(handle["trainjob"] if by_name else handle, on_cancel=on_cancel))
     in_state(monkeypatch, state)
     asyncio.run(trigger.on_kill())
+    assert bool(the_job(connected)["spec"].get("suspend")) is is_stopped
+
+
+@pytest.mark.parametrize(
+    ("noted", "is_stopped"),
+    [
+        ({names.AWAITED_BY_ANNOTATION: '{"dag_id": "another", "run_id": "r", "task_id": "t"}'}, False),
+        ({names.AWAITED_BY_ANNOTATION: "[1"}, False),
+        (lease_annotations(600, datetime.now(UTC)), False),
+        (lease_annotations(600, datetime.now(UTC) - timedelta(seconds=700)), True),
+    ],
+)
+@pytest.mark.parametrize("in_worker", [False, True])
+def test_sensor_suspends_no_job_that_another_task_waits_for(
+    connected: EmbeddedCluster,
+    handle: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    noted: dict[str, str],
+    is_stopped: bool,
+    in_worker: bool,
+) -> None:
+    trigger = trigger_of(sensor(handle))
+    connected.patch(TRAINJOB, handle["trainjob"], {"metadata": {"annotations": noted}}, "default")
+    in_state(monkeypatch, "failed")
+    if in_worker:
+        cancellation.on_signal_of_sensor(context(), "")(connected, the_job(connected))
+    else:
+        asyncio.run(trigger.on_kill())
     assert bool(the_job(connected)["spec"].get("suspend")) is is_stopped
 
 

@@ -98,4 +98,17 @@ def test_export_of_unknown_data_is_not_remembered(root: str, export: Callable[..
 def test_settings_count_if_they_change_what_is_trained() -> None:
     assert settings_digest(SETTINGS) == settings_digest({"settings": SETTINGS["settings"], "run_timeout_seconds": 5})
     assert settings_digest(SETTINGS) != settings_digest(OTHER)
-    assert settings_digest({}) == ""
+    assert settings_digest({}) == settings_digest({**SETTINGS, "code": "./train"}) == ""
+
+
+def test_training_of_unknown_settings_is_not_taken_for_another(rejected: str, export: Callable[..., Export]) -> None:
+    assert ask(rejected, "new", {}).state == "outdated"
+    assert not decide(rejected, export("by-code", dataset="newest", model="m"), 2.0, {"code": "./train"})
+    assert ask(rejected, "newest", {"code": "./train"}).state == "outdated"
+
+
+def test_candidate_that_is_gone_is_not_remembered(root: str, export: Callable[..., Export]) -> None:
+    decide(root, export("champion", dataset="old", model="m"), 1.0)
+    uri, digest = export("gone", dataset="new", model="m")
+    (StorageUri.parse(uri).path / "manifest.json").unlink()
+    assert not decide(root, (uri, digest), 2.0)

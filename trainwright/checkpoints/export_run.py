@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.exported import read_export
-from trainwright.checkpoints.job_record import recorded_writers
+from trainwright.checkpoints.job_record import JOBS, recorded_writers
 from trainwright.checkpoints.manifest import OWNER
 from trainwright.checkpoints.pointers import latest_export
 from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
@@ -31,6 +31,7 @@ def export_run(
     *,
     run: str,
     trainjob: str = "",
+    is_exact: bool = False,
     owner: str = "",
     options: ExportOptions | None = None,
     metadata: dict[str, object] | None = None,
@@ -38,12 +39,12 @@ def export_run(
 ) -> ExportResult:
     """Export a checkpoint of the run, see `select_checkpoint`, to `export_uri/NAME/checkpoint-N`, with `latest.json` beside it.
 
-    `run_folder` is `runs/NAME` in `workspace`, or the folder of one of the run's trainings in it; of several the one that `trainjob`
-    has written to. With `trainjob`, that job must have written to the output. `owner` is who runs it: exports of others are not
-    touched. Other parameters are those of `export_checkpoint`. Raises NoCheckpoint, CheckpointError (also for an invalid run
-    folder), StorageError.
+    `run_folder` is `runs/NAME` in `workspace`, or the folder of one of the run's trainings in it; unless it `is_exact`, the one that
+    `trainjob` has written to is looked for, see `trained_folder`. With `trainjob`, that job must have written to the output. `owner`
+    is who runs it: exports of others are not touched. Other parameters are those of `export_checkpoint`. Raises NoCheckpoint,
+    CheckpointError (also for an invalid run folder), StorageError.
     """
-    run_folder = trained_folder(workspace, run_folder, trainjob)
+    run_folder = run_folder if is_exact else trained_folder(workspace, run_folder, trainjob)
     output = _output(workspace, run_folder)
     _check_written_by(output, trainjob)
     target = StorageUri.parse(export_uri).join(export_name(run_folder))
@@ -71,8 +72,10 @@ def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
     with disk_errors(path):
         below = [] if path.is_symlink() else [folder for folder in sorted(path.glob("*")) if folder.is_dir()]
     if digest := step_digest(trainjob):  # the folder exists as soon as a pod has started, whether or not it has saved anything
-        of_step = [folder.name for folder in below if step_digest(folder.name) == digest]
-        if of_job := [name for name in of_step if step_attempt(name) <= step_attempt(trainjob)]:
+        of_step = [folder for folder in below if step_digest(folder.name) == digest]
+        if (recorded := _last_recorded(trainjob, [path, *of_step])) is not None:
+            return run_folder if recorded == path else f"{run_folder}/{recorded.name}"
+        if of_job := [folder.name for folder in of_step if step_attempt(folder.name) <= step_attempt(trainjob)]:
             return f"{run_folder}/{max(of_job, key=step_attempt)}"
         below = [folder for folder in below if not step_digest(folder.name)]  # those are of other jobs, or begun later
     last = {step_folder(folder.name): folder for folder in sorted(below, key=lambda each: step_attempt(each.name))}
@@ -93,6 +96,12 @@ def trained_folder(workspace: Path, run_folder: str, trainjob: str = "") -> str:
             f"{path} has the outputs of several trainings{unknown}: {', '.join(found)}; set folder to that of the training"
         )
     return next(iter(found))
+
+
+def _last_recorded(trainjob: str, folders: Sequence[Path]) -> Path | None:
+    """Return the folder whose output records the job as its last writer; of several the newest, as a name may be given again."""
+    found = [folder for folder in folders if (writers := recorded_writers(folder / OUTPUT)) and writers[-1].name == trainjob]
+    return max(found, key=lambda folder: (folder / OUTPUT / JOBS).stat().st_mtime, default=None)
 
 
 def _is_output(path: Path) -> bool:

@@ -13,9 +13,11 @@ __all__ = ["FORMAT", "STATE", "has_reached_end", "incomplete_reason", "parse_sta
 FORMAT = HfTrainerFormat.name
 
 
-def has_reached_end(folder: Path) -> bool:
-    """Whether the training of a checkpoint had no step left, by its state; False if that does not say it."""
+def has_reached_end(folder: Path) -> bool | None:
+    """Whether the training of a checkpoint had no step left, by its state; None without a state, as where it was just moved away."""
     state = training_state(folder)
+    if not state:
+        return None
     step, steps = state.get("global_step"), state.get("max_steps")
     return isinstance(step, int) and isinstance(steps, int) and 0 < steps <= step
 

@@ -23,6 +23,8 @@ USAGE = "usage"
 """Key of the metadata: what the training used, as numbers by name: node_hours, gpu_hours, cost, saved_hours; and the currency."""
 MERGED = "merged"
 """Key of the metadata of a merged model: digests of the adapter's manifest and of the base model."""
+HAS_ENDED = "has_ended"
+"""Key of the metadata of a checkpoint whose training had no step left: true."""
 VERSION: Literal[1] = 1
 
 

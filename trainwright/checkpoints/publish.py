@@ -20,10 +20,10 @@ from trainwright.checkpoints.exported import Export, find_export_in
 from trainwright.checkpoints.find import Checkpoint
 from trainwright.checkpoints.formats import checkpoint_format, weights_only_files
 from trainwright.checkpoints.formats.foreign_settings import ADAPTER_CONFIG
-from trainwright.checkpoints.hf_trainer import training_state
+from trainwright.checkpoints.hf_trainer import has_reached_end, training_state
 from trainwright.checkpoints.history.training_history import HISTORY, LogHistory, history_beside, logged_in, sampled
 from trainwright.checkpoints.job_record import recorded_writers, trained_by
-from trainwright.checkpoints.manifest import LOSS_ON, MANIFEST, MERGED, Manifest, ManifestFile
+from trainwright.checkpoints.manifest import HAS_ENDED, LOSS_ON, MANIFEST, MERGED, Manifest, ManifestFile
 from trainwright.checkpoints.origin import recorded_origin
 from trainwright.checkpoints.pin import pin_checkpoint
 from trainwright.checkpoints.pointers import Metric, latest_export, publication_time, update_best, update_latest
@@ -125,6 +125,7 @@ def export_checkpoint(
         STARTS_KEY: starts or None,
         HISTORY: sampled(history) or None,
         LOSS_ON: _loss_on(folder, checkpoint) or None,
+        HAS_ENDED: has_reached_end(checkpoint.path) or None,
     }
     metadata = {**{key: value for key, value in recorded.items() if value is not None}, **(metadata or {})}
     with disk_errors(checkpoint.path), parent.lock(EXPORTS_LOCK) as lock:

@@ -188,7 +188,10 @@ def _source(options: ResumeOptions, origin: Origin) -> ResumeSource | None:
         log.warning("%s", error)
         return None
     if not source.is_of(origin):
-        log.info("export of another dataset, model or trainer ignored uri=%s", source.uri)
+        log.info("export of another dataset, model, trainer or request ignored uri=%s", source.uri)
+        return None
+    if source.has_ended:
+        log.warning("export that has reached the end of its training ignored uri=%s", source.uri)
         return None
     return source
 
@@ -211,9 +214,9 @@ def _belongs_to_another(output: Path, origin: Origin, options: ResumeOptions) ->
 
 def _newest(output: Path, *, is_restart: bool = False) -> Path | None:
     """Return the newest checkpoint that transformers can resume from, with steps left to train unless a restarted pod has no other."""
-    complete = _complete(output)
-    unfinished = [path for path in complete if not has_reached_end(path)]
-    return next(iter((unfinished or (complete if is_restart else []))[::-1]), None)
+    ends = {path: has_reached_end(path) for path in _complete(output)}  # the leader may just be moving one away
+    unfinished, ended = ([path for path, has_ended in ends.items() if has_ended is which] for which in (False, True))
+    return next(iter((unfinished or (ended if is_restart else []))[::-1]), None)
 
 
 def _restored(output: Path) -> Path | None:
@@ -311,8 +314,8 @@ def main() -> int:
         weights = None
         if point is None and options.weights:
             weights = restore_weights(options.weights, workspace, model, job=options.job, leader=leader)
-        ended = point is not None and has_reached_end(point) and not is_restored(workspace / "output", point.name)
-        _write_programs(arguments.launcher, weights, may_have_ended=ended)
+        has_ended = point is not None and has_reached_end(point) is True and not is_restored(workspace / "output", point.name)
+        _write_programs(arguments.launcher, weights, may_have_ended=has_ended)
         start = str(weights) if weights is not None else describe_start(workspace / "output", point, writer)
         if leader:
             _tell_start(workspace / "output", start, writer, point)

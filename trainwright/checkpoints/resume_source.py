@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.exported import find_export_in, read_export
-from trainwright.checkpoints.manifest import LATEST, MANIFEST, OWNER, Manifest
+from trainwright.checkpoints.manifest import HAS_ENDED, LATEST, MANIFEST, OWNER, Manifest
 from trainwright.checkpoints.origin import TRAINER, Origin, is_same_origin
 from trainwright.checkpoints.pointers import latest_export
 from trainwright.jobs.state.identity import Identity
@@ -31,6 +31,11 @@ class ResumeSource:
         """Whether the export comes from this dataset, model and trainer, or does not record its origin."""
         recorded = self.manifest.metadata.get("origin")
         return recorded is None or is_same_origin(recorded, origin)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its training had no step left, as far as that is recorded."""
+        return self.manifest.metadata.get(HAS_ENDED) is True
 
     @property
     def trainer(self) -> str:

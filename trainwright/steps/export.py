@@ -44,7 +44,7 @@ def export_run_checkpoint(
 
     Raises NoCheckpoint, CheckpointError (also if `trainjob` did not write the checkpoint), StorageError.
     """
-    folder = folder or run_folder(run_id, map_index)
+    is_exact, folder = bool(folder), folder or run_folder(run_id, map_index)
     progress = log_progress("export") if write_progress is None else log_progress("export", write=write_progress)
     exported = export_run(
         workspace,
@@ -52,6 +52,7 @@ def export_run_checkpoint(
         export_uri,
         run=run_id,
         trainjob=trainjob,
+        is_exact=is_exact,
         owner=owner,
         options=options,
         metadata=_metadata(workspace, run_id, folder, usage) or None,

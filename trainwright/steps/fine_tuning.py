@@ -336,7 +336,8 @@ class _Chain:
         return found is not None
 
     def _export(self, steps: WorkspaceSteps, trained: Any) -> dict[str, Any]:
-        given = {"export_uri": self._request.export_uri, "trainjob": trained.trainjob, "usage": trained.usage_as_object()}
+        given = {"export_uri": self._request.export_uri, "trainjob": trained.trainjob, "folder": trained.folder}
+        given["usage"] = trained.usage_as_object()
         exported = steps(ExportCheckpoint.from_parameters(given, self._phases.export), self._run)
         self._note = str(exported["uri"])
         return exported

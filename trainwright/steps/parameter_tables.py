@@ -530,7 +530,8 @@ _ROWS = {
             default={},
             group="step",
             description="Settings of the training that is asked about: `state` is current if the same was trained, "
-            "and not promoted in place of this champion. Empty: any settings.",
+            "and not promoted in place of this champion. Not of code or a function, of which it is not "
+            "known what they have become.",
         ),
     ),
     "RollBackModel": (

@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
 from trainwright.jobs.request.settings_table import TABLE
 from trainwright.steps.requests import PromoteModel
@@ -40,11 +41,10 @@ class Rejection(BaseModel):
     reason: str = ""
 
     def is_of(self, other: Rejection) -> bool:
-        """Whether both are of the same training, compared with the same champion. What one of them does not know is not compared."""
-        if self.dataset != other.dataset or not self.dataset or self.champion != other.champion:
-            return False
-        pairs = ((self.model, other.model), (self.settings, other.settings))
-        return all(one == another for one, another in pairs if one and another)
+        """Whether both are of the same training, compared with the same champion. An unknown base model is not compared."""
+        known = (self.dataset, self.settings, self.champion) == (other.dataset, other.settings, other.champion)
+        is_same_base = self.model == other.model or "" in (self.model, other.model)
+        return known and is_same_base and bool(self.dataset and self.settings)
 
 
 class _Rejections(BaseModel):
@@ -54,14 +54,19 @@ class _Rejections(BaseModel):
 
 
 def settings_digest(settings: Mapping[str, Any]) -> str:
-    """Return the digest of the settings of a training that change what is trained; empty without settings."""
+    """Return the digest of the settings of a training that change what is trained.
+
+    It is empty without settings, and for a training on code, whose path or branch does not tell what it has become.
+    """
+    if not settings or any(settings.get(name) for name in ("code", "func", "manifest")):
+        return ""
     of_training = {
         name: value
         for name, value in settings.items()
         if name not in _NOT_TRAINED and (name not in TABLE or TABLE[name].group in ("what", "data"))
     }
     text = json.dumps(of_training, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:16] if settings else ""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def remember_rejection(request: PromoteModel, champion: str, reason: str) -> None:
@@ -77,9 +82,9 @@ def remember_rejection(request: PromoteModel, champion: str, reason: str) -> Non
             uri=request.checkpoint_uri,
             reason=reason,
         )
-        if found.dataset:
+        if found.dataset and found.settings:
             _add(request.export_uri, request.alias, found)
-    except StorageError as error:
+    except (CheckpointError, StorageError) as error:
         log.warning("event=rejection_not_remembered uri=%s error=%s", request.checkpoint_uri, error)
 
 

@@ -15,23 +15,40 @@ from trainwright.api.objects import Obj, name_of
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 
 _VARIABLES = (
+    "ACCELERATE_LOG_LEVEL",
+    "AIRFLOW_",
+    "AWS_",
     "CUDA_",
     "FI_",
     "GLOO_",
+    "HF_DATASETS_CACHE",
+    "HF_HOME",
     "HF_HUB_",
     "HF_TOKEN",
+    "HTTP",
+    "LOG_LEVEL",
     "MLFLOW_",
     "NCCL_",
+    "NO_PROXY",
     "OMP_",
+    "OPENLINEAGE_",
+    "OTEL_",
     "PYTHON",
+    "PYTORCH_",
     "TOKENIZERS_PARALLELISM",
     "TORCH_",
+    "TRACEPARENT",
     "TRANSFORMERS_VERBOSITY",
     "UCX_",
     "WANDB_",
 )
 """Beginnings of the names of variables that say how a training talks, logs and reports, and not what it trains."""
-_ARGUMENTS = frozenset({"dataloader_num_workers", "logging_steps", "report_to", "save_steps", "save_total_limit"})
+_ARGUMENTS = frozenset(
+    {
+        *("dataloader_num_workers", "dataloader_prefetch_factor", "ddp_timeout", "disable_tqdm", "hub_model_id", "logging_dir"),
+        *("logging_first_step", "logging_steps", "report_to", "run_name", "save_steps", "save_strategy", "save_total_limit"),
+    }
+)
 """Arguments of transformers' Trainer of the same kind."""
 _MASKED = "[by reference]"
 
@@ -59,8 +76,8 @@ def _trained(resolved: ResolvedRequest) -> Obj:
         "command": list(request.command),
         "args": list(_arguments(request.args)),
         "env": _literal(request.env),
-        "dataset": request.dataset_digest or [request.dataset_uri, request.metadata_loc, _literal(request.dataset_env)],
-        "model": request.model_digest or [request.model_uri, _literal(request.model_env)],
+        "dataset": request.dataset_digest or [_source(request.dataset_uri), request.metadata_loc, _literal(request.dataset_env)],
+        "model": request.model_digest or [_source(request.model_uri), _literal(request.model_env)],
         "patches": list(_patched(request.runtime_patches)),
     }
     if request.manifest is not None:
@@ -104,19 +121,28 @@ def _arguments(words: Iterable[Any]) -> Iterator[Any]:
     for word in words:
         name, equals, _ = str(word).removeprefix("--").replace("-", "_").partition("=")
         if skips_value and not str(word).startswith("--"):
-            skips_value = False
-        elif str(word).startswith("--") and name in _ARGUMENTS:
+            continue  # an argument may have several values
+        if str(word).startswith("--") and name in _ARGUMENTS:
             skips_value = not equals
         else:
             skips_value = False
             yield word
 
 
+def _source(uri: str) -> str:
+    """Return a source without the query of an address of the web, which may be a signature."""
+    return uri.partition("?")[0] if uri.startswith(("http://", "https://")) else uri
+
+
 def _variables(env: Iterable[Obj]) -> Obj:
-    return _literal({entry["name"]: entry.get("value", _MASKED) for entry in env})
+    return _literal({entry["name"]: entry.get("value", entry) for entry in env})
 
 
 def _literal(env: Mapping[str, Any]) -> Obj:
-    """Return the values of variables that count. References are to credentials, which change without a change of the training."""
-    kept = {name: value for name, value in env.items() if not name.startswith(_VARIABLES)}
-    return {name: value if isinstance(value, str) else _MASKED for name, value in kept.items()}
+    """Return the values of variables that count. A key of a Secret is a credential, which changes without the training."""
+    kept = {name: value for name, value in env.items() if not name.upper().startswith(_VARIABLES)}
+    return {name: _MASKED if _is_secret(value) else value for name, value in kept.items()}
+
+
+def _is_secret(value: Any) -> bool:
+    return isinstance(value, Mapping) and "secretKeyRef" in (value.get("valueFrom") or {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from trainwright.api import names
@@ -69,8 +69,8 @@ def trainjob_manifest(
             "name": identity.name(attempt),
             "namespace": namespace,
             "labels": {
-                **labels_of(manifest),
-                **request.labels,
+                **without_own(labels_of(manifest)),
+                **without_own(request.labels),
                 **scheduling_labels(request.queue_name, request.priority_class),
                 names.MANAGED_BY_LABEL: "trainwright",
                 names.RUN_LABEL: label_value(identity.run),
@@ -79,11 +79,11 @@ def trainjob_manifest(
             },
             "annotations": {
                 **prices_of_runtime(runtime),
-                **annotations_of(manifest),
-                **request.annotations,
+                **without_own(annotations_of(manifest)),
+                **without_own(request.annotations),
                 **_input_annotations(request, code),
                 **_folder_annotations(request, identity),
-                **({} if identity.folder_since == 1 else {names.FOLDER_SINCE_ANNOTATION: str(identity.folder_since)}),
+                **({names.FOLDER_SINCE_ANNOTATION: identity.folder_since} if identity.folder_since else {}),
                 names.TRAINING_DIGEST_ANNOTATION: training_digest(resolved),
                 **_previous_annotations(previous),
                 names.OWNER_ANNOTATION: str(identity),
@@ -103,6 +103,14 @@ def with_resume(trainjob: Obj, runtime: Obj, *, resume: str, secret: str = "") -
         return trainjob
     others = [entry for entry in trainjob["spec"].get("runtimePatches") or [] if entry.get("manager") != patch["manager"]]
     return {**trainjob, "spec": {**trainjob["spec"], "runtimePatches": [*others, patch]}}
+
+
+def without_own(given: Mapping[str, str]) -> dict[str, str]:
+    """Return labels or annotations of a user without those that only a submission writes: a manifest may be that of another job, whose
+    lease, waiting task and folder are not this one's. Prices are for users to set.
+    """
+    prices = (names.NODE_PRICE_ANNOTATION, names.GPU_PRICE_ANNOTATION)
+    return {key: value for key, value in given.items() if not key.startswith(names.OWN_PREFIX) or key in prices}
 
 
 def spec_digest(spec: Obj, code: PackedCode | None = None) -> str:

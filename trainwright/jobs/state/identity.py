@@ -30,8 +30,8 @@ class Identity:
     """Subfolder of the run's folder that only this step writes to; empty for the run's folder itself."""
     may_resume: bool = field(default=True, compare=False)
     """Whether an attempt continues with what the one before has left in the folder: a training does, an evaluation does not."""
-    folder_since: int = field(default=1, compare=False)
-    """The attempt that has begun the folder: a later one than the first has an empty one."""
+    folder_since: str = field(default="", compare=False)
+    """What begins the folder, as an attempt and a random text that no other attempt has; empty for the first folder of the step."""
     submitter: Submitter = field(default=NOBODY, compare=False)
 
     def at(self, place: str) -> Identity:
@@ -50,7 +50,7 @@ class Identity:
     def folder(self) -> str:
         """Folder that the step writes to, relative to its workspace: `runs/NAME` or a subfolder of it. Unique for each run."""
         own = run_folder(self.run, self.map_index)
-        if self.folder_since == 1:
+        if not self.folder_since:
             return f"{own}/{self.subfolder}" if self.subfolder else own
         return f"{own}/{later_subfolder(self.subfolder, self.digest()[:STEP_DIGITS], self.folder_since)}"
 
@@ -58,8 +58,7 @@ class Identity:
         """Return the same identity with the folder of the attempt that this TrainJob is."""
         from trainwright.api import names  # a DAG file that is parsed needs neither
 
-        since = (trainjob["metadata"].get("annotations") or {}).get(names.FOLDER_SINCE_ANNOTATION) or "1"
-        return replace(self, folder_since=int(since) if since.isdecimal() else 1)
+        return replace(self, folder_since=(trainjob["metadata"].get("annotations") or {}).get(names.FOLDER_SINCE_ANNOTATION, ""))
 
     @property
     def exports(self) -> str:

@@ -22,11 +22,11 @@ _DIGITS = 16
 """Length of the digest in a folder name. The 8 digits of `label_value` would collide among about 60,000 runs with the same prefix."""
 _WITH_DIGEST = re.compile(rf".*-[0-9a-f]{{{_DIGITS}}}", re.DOTALL)
 _READABLE = 63 - 1 - _DIGITS
-AGAIN = "again"
-"""Beginning of the names of folders of a run in which its only training trains again."""
+AGAIN = "Again"
+"""Beginning of the names of folders of a run in which its only training trains again; those of steps have no capitals."""
 STEP_DIGITS = 8
 """Length of a step's digest in the names of its TrainJobs and of its folder."""
-_STEP_DIGEST = re.compile(rf"-([0-9a-f]{{{STEP_DIGITS}}})(?:-(\d+))?\Z")
+_STEP_DIGEST = re.compile(rf"-([0-9a-f]{{{STEP_DIGITS}}})(?:-([1-9]\d{{0,2}})(?:-[0-9a-f]{{6}})?)?\Z")
 
 
 def run_folder(run: str, map_index: int = -1) -> str:
@@ -65,12 +65,12 @@ def step_subfolder(place: str, digest: str) -> str:
     return f"{readable}-{digest}"
 
 
-def later_subfolder(subfolder: str, digest: str, attempt: int) -> str:
+def later_subfolder(subfolder: str, digest: str, since: str) -> str:
     """Return the folder, in that of its run, of a training that begins with a later attempt of the step with this digest.
 
-    `subfolder` is that of the step, empty for the run's folder itself.
+    `subfolder` is that of the step, empty for the run's folder itself; `since` is the attempt, and a text that no other attempt has.
     """
-    return f"{subfolder or f'{AGAIN}-{digest}'}-{attempt}"
+    return f"{subfolder or f'{AGAIN}-{digest}'}-{since}"
 
 
 def folder_of_job(trainjob: Mapping[str, Any]) -> str:
@@ -95,8 +95,8 @@ def step_attempt(name: str) -> int:
 
 def step_folder(name: str) -> str:
     """Return the name of a step's first folder from that of one in which it has trained again."""
-    attempt = step_attempt(name)
-    return name if attempt == 1 else name.removesuffix(f"-{attempt}")
+    match = _STEP_DIGEST.search(name)
+    return name if match is None else name[: match.end(1)]
 
 
 def prepared_folder(kind: Kind, digest: str) -> str:

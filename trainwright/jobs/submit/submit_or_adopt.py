@@ -7,8 +7,9 @@ everything that was created.
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -181,21 +182,26 @@ class _Submission:
         client, first, existing_jobs, previous = submission_start(connected, self.identity, self.namespace, self.stop)
         cluster = RetryingCluster(client, stop=self.stop)
         stopped = [] if previous is None else [previous]
+        earlier_jobs = [*stopped, *(job for job in existing_jobs if attempt_of(job) < first)]
         for attempt in range(first, MAX_ATTEMPTS + 1):
             name = self.identity.name(attempt)
             existing = next((job for job in existing_jobs if attempt_of(job) == attempt), None)
             if existing is None:
-                step = self._step_of(attempt, stopped[-1] if stopped else None)
-                plan = self._with_lease(self._plan(attempt, step, self._previous(cluster, previous), self._export(step)))
+                step = self._step_of(attempt, earlier_jobs)
+                plan = self._plan(attempt, step, self._previous(cluster, previous), self._export(step))
                 form = self._form(plan, client, cluster)
-                for earlier in stopped:
-                    self._retire(cluster, earlier)
+                retired = {uid_of(job): self._retire(cluster, job) for job in stopped}
+                if any(is_true(retired[uid_of(job)], "Complete") and not is_true(job, "Complete") for job in stopped):
+                    step = self._step_of(attempt, [retired.get(uid_of(job), job) for job in earlier_jobs])
+                    plan = self._plan(attempt, step, self._previous(cluster, previous), self._export(step))
+                    form = self._form(plan, client, cluster)
                 created = self._create(plan, form, client, cluster)
                 if created is not None:
                     return self._submitted(created, attempt, form, client, adopted=False)
                 existing = cluster.get(TRAINJOB, name, self.namespace)  # NotFound: created and deleted in the meantime
             check_owner(existing, self.identity)
             stopped.append(existing)
+            earlier_jobs.append(existing)
             if self._is_of_earlier_execution(existing):
                 supersede(cluster, existing, self.request.on_cancel, "it was submitted by an earlier execution of the step")
                 previous = None
@@ -228,10 +234,10 @@ class _Submission:
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
 
-    def _retire(self, cluster: RetryingCluster, earlier: Obj) -> None:
+    def _retire(self, cluster: RetryingCluster, earlier: Obj) -> Obj:
         """Wait for the end of an earlier attempt's pods, which write to the same folder, and let nobody resume it from now on.
 
-        Raises TrainJobNameTaken if somebody resumes it all the time.
+        Returns it as it is then. Raises TrainJobNameTaken if somebody resumes it all the time.
         """
         for _ in range(_MAX_RETIREMENTS):
             has_ended = is_finished(earlier) or is_deleting(earlier)
@@ -239,13 +245,13 @@ class _Submission:
                 suspend_job(cluster, earlier, superseded("its step has submitted another job"))
             wait_until_pods_ended(cluster, earlier, self.stop)
             if has_ended:
-                return
+                return earlier
             try:
                 earlier = cluster.get(TRAINJOB, name_of(earlier), self.namespace)
             except NotFound:  # also a job of the other mode, whose step has ended
-                return
+                return earlier
             if earlier["spec"].get("suspend") or is_finished(earlier) or is_deleting(earlier):
-                return
+                return earlier
         raise TrainJobNameTaken(f"the TrainJob {name_of(earlier)!r} is resumed again and again; suspend it, or delete it")
 
     def _ensure_claim(self, cluster: Cluster) -> None:
@@ -329,30 +335,39 @@ class _Submission:
         log.warning("event=request_changed name=%s outcome=adopted_as_it_is changed=%r", name_of(existing), changes)
         return True
 
-    def _step_of(self, attempt: int, last: Obj | None) -> Identity:
-        """Return the identity of a new attempt with its folder: that of the `last` one, if it may resume from its checkpoints."""
-        if last is None:
+    def _step_of(self, attempt: int, earlier: Sequence[Obj]) -> Identity:
+        """Return the identity of a new attempt with its folder: that of the last one of the same training, unless one has succeeded.
+
+        An attempt between them that asked for something else, as by a wrong edit, has trained in another folder. Numbers of attempts
+        are given again once jobs are deleted, and names of folders never.
+        """
+        if not earlier:
             if self.request.adopt_finished:
                 log.info("event=nothing_to_adopt step=%s reason='there is no job of it, or it was deleted'", self.identity)
             return self.identity
-        step = self.identity.of_attempt(last)
+        newest_first = sorted(earlier, key=attempt_of, reverse=True)
+        step = self.identity.of_attempt(newest_first[0])
         if not self.identity.may_resume:
             return step
-        desired = self._plan(attempt, step).trainjob
-        if not (reason := reason_to_begin_again(last, desired)):
-            return step
-        later = replace(step, folder_since=attempt)
+        reason = ""
+        for job in newest_first:
+            found = reason_to_begin_again(job, self._plan(attempt, self.identity.of_attempt(job)).trainjob)
+            if not found:
+                return self.identity.of_attempt(job)
+            reason = reason or found
+            if is_true(job, "Complete"):
+                break
+        later = replace(step, folder_since=f"{attempt}-{secrets.token_hex(3)}")
         log.warning("event=training_begins_again name=%s folder=%s reason=%r", later.name(attempt), later.folder, reason)
         return later
 
     def _plan(self, attempt: int, step: Identity, previous: PreviousAttempt = NO_PREVIOUS, export: str = "") -> SubmissionPlan:
         return plan_submission(self.resolved, step, self.namespace, attempt=attempt, previous=previous, export=export)
 
-    def _with_lease(self, plan: SubmissionPlan) -> SubmissionPlan:
-        """Return the plan with the lease of the client that is to wait: it may be killed before it has renewed one."""
-        metadata = plan.trainjob["metadata"]
-        annotations = {**metadata["annotations"], **lease_annotations(self.lease_seconds, datetime.now(UTC))}
-        return replace(plan, trainjob={**plan.trainjob, "metadata": {**metadata, "annotations": annotations}})
+    def _with_lease(self, trainjob: Obj) -> Obj:
+        """Return a job that has the lease of the client that is to wait: it may be killed before it has renewed one."""
+        annotations = {**annotations_of(trainjob), **lease_annotations(self.lease_seconds, datetime.now(UTC))}
+        return {**trainjob, "metadata": {**trainjob["metadata"], "annotations": annotations}}
 
     def _previous(self, cluster: Cluster, previous: Obj | None) -> PreviousAttempt:
         if previous is None:
@@ -372,6 +387,8 @@ class _Submission:
 
     def _create(self, plan: SubmissionPlan, form: ServedForm, client: JobsClient, cluster: RetryingCluster) -> Obj | None:
         """Create the job and the objects that it needs; None if a job of this name exists already."""
+        plan = replace(plan, trainjob=self._with_lease(plan.trainjob))
+        form = replace(form, trainjob=self._with_lease(form.trainjob))
         for warning in plan.warnings:
             log.warning("event=submission_warning name=%s warning=%s", plan.name, warning)
         cluster.with_retries(lambda: client.check_plugins(plan.trainjob, self.resolved.runtime, self.namespace))

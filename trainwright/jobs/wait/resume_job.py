@@ -77,6 +77,7 @@ def _not_resumed(current: Obj) -> ResumeOutcome | None:
 
 
 def _resume_patch(current: Obj) -> Obj:
-    marks = {name: None for name in MARKS if name in annotations_of(current)}
+    # Whoever resumes it wants it to run, whatever became of the task that waited for it.
+    marks = {name: None for name in (*MARKS, names.AWAITED_BY_ANNOTATION) if name in annotations_of(current)}
     metadata = {"resourceVersion": current["metadata"]["resourceVersion"], **({"annotations": marks} if marks else {})}
     return {"spec": {"suspend": False}, "metadata": metadata}

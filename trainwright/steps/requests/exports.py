@@ -133,7 +133,7 @@ class ReadChampion(StepRequest):
     alias: str = parameter(_ALIAS, "champion")
     training: Object = parameter(
         "Settings of the training that is asked about: `state` is current if the same was trained, and not promoted in place of this "
-        "champion. Empty: any settings.",
+        "champion. Not of code or a function, of which it is not known what they have become.",
         {},
     )
 
