@@ -106,8 +106,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         on_cancel says. 0: no limit.
     :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
     :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
-    :param resume: Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI
-        (the run's last checkpoint, else the weights of that export at step 0).
+    :param resume: Where a new job starts: auto (the run's last checkpoint, if the request has not changed), last (also if it has),
+        never, the URI of an exported checkpoint, or weights:URI (the run's last checkpoint, else the weights of that export at step
+        0).
     :param export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
     :param previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
     :param preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.

@@ -126,8 +126,9 @@ def submit_train_job(
         volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
         run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1:
             that of the manifest, else a week. 0: no limit.
-        resume: Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI
-            (the run's last checkpoint, else the weights of that export at step 0).
+        resume: Where a new job starts: auto (the run's last checkpoint, if the request has not changed), last (also if it has),
+            never, the URI of an exported checkpoint, or weights:URI (the run's last checkpoint, else the weights of that export at
+            step 0).
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
         previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
         restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime says.

@@ -161,8 +161,9 @@ def train(
             says. 0: no limit.
         logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
         log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
-        resume: Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI
-            (the run's last checkpoint, else the weights of that export at step 0).
+        resume: Where a new job starts: auto (the run's last checkpoint, if the request has not changed), last (also if it has),
+            never, the URI of an exported checkpoint, or weights:URI (the run's last checkpoint, else the weights of that export at
+            step 0).
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
         previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
         preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.

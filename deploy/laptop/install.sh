@@ -43,4 +43,5 @@ elif [ "$(uname -s)" = Linux ] && [[ ",$extras," == *quickstart* ]]; then
 else
     install
 fi
+rm -rf trainwright.egg-info  # left by the editable install: whoever lists entry points would find each of them twice
 .venv/bin/python -m compileall -q trainwright components operators pipelines dags quickstart

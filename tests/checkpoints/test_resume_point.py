@@ -68,6 +68,22 @@ def test_checkpoints_of_another_request_are_moved_aside(
     assert (workspace / "output.previous-1" / "checkpoint-5").is_dir()
 
 
+def test_last_checkpoint_is_gone_on_from_whatever_has_written_it_if_that_is_asked_for(
+    workspace: Path, write_checkpoint: Callable[..., Path]
+) -> None:
+    resume_point(workspace, options=ResumeOptions(training="1"), writer=Writer("one", "u1"))
+    write_checkpoint(5)
+    end = write_checkpoint(6, **ended(6))
+    asked = ResumeOptions.from_environment({"TRAINWRIGHT_RESUME": "last", "TRAINWRIGHT_TRAINING": "2", "TRAINJOB_NAME": "two"})
+    two = Writer("two", "u2")
+    assert resume_point(workspace, options=asked, writer=two, leader=False) == end
+    assert resume_point(workspace, options=asked, writer=two) == end
+    retry = ResumeOptions(training="2")
+    assert resume_point(workspace, options=retry, writer=Writer("three", "u3")) == end.with_name("checkpoint-5"), (
+        "it is that of the second now"
+    )
+
+
 def ended(step: int) -> dict[str, bytes]:
     return {"trainer_state.json": json.dumps({"global_step": step, "max_steps": step}).encode()}
 

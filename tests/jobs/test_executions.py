@@ -135,6 +135,16 @@ def test_training_that_a_wrong_edit_came_between_goes_on_in_its_folder(cluster: 
     )
 
 
+@pytest.mark.parametrize("state", ["Failed", "Complete"])
+def test_changed_training_goes_on_in_its_folder_if_that_is_asked_for(
+    cluster: EmbeddedCluster, set_status: SetStatus, state: str
+) -> None:
+    first = submitted(cluster, **ON_CLAIM)
+    set_status(first.trainjob, state)
+    again = submitted(cluster, by(clears="3"), **ON_CLAIM, image="example.com/fixed:1", resume="last")
+    assert (again.attempt, folder_of(again)) == (2, folder_of(first))
+
+
 def test_folder_of_a_deleted_job_is_given_to_no_other(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
     folders = set()
     for clears in ("3", "4"):

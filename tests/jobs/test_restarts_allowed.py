@@ -12,7 +12,7 @@ from trainwright.api.objects import name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import StepFailed, TrainRequest
-from trainwright.jobs.diagnosis.errors import CannotRun
+from trainwright.jobs.diagnosis.errors import CannotRun, TooManyRestarts
 from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import cancel_owned_job
 from trainwright.jobs.wait import job_observer
@@ -62,6 +62,23 @@ def test_a_failed_rank_ends_the_job_at_once_and_is_named(
     left = cluster.get(TRAINJOB, name_of(job), "default")
     assert left["spec"]["suspend"] is True
     assert needs_new_attempt(left)
+
+
+def test_pods_that_a_suspension_stops_have_not_failed(
+    cluster: EmbeddedCluster, job: dict[str, Any], add_pod: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """torchrun exits with 1 on SIGTERM."""
+    monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.0)
+    job = set_status(job, jobsStatus=READY)
+    observer = job_observer.JobObserver(cluster, job, WaitSettings(interval=lambda _phase: 0.0, restarts=0))
+    observer.observe(job)
+    add_pod(job, 1, **restarted(1))
+    suspended = {**job, "spec": {**job["spec"], "suspend": True}}
+    for state in (suspended, suspended, job):
+        observer.observe(state)
+    add_pod(job, 2, **restarted(1))
+    with pytest.raises(TooManyRestarts, match="node-0-2"):
+        observer.observe(job)
 
 
 def test_program_that_can_never_run_ends_the_job_whatever_restarts_are_allowed(

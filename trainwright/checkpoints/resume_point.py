@@ -28,6 +28,7 @@ from trainwright.api.names import (
     MODEL_SOURCE_VARIABLE,
     RESUME_EXPORT_VARIABLE,
     RESUME_JOB_VARIABLE,
+    RESUME_LAST,
     RESUME_VARIABLE,
     RESUME_WEIGHTS,
     RESUMES_FROM_VARIABLE,
@@ -103,6 +104,8 @@ class ResumeOptions:
     """The builtin trainer that the job runs; empty for another program."""
     training: str = ""
     """The digest of what the job trains; empty if it is not known."""
+    takes_any: bool = False
+    """Whether `auto` takes the last checkpoint whatever request has written it, and whether or not its training had steps left."""
     sources: Mapping[str, str] = field(default_factory=dict)
     """The URIs of `dataset` and `model` in the request of the job."""
 
@@ -110,7 +113,8 @@ class ResumeOptions:
     def from_environment(cls, environ: Mapping[str, str]) -> ResumeOptions:
         """Read the options of a pod. Raises StorageError if `resume` is set without the name of the job."""
         resume = environ.get(RESUME_VARIABLE, "")
-        resume = "" if resume == "auto" else resume
+        takes_any = resume == RESUME_LAST
+        resume = "" if resume in ("auto", RESUME_LAST) else resume
         job = environ.get(RESUME_JOB_VARIABLE, "") or environ.get("TRAINJOB_NAME", "")
         if resume and not job:
             raise StorageError(
@@ -122,7 +126,7 @@ class ResumeOptions:
         named = {"dataset": environ.get(DATASET_SOURCE_VARIABLE), "model": environ.get(MODEL_SOURCE_VARIABLE)}
         sources = {kind: uri for kind, uri in named.items() if uri}
         training = environ.get(TRAINING_VARIABLE, "")
-        return cls("" if weights else resume, job, export, resumes_from, weights, trainer, training, sources)
+        return cls("" if weights else resume, job, export, resumes_from, weights, trainer, training, takes_any, sources)
 
     @property
     def source(self) -> str:
@@ -157,13 +161,17 @@ def resume_point(
     is_restart = _is_restart(output, writer)
     if leader:
         _initialize_output(output, origin, options)
-        _set_ended_aside(output, is_restart=is_restart)
+        if not options.takes_any:
+            _set_ended_aside(output, is_restart=is_restart)
         folders = {"dataset": dataset or workspace / "dataset", "model": model or workspace / "model"}
         record_inputs(output, **folders, given=options.sources)
         if writer is not None:
             complete = find_checkpoints(output, formats=(FORMAT,), use_record=False) if writer.world_size is not None else []
             record_writer(output, writer, [each.path.name for each in complete if not each.incomplete])
-    found = None if _belongs_to_another(output, origin, options) else _newest(output, is_restart=is_restart)
+    if _belongs_to_another(output, origin, options):
+        found = None
+    else:
+        found = next(reversed(_complete(output)), None) if options.takes_any else _newest(output, is_restart=is_restart)
     source = _source(options, origin) if found is None and options.source else None
     if source is None:
         return found
@@ -207,6 +215,8 @@ def _initialize_output(output: Path, origin: Origin, options: ResumeOptions) -> 
 
 def _belongs_to_another(output: Path, origin: Origin, options: ResumeOptions) -> bool:
     recorded = recorded_origin(output)
+    if options.takes_any:
+        origin = {name: value for name, value in origin.items() if name != TRAINING}
     if recorded is not None and not is_same_origin(recorded, origin):
         return True
     return bool(options.resume) and recorded_initial_job(output) not in (options.job, *options.resumes_from)

@@ -16,7 +16,7 @@ from trainwright.jobs.credentials.store_variables import store_variables
 from trainwright.jobs.manifest.runtime_patch import claim_volume, runtime_patch
 from trainwright.jobs.manifest.training_steps import pod_spec_of, replicated_jobs, step_of_job
 from trainwright.jobs.manifest.workspace_mounts import SHARED_MOUNT
-from trainwright.jobs.request.resume import AUTO, NEVER, export_uri_of, prefers_own_checkpoint
+from trainwright.jobs.request.resume import AUTO, LAST, NEVER, export_uri_of, prefers_own_checkpoint
 from trainwright.jobs.request.workspace import Workspace
 
 PATCH_MANAGER, INPUTS_MANAGER = "trainwright.dev/resume", "trainwright.dev/inputs"
@@ -95,7 +95,7 @@ def inputs_patch(
 
 def resume_problems(resume: str, runtime: Obj) -> Iterator[Problem]:
     """Yield a problem if the runtime does not support resuming from an export."""
-    if resume not in (AUTO, NEVER) and not has_resume_point(runtime):
+    if resume not in (AUTO, LAST, NEVER) and not has_resume_point(runtime):
         yield Problem(
             "resume",
             f"the runtime {name_of(runtime)!r} cannot resume from an export: its training step has no init container "

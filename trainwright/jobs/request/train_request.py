@@ -322,7 +322,8 @@ class TrainRequest(BaseModel):
     resume: str = _setting(
         "resume",
         AUTO,
-        "Where a new job starts: auto (the run's last checkpoint), never, the URI of an exported checkpoint, or weights:URI "
+        "Where a new job starts: auto (the run's last checkpoint, if the request has not changed), last (also if it has), never, the "
+        "URI of an exported checkpoint, or weights:URI "
         "(the run's last checkpoint, else the weights of that export at step 0).",
         example="weights:s3://models/support/run-7/step-900",
         place="uri",

@@ -38,7 +38,7 @@ def reason_to_begin_again(last: Obj, desired: Obj) -> str:
     if before is None or before == after:
         return ""
     changes = request_changes(last, desired) or "its code"
-    return f"checkpoints of the TrainJob {name_of(last)} are not resumed from, whose request was another: {changes}"
+    return f"not resumed from the checkpoints of the TrainJob {name_of(last)}, because its request differs: {changes}"
 
 
 def changed_input(existing: Obj, *, dataset: str, model: str) -> str:
@@ -64,7 +64,8 @@ def _changes(before: Any, after: Any, path: str) -> Iterator[str]:
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from _changes(old, new, f"{path}[{index}]")
     elif before != after:
-        yield f"{path}: {_shown(before)} -> {_shown(after)}"
+        at = _first_difference(before, after) if isinstance(before, str) and isinstance(after, str) else 0
+        yield f"{path}: {_shown(before, at)} -> {_shown(after, at)}"
 
 
 def _by_name(value: Any) -> Any:
@@ -78,8 +79,22 @@ def _by_name(value: Any) -> Any:
     return value
 
 
-def _shown(value: Any) -> str:
+def _first_difference(before: str, after: str) -> int:
+    """Return where two texts begin to differ; 0 for short ones, which are shown as a whole."""
+    if max(len(before), len(after)) <= _LONGEST:
+        return 0
+    return next(
+        (at for at, (one, other) in enumerate(zip(before, after, strict=False)) if one != other), min(len(before), len(after))
+    )
+
+
+def _shown(value: Any, at: int = 0) -> str:
+    """Return a value as text, of a long one what stands around the position `at`."""
     if value is _ABSENT:
         return "nothing"
-    text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    if not isinstance(value, str):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    begin = max(0, at - _LONGEST // 3)
+    shown = value[begin : begin + _LONGEST]
+    return f"{'...' if begin else ''}{shown!r}{'...' if begin + _LONGEST < len(value) else ''}"

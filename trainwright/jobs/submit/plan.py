@@ -48,7 +48,8 @@ def plan_submission(
     nor the attempt number changes the spec digest, by which existing jobs are compared.
     """
     request, runtime = resolved.request, resolved.runtime
-    warnings = list(resume_warnings(runtime, request.resume, attempt))
+    is_in_empty_folder = identity.folder_since.startswith(f"{attempt}-")
+    warnings = list(resume_warnings(runtime, request.resume, 1 if is_in_empty_folder else attempt))
     if has_store_variables(export) and not request.secret_for_resume:
         warnings.append(f"without resume_secret or store_secret the pods cannot read the export {export}")
         export = ""

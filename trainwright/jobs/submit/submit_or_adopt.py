@@ -27,6 +27,7 @@ from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt
+from trainwright.jobs.request.resume import LAST
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import (
     attempt_of,
@@ -347,13 +348,15 @@ class _Submission:
             return self.identity
         newest_first = sorted(earlier, key=attempt_of, reverse=True)
         step = self.identity.of_attempt(newest_first[0])
-        if not self.identity.may_resume:
+        if not self.identity.may_resume or self.request.resume == LAST:
             return step
         reason = ""
         for job in newest_first:
             found = reason_to_begin_again(job, self._plan(attempt, self.identity.of_attempt(job)).trainjob)
             if not found:
-                return self.identity.of_attempt(job)
+                same = self.identity.of_attempt(job)
+                log.info("event=training_continues name=%s folder=%s of=%s", same.name(attempt), same.folder, name_of(job))
+                return same
             reason = reason or found
             if is_true(job, "Complete"):
                 break

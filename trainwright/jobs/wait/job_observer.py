@@ -101,6 +101,8 @@ class JobObserver:
         self._known: object = None
         self._looks_until_asking, self._looks_apart = 0, 0
         self._failing: list[FailingJob] = []
+        self._suspended: set[str] = set()
+        """UIDs of the pods that were there when the job was suspended."""
         self._has_run = False
         self._denied = Denials()
         self._restarts, self._log_restarts = RestartCounts(), 0
@@ -323,8 +325,12 @@ class JobObserver:
         allowed = self._settings.restarts
         if allowed is None:
             return
+        if trainjob["spec"].get("suspend"):  # its pods are being stopped: torchrun, for one, exits with 1 on SIGTERM
+            self._suspended |= {uid_of(seen.pod) for seen in self.history.pods()}
+            self._failed_too_often_since = 0.0
+            return
         for seen in self.history.pods():
-            failure = pod_failure(seen.pod, seen)
+            failure = pod_failure(seen.pod, seen) if uid_of(seen.pod) not in self._suspended else None
             if failure is None or failure.disruption or not failure.is_own_failure or failure.step in names.INITIALIZERS:
                 continue
             failure = failure.with_launcher_message(seen.lines_of(failure.container, failure.finished))
