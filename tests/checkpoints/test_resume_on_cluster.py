@@ -66,7 +66,13 @@ class Trained:
         return self.folder / "home/node/claims/default" / name
 
     def train(
-        self, claim: str = "one", *, failures: int = 0, run: str = "run", latest: Callable[[], str] | None = None, **fields: Any
+        self,
+        claim: str = "one",
+        *,
+        failures: int = 0,
+        run: str = "run",
+        latest: Callable[[Identity], str] | None = None,
+        **fields: Any,
     ) -> str:
         """Train once, to the end or to its failure; returns `INDEX:STEP` of every start."""
         (self.folder / "failures").write_text(str(failures))
@@ -138,12 +144,11 @@ def test_auto_on_a_new_volume_goes_on_from_what_the_run_has_exported_to_a_bucket
     trained.train(failures=2)
     export_run(workspace, run_folder("run"), s3_folder, run="run")
     trained.claim("two")
-    latest = latest_export_lookup(Identity("kfp", "run", "train"), s3_folder)
+    latest = latest_export_lookup(s3_folder)
     assert trained.train("two", failures=2, latest=latest, resume_secret="store", num_nodes=2) == "0:10 0:15 1:10 1:15"
     assert trained.train("two", latest=latest, resume_secret="store") == "0:20"
     trained.claim("three")
-    of_other = latest_export_lookup(Identity("kfp", "other", "train"), s3_folder)
-    assert trained.train("three", run="other", latest=of_other, resume_secret="store") == "0:0"
+    assert trained.train("three", run="other", latest=latest, resume_secret="store") == "0:0"
     trained.claim("four")
     assert trained.train("four", run="fourth", resume=f"{s3_folder}/run", resume_secret="store") == "0:10"
 
