@@ -239,7 +239,7 @@ def test_an_early_trainjob_is_upgraded_with_a_note(plane: ControlPlane, run: Run
 
 
 def test_submit_says_where_to_go_on_from(plane: ControlPlane, run: Run, write: Any, trainjob: Any) -> None:
-    refused(run("submit", "-f", write(trainjob()), "--resume", "sometimes"), 2, "resume: 'sometimes': expected auto, never")
+    refused(run("submit", "-f", write(trainjob()), "--resume", "sometimes"), 2, "resume: 'sometimes': expected auto, last, never")
     refused(run("submit", "-f", write(trainjob()), "--resume", "s3://bucket/run"), 2, "cannot resume from an export")
     assert run("get", "demo").exit_code == 1
     job = write(trainjob("afresh", runtimeRef={"name": "trl-sft"}, suspend=True))
