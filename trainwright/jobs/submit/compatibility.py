@@ -21,6 +21,7 @@ from trainwright.jobs.manifest.workspace_mounts import workspace_problems
 from trainwright.jobs.request.resume import WEIGHTS
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.price import BadPrice, prices_in, prices_of_runtime
+from trainwright.jobs.submit.launchers import launcher_problems, launcher_warnings
 from trainwright.jobs.trainers.builtin_trainers import trainer_problems
 from trainwright.materialize.resources import gpu_count
 
@@ -68,6 +69,7 @@ def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem
         *_missing_steps(resolved),
         *trainer_problems(resolved.trainer, request, runtime),
         *_nothing_to_run(resolved),
+        *launcher_problems(resolved),
         *resume_problems(request.resume, runtime),
         *(Problem("workspace", words) for words in (workspace_problems(runtime) if request.workspace else ())),
         *volume_type_problems(resolved),
@@ -179,6 +181,7 @@ def compatibility_warnings(resolved: ResolvedRequest) -> Iterator[str]:
     if not (runtime["spec"].get("mlPolicy")) and (request.resources_per_node or (request.num_nodes or 1) > 1):
         yield "the runtime has no mlPolicy: Trainer ignores num_nodes and resources_per_node"
     yield from _unnamed_inputs(resolved)
+    yield from launcher_warnings(resolved)
     gpus = gpu_count(request.resources_per_node)
     if program is not None and program.requires_gpu and not gpus and not gpu_count(_runtime_resources(runtime)):
         without = f", or {program.without_gpu} to train on the CPU" if program.without_gpu else ""
