@@ -12,13 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import cluster_in_memory
 from pipeline_commands import Run
 from servers.kfp_api_server import Fault, KfpApiServer
 from servers.kfp_task_details import NodeTree
+from servers.recorded_run import listed_run, step_pod
 from support.waiting import eventually
 
-from trainwright.api.errors import NotFound
+from trainwright.api.errors import Forbidden, NotFound
 from trainwright.backoff import Backoff
+from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.server import RetryPolicy
 
@@ -133,6 +136,100 @@ def test_a_failure_is_reported_once_with_the_last_lines_of_its_log(kfp: KfpApiSe
     assert len(report) == 3 + 20
     [failed] = json.loads(start("--wait", "-o", "json").stdout)["failed_tasks"]
     assert (failed["pod"], failed["log"][-1]) == (pod, "TrainJobFailed: out of memory")
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmbeddedCluster]:
+    """The cluster of the runs, to which the kubeconfig leads."""
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kubeflow"}}
+    with cluster_in_memory(namespace) as found:
+        found.default_namespace = "default"  # type: ignore[attr-defined]
+        monkeypatch.setattr("trainwright.pipeline_runs.step_logs.connect", lambda: found)
+        yield found
+
+
+def add_pods(cluster: EmbeddedCluster, kfp: KfpApiServer, *pods: tuple[str, str, str]) -> dict[str, str]:
+    """Create the pods of the only run, by their nodes, with phases and logs; returns their names by node."""
+    names = {}
+    for place, phase, text in pods:
+        pod = step_pod(the_only_run(kfp)["run_id"], f"tiny-x1y2z(0).root(0).{place}", phase)
+        created = cluster.create(pod)
+        cluster.update_status(created | {"status": pod["status"]})
+        names[place] = pod["metadata"]["name"]
+        kfp.logs[names[place]] = text
+    return names
+
+
+def after_creation(kfp: KfpApiServer, monkeypatch: pytest.MonkeyPatch, act: Any) -> None:
+    """Do something before the run is first looked at."""
+    from trainwright.pipeline_runs import runs
+
+    def follow(*arguments: Any, **options: Any) -> Any:
+        act()
+        return original(*arguments, **options)
+
+    original = runs.follow_run
+    monkeypatch.setattr("trainwright.cli.pipeline_commands.run.follow_run", follow)
+
+
+def test_two_failed_tasks_of_a_server_that_names_no_pods_are_shown_with_pods_and_logs(
+    kfp: KfpApiServer, start: Any, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kfp.run_states = [listed_run("tiny-x1y2z", {"add": "FAILED", "describe": "FAILED"})]
+    names: dict[str, str] = {}
+    pods = (("add(0).executor(0)", "Failed", "no such column\n"), ("describe(0).executor(0)", "Failed", "asked to fail\n"))
+    after_creation(kfp, monkeypatch, lambda: names.update(add_pods(cluster, kfp, *pods)))
+    result = start("--wait")
+    assert result.exit_code == 10, result.output
+    add, describe = (names[place] for place, _, _ in pods)
+    assert result.stderr.splitlines()[1:] == [
+        "add FAILED",
+        "describe FAILED",
+        "run FAILED",
+        f"run {the_only_run(kfp)['run_id']} FAILED",
+        f"  add FAILED: exited 1 (pod {add})",
+        "    | no such column",
+        f"  describe FAILED: exited 1 (pod {describe})",
+        "    | asked to fail",
+    ]
+
+
+def test_progress_of_a_training_that_ended_before_the_first_look_is_shown(
+    kfp: KfpApiServer, start: Any, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kfp.run_states = [listed_run("tiny-x1y2z", {"train": "SUCCEEDED"}, state="SUCCEEDED")]
+    progress = "".join(f"Running {percent} % loss=1.5\n" for percent in (20, 40, 60, 80))
+    text = f"Starting\n{progress}{{'loss': 2}}\n"
+    after_creation(kfp, monkeypatch, lambda: add_pods(cluster, kfp, ("train(0).executor(0)", "Succeeded", text)))
+    assert start("--wait").stderr.splitlines()[1:] == [
+        "train Running 40 % loss=1.5",
+        "train Running 60 % loss=1.5",
+        "train Running 80 % loss=1.5",
+        "train SUCCEEDED",
+        "run SUCCEEDED",
+    ]
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_missing_right_to_list_pods_is_named_once(
+    kfp: KfpApiServer, start: Any, cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    running = listed_run("tiny-x1y2z", {"add": "RUNNING"}, state="RUNNING")
+    kfp.run_states = [running, running, listed_run("tiny-x1y2z", {"add": "FAILED"})]
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Forbidden("pods is forbidden")
+
+    if not allowed:
+        monkeypatch.setattr(cluster, "list", refuse)
+    result = start("--wait")
+    warnings = [line for line in result.stderr.splitlines() if "warning" in line]
+    assert warnings == [
+        "warning: not allowed to list pods in the namespace kubeflow and default: tasks are shown as the server lists them, "
+        "without their pods, logs and progress"
+    ] * (not allowed)
+    assert "  add FAILED" in result.stderr.splitlines()
+    assert "the server names neither a reason nor a pod" in result.stderr
 
 
 class PodsOfACluster:

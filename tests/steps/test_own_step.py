@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.steps.own_step import NODE_NAME, RUN, WORKFLOW, OwnStep, own_step, path_of_node
+from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION as NODE_NAME
+from trainwright.steps.own_step import RUN, WORKFLOW, OwnStep, own_step, path_of_node
 from trainwright.steps.server_retries import ServerRetries, server_retries
 from trainwright.submission.jobs_client import JobsClient
 

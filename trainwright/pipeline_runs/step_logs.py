@@ -1,17 +1,18 @@
 """Reads the logs of a run's steps: through the server, else with a kubeconfig that leads to the cluster of its pods.
 
 Neither is certain: gateways may not pass the server's path for logs on, and pods are deleted with their workflow, by default an hour
-after the end of a run. Then it is said how to read the log.
+after the end of a run. Then the command that reads the log is shown. The kubeconfig also tells which pod belongs to which task.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from trainwright.api.errors import ApiError, Forbidden, NotFound
 from trainwright.api.kinds import POD
-from trainwright.api.objects import labels_of
+from trainwright.api.objects import Obj, labels_of, uid_of
 from trainwright.cluster.answers import in_time
 from trainwright.cluster.connect import NoCluster, connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
@@ -19,6 +20,7 @@ from trainwright.jobs.logs.failure_log_tail import last_printed
 from trainwright.jobs.state.workflow import POD_RUN_LABEL
 from trainwright.pipeline_runs.errors import ServerError
 from trainwright.pipeline_runs.server import PipelineServer
+from trainwright.pipeline_runs.step_pods import lacks_pods, with_pods
 from trainwright.text.terminal import plain
 
 log = logging.getLogger(__name__)
@@ -33,13 +35,23 @@ _NO_LOGS = (401, 403, 404, 405)
 
 
 class StepLogs:
-    """The logs of the pods of one run."""
+    """The logs of the pods of one run, and which pods its tasks have. `on_note` is called once if the pods cannot be listed."""
 
-    def __init__(self, server: PipelineServer, run_id: str):
-        self._server, self._run_id = server, run_id
+    def __init__(self, server: PipelineServer, run_id: str, on_note: Callable[[str], None]):
+        self._server, self._run_id, self._on_note = server, run_id, on_note
+        self._pods: dict[str, Obj] = {}
+        self._lists_pods = True
         self._server_has_logs = True
         self._cluster: KubernetesCluster | None = None
         self._cluster_was_tried = False
+
+    def with_pods(self, run: Obj) -> Obj:
+        """Return the run with the pods of its tasks, if the server names none of them and they can be listed."""
+        if not lacks_pods(run):
+            return run
+        if self._lists_pods:
+            self._pods |= {uid_of(pod): pod for pod in self._list_pods()}  # also those that have been deleted since
+        return with_pods(run, self._pods.values()) if self._pods else run
 
     def last_lines(self, pod: str) -> list[str]:
         """Return the last lines of a pod's log, without control characters; none if they cannot be read."""
@@ -75,7 +87,7 @@ class StepLogs:
         cluster = self._connected()
         if cluster is None:
             return []
-        for namespace in dict.fromkeys((self._server.namespace or _DEFAULT_NAMESPACE, cluster.default_namespace)):
+        for namespace in self._namespaces(cluster):
             try:
                 found = cluster.get(POD, pod, namespace)
                 if labels_of(found).get(POD_RUN_LABEL) == self._run_id:
@@ -87,6 +99,34 @@ class StepLogs:
                 self._cluster = None
                 break
         return []
+
+    def _list_pods(self) -> list[Obj]:
+        """Return the pods of the run. If they cannot be listed, notes why, and they are not asked for again."""
+        cluster = self._connected()
+        if cluster is None:
+            return self._without_pods("no kubeconfig leads to the cluster of the run")
+        refused: list[str] = []
+        for namespace in self._namespaces(cluster):
+            try:
+                pods = cluster.list(POD, namespace, label_selector=f"{POD_RUN_LABEL}={self._run_id}").items
+            except Forbidden:
+                refused.append(namespace)
+                continue
+            except ApiError as error:  # each further request could wait as long for its answer
+                return self._without_pods(f"pods cannot be listed: {error.message}")
+            if pods:
+                return pods
+        if refused:
+            return self._without_pods(f"not allowed to list pods in the namespace {' and '.join(refused)}")
+        return []  # none yet, or deleted already
+
+    def _without_pods(self, why: str) -> list[Obj]:
+        self._lists_pods = False
+        self._on_note(f"{why}: tasks are shown as the server lists them, without their pods, logs and progress")
+        return []
+
+    def _namespaces(self, cluster: KubernetesCluster) -> list[str]:
+        return [*dict.fromkeys((self._server.namespace or _DEFAULT_NAMESPACE, cluster.default_namespace))]
 
     def _connected(self) -> KubernetesCluster | None:
         if not self._cluster_was_tried:

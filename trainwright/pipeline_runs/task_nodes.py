@@ -17,6 +17,8 @@ from trainwright.pipeline_runs.runs import state_of
 from trainwright.text.one_line import one_line
 
 _EXECUTOR, _DRIVER, _ROOT = "executor", "-driver", "root"
+_ON_EXIT = ".onExit"
+"""Ends the name of the node around what runs at the exit of a group."""
 _ATTEMPT = re.compile(r"\((\d+)\)$")
 _ITERATION = re.compile(r"iteration-(item|iterations\(\d+:\d+\))")
 _GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")
@@ -124,7 +126,12 @@ def _nodes(run: Obj) -> list[Node]:
             attempt = _ATTEMPT.search(name)
             key = str(entry.get("pod_name") or entry.get("task_id") or number)
             found.append(Node(_ATTEMPT.sub("", name), int(attempt[1]) if attempt else -1, key, entry))
-    return sorted(found, key=lambda node: str(node.entry.get("start_time") or node.entry.get("create_time") or ""))
+    return sorted(found, key=lambda node: time_of(node.entry, "start_time") or time_of(node.entry, "create_time"))
+
+
+def time_of(entry: Obj, key: str) -> str:
+    """Return a time for comparisons: kfp's client has made those of the server `datetime`, pods have text. Empty without one."""
+    return str(entry.get(key) or "").replace(" ", "T")
 
 
 def _parents(nodes: list[Node]) -> dict[str, Node]:
@@ -146,14 +153,15 @@ def _children(node: Node) -> Iterator[Obj]:
 
 def _is_hidden(node: Node, nodes: list[Node], run: Obj, groups: frozenset[str]) -> bool:
     name = node.name
-    if name in (_EXECUTOR, _ROOT) or name.endswith(_DRIVER) or _ITERATION.fullmatch(name) or name in groups:
+    if name in (_EXECUTOR, _ROOT) or name.endswith((_DRIVER, _ON_EXIT)) or _ITERATION.fullmatch(name) or name in groups:
         return True
     return _GROUP.fullmatch(name) is not None or name in (run.get("display_name"), _workflow(nodes))
 
 
 def _workflow(nodes: list[Node]) -> str:
-    """Return the name of the workflow: the longest name that all pods begin with."""
-    pods = [node.pod for node in nodes if node.pod]
+    """Return the name of the workflow: the longest name with which all pods begin, and the ids of nodes that servers give as pods."""
+    children = (str(child.get("pod_name") or "") for node in nodes for child in _children(node))
+    pods = [pod for pod in (*(node.pod for node in nodes), *children) if pod]
     names = {node.name for node in nodes if pods and all(pod == node.name or pod.startswith(f"{node.name}-") for pod in pods)}
     return max(names, key=len, default="")
 

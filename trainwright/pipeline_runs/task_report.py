@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from trainwright.api.objects import Obj
-from trainwright.pipeline_runs.task_nodes import Node, drivers_of, executors_of, groups_of, last_pod, tasks_of
+from trainwright.pipeline_runs.task_nodes import Node, drivers_of, executors_of, groups_of, last_pod, tasks_of, time_of
 from trainwright.text.foreign_texts import without_credentials
 
 _FAILED = ("FAILED", "ERROR", "CANCELED")
@@ -75,7 +75,7 @@ def _with_the_only_pod(run: Obj, failed: list[FailedTask]) -> list[FailedTask]:
 
 def _end(nodes: Iterable[Node]) -> str:
     """Return when the last attempt ended; groups end later than what is in them."""
-    return max((str(node.entry.get("end_time") or "9") for node in nodes), default="9")
+    return max((time_of(node.entry, "end_time") or "9" for node in nodes), default="9")
 
 
 def _first_message(nodes: Iterable[Node]) -> str:

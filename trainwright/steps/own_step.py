@@ -24,12 +24,12 @@ from trainwright.api.objects import Obj, annotations_of, labels_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.submitter import Submitter
-from trainwright.jobs.state.workflow import POD_RUN_LABEL, Workflow
+from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION, POD_RUN_LABEL, Workflow
 from trainwright.steps.server_retries import ServerRetries, server_retries
 from trainwright.submission.jobs_client import JobsClient
 
 log = logging.getLogger(__name__)
-NODE_NAME, RUN, WORKFLOW = "workflows.argoproj.io/node-name", POD_RUN_LABEL, "workflows.argoproj.io/workflow"
+RUN, WORKFLOW = POD_RUN_LABEL, "workflows.argoproj.io/workflow"
 _TRY = re.compile(r"\(\d+\)")
 _ITERATION = re.compile(r"\((\d+):\d+\)$")
 _WITHOUT_MEANING = ("root", "iteration-item", "executor")
@@ -91,7 +91,8 @@ def own_step(client: JobsClient, environ: Mapping[str, str] = os.environ, argume
     if pod is None:
         return _of_addresses(outputs.get("artifacts") or {})
     workflow = _workflow_of(pod, client.default_namespace)
-    node, name = annotations_of(pod).get(NODE_NAME, ""), labels_of(pod).get(WORKFLOW, "") or (workflow.name if workflow else "")
+    node = annotations_of(pod).get(POD_NODE_ANNOTATION, "")
+    name = labels_of(pod).get(WORKFLOW, "") or (workflow.name if workflow else "")
     pipeline = name.rpartition("-")[0] or name
     path = path_of_node(node, name) or _of_addresses(outputs.get("artifacts") or {}).path
     retries = server_retries(node, name)

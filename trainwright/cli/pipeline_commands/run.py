@@ -123,14 +123,14 @@ def _report(
     """Print the run, after waiting for its end if asked to; returns the exit code."""
     run_id = str(created["run_id"])
     print_lines(f"run {run_id} ({created.get('display_name')}): {_link(server, run_id)}", error=output is not None or wait)
-    run, logs = created, StepLogs(server, run_id)
+    run, logs = created, StepLogs(server, run_id, _print_note)
     if wait:
         with interrupt_exits(f"run {run_id} keeps running"):
             progress = TrainingProgress(logs, pipeline.groups, _print_change)
             run = follow_run(server, run_id, on_run=progress, on_outage=_print_outage, timeout_seconds=timeout)
     state = state_of(run)
     is_failed = wait and state != SUCCEEDED
-    failures = _failures(run, pipeline, logs) if is_failed else []
+    failures = _failures(logs.with_pods(run), pipeline, logs) if is_failed else []
     if is_failed:
         _print_failures(run, state, failures, logs)
     if output is not None:
@@ -142,6 +142,10 @@ def _report(
 
 def _print_change(name: str, state: str) -> None:
     print_lines(f"{name or 'run'} {state}", error=True)
+
+
+def _print_note(text: str) -> None:
+    print_lines(f"warning: {text}", error=True)
 
 
 def _print_outage(error: ServerError) -> None:

@@ -8,6 +8,8 @@ from trainwright.api.objects import Obj
 
 POD_RUN_LABEL = "pipeline/runid"
 """Label of the pods of a run's steps."""
+POD_NODE_ANNOTATION = "workflows.argoproj.io/node-name"
+"""Annotation of a step's pod: the path of its node in the workflow, with attempts."""
 
 
 @dataclass(frozen=True)
