@@ -1,7 +1,7 @@
 """The types of values that only a run knows: parameters of a pipeline, outputs of its tasks, and items of its loops.
 
 Kubeflow Pipelines writes such a value as text where it is part of an object or a list. It is marked with its type there, so that the
-step gets an integer and not "4.0", and False and not "false", which is true.
+step gets an integer and not "4.0", and False and not "false", which is true. So are integers that do not fit into a double.
 """
 
 from __future__ import annotations
@@ -45,16 +45,21 @@ class TypedComponent(UncachedComponent):
 
 
 def with_types(value: Any) -> Any:
-    """Return an object or list in which the values that only a run knows are marked with their types; any other value unchanged."""
+    """Return an object or list in which values that only a run knows, and large integers, are text marked with their types.
+
+    Any other value is returned unchanged.
+    """
     return _with_types(value) if isinstance(value, dict | list | tuple) else value
 
 
 def _with_types(value: Any) -> Any:
-    from trainwright.jobs.request.typed_parameters import is_marked, marked
+    from trainwright.jobs.request.typed_parameters import has_large_integer, is_marked, marked
 
     if isinstance(value, PipelineChannel):
         of_type = value_type(value)
         return value if of_type is None else marked(value, of_type)
+    if isinstance(value, int) and has_large_integer(value):
+        return marked(str(value), "int")
     if isinstance(value, Mapping) and not is_marked(value):
         return {key: _with_types(one) for key, one in value.items()}
     return [_with_types(one) for one in value] if isinstance(value, list | tuple) else value

@@ -12,11 +12,18 @@ from kfp.dsl import PipelineTask
 from kfp.dsl.pipeline_task import TaskState
 from kfp.dsl.python_component import PythonComponent
 
+_LARGEST_INTEGER = 2**53
+"""Kubeflow Pipelines keeps numbers as doubles."""
+
 
 class UncachedComponent(PythonComponent):  # type: ignore[misc]
     """A component whose tasks have caching off; `task.set_caching_options(True)` turns it on."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
+        """Return the task. Raises ValueError for an integer that would arrive as another one."""
+        for name, value in kwargs.items():
+            if isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
+                raise ValueError(f"{self.name}(): {name}={value}: Kubeflow Pipelines keeps integers below 2**53 only")
         task = super().__call__(*args, **kwargs)
         if task.state == TaskState.FUTURE:  # one that has run already, outside a pipeline, has no settings
             task.set_caching_options(False)

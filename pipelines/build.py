@@ -27,11 +27,14 @@ def build(folder: Path) -> list[Path]:
     """Compile everything to `folder`; returns the files. Raises OSError."""
     from kfp import compiler
 
+    from trainwright.pipeline_runs.compiled import CompiledPipeline
+
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for name, compilable in compiled_names():
         target = folder / f"{name}.yaml"
         compiler.Compiler().compile(compilable, str(target))
+        target.write_text(CompiledPipeline.parse(target.read_text("utf-8"), name).text, "utf-8")
         written.append(target)
     return written
 

@@ -26,7 +26,7 @@ from trainwright.components.train.generated_component import (
 from trainwright.jobs.code.argument_types import ArgumentType, convert
 from trainwright.jobs.code.function_arguments import FunctionParameter, check_names, signature_of
 from trainwright.jobs.code.function_source import source_of
-from trainwright.jobs.request.typed_parameters import ValueType
+from trainwright.jobs.request.typed_parameters import ValueType, has_large_integer
 from trainwright.text.suggest import suggest
 
 _RESERVED = {*FUNCTION_INPUTS, "run_id", "metrics", "loss_curve", "task_config"}
@@ -52,7 +52,8 @@ class TrainFunction(TypedComponent):
         self._arguments = self._settings.pop("func_args", {})
         self._check_settings()
         self._generated = GeneratedFunction(source, func.__doc__ or "", output_types(func, self._signature), self._settings)
-        base = component_of(self._generated, self._inputs_alone())
+        large = {name: value for name, value in self._arguments.items() if has_large_integer(value)}
+        base = component_of(self._generated, self._inputs_alone(), large)
         super().__init__(base.component_spec, base.python_func)
         self.__name__, self.__doc__ = func.__name__, func.__doc__
 
@@ -113,8 +114,8 @@ class TrainFunction(TypedComponent):
         found = []
         for name, parameter in self._signature.parameters.items():
             of_type = _input_type(parameter)
-            if of_type is not None:
-                value = self._arguments.get(name)
+            value = self._arguments.get(name)
+            if of_type is not None and not has_large_integer(value):
                 default = repr(_fitting(value, parameter)) if value is not None else _default_text(parameter, of_type)
                 is_required = parameter.is_required and name not in self._arguments
                 if of_type == "int" and default is None and not is_required:
@@ -130,6 +131,9 @@ class TrainFunction(TypedComponent):
                 fixed[name] = _fitting(None, parameter)
                 continue
             of_type, values[name] = _value_and_type(value, parameter, f"{self.name}(): {name}")
+            if has_large_integer(values[name]):  # an input would be a double; the program has it as it is
+                fixed[name] = values.pop(name)
+                continue
             inputs.append(ArgumentInput(name, of_type, True, None))
             if isinstance(value, pipeline_channel.PipelineChannel):
                 run_types[name] = declared_type(value) or of_type
@@ -203,9 +207,9 @@ def _input_type(parameter: FunctionParameter) -> ValueType | None:
 
 def _default_text(parameter: FunctionParameter, of_type: ValueType) -> str | None:
     """Return the default of an input as source text; None where the function's own default applies if the input is not set."""
-    if parameter.default is None:
+    value = _literal(parameter.default) if parameter.default is not None else None
+    if value is None or has_large_integer(value):
         return None
-    value = _literal(parameter.default)
     if of_type == "float" and type(value) is int:
         value = float(value)
     return repr(value) if type_of_item(value) == of_type else None

@@ -48,6 +48,15 @@ def test_a_file_loads_with_the_inputs_and_outputs_of_its_source(compiled: dict[s
         assert set(getattr(loaded.component_spec, part) or {}) == set(expected)
 
 
+@pytest.mark.parametrize("name", ["train", "sweep_pipeline"])
+def test_defaults_of_integers_have_no_decimals(compiled: dict[str, Path], name: str) -> None:
+    document = next(yaml.safe_load_all(compiled[name].read_text("utf-8")))
+    declared = document["root"]["inputDefinitions"]["parameters"].values()
+    defaults = [each["defaultValue"] for each in declared if each["parameterType"] == "NUMBER_INTEGER" and "defaultValue" in each]
+    assert defaults
+    assert {type(default) for default in defaults} == {int}
+
+
 def test_a_loaded_component_is_used_like_its_source(compiled: dict[str, Path], tmp_path: Path) -> None:
     from kfp import compiler
 

@@ -289,3 +289,33 @@ def test_output_that_is_not_finite_is_written_as_null(tmp_path: Path, caplog: py
 def test_component_is_a_python_component(fit: Any) -> None:
     assert isinstance(fit, type(shipped.train))
     assert inspect.getdoc(fit) == "Fit a model."
+
+
+BIG = 2**60 + 1
+
+
+def test_large_integer_reaches_the_function_as_it_is(tmp_path: Path) -> None:
+    @shipped.train_function(func_args={"fixed": BIG})
+    def seeded(seed: int, others: list, fixed: int, default: int = 1152921504606846979) -> None: ...
+
+    @dsl.pipeline
+    def one(words: list = []) -> None:  # noqa: B006
+        seeded(seed=BIG, others=[BIG, 1])
+        seeded(seed=1, others=[words, BIG])
+
+    document = compiled(one, tmp_path)
+    arguments = step_parameters(document, "exec-seeded", {"results": {}})[0]["func_args"]
+    assert arguments == {"seed": BIG, "others": [BIG, 1], "fixed": BIG}
+    assert seeded.component_spec.inputs["default"].default is None
+    others = document["root"]["dag"]["tasks"]["seeded-2"]["inputs"]["parameters"]["others"]["runtimeValue"]["constant"]
+    assert typed_parameters({"func_args": {"others": others[1:]}})["func_args"]["others"] == [BIG]
+
+
+def test_large_integer_inside_an_object_of_train_is_text_with_its_type(tmp_path: Path) -> None:
+    @dsl.pipeline
+    def one() -> None:
+        shipped.train(run_id="r", builtin="sft", settings={"seed": BIG, "steps": 4}, env={"SEED": BIG})
+
+    given = compiled(one, tmp_path)["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]
+    found = typed_parameters({name: given[name]["runtimeValue"]["constant"] for name in ("settings", "env")})
+    assert found == {"settings": {"seed": BIG, "steps": 4.0}, "env": {"SEED": str(BIG)}}

@@ -32,7 +32,7 @@ def found(runtime: str, command: str, **fields: Any) -> tuple[str, str]:
         resolved = resolve(request, catalogue_runtime(runtime))
     except IncompatibleRuntime as error:
         return error.problems[0].message, ""
-    return "", next((warning for warning in resolved.warnings if "launcher" in warning or "worlds" in warning), "")
+    return "", next((warning for warning in resolved.warnings if "launcher" in warning or "one world" in warning), "")
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_launcher_of_several_worlds_is_refused_with_a_working_command(
     code: str, runtime: str, command: str, working: str
 ) -> None:
     problem, _ = found(runtime, command, code=code)
-    assert "several separate worlds" in problem
+    assert "does not make one world" in problem
     assert working in problem
 
 
@@ -124,11 +124,13 @@ def test_launcher_in_a_manifest_is_warned_of() -> None:
         "spec": {"runtimeRef": {"name": TORCH}, "trainer": trainer},
     }
     resolved = resolve(train_request(manifest=manifest, command=[], runtime=""), catalogue_runtime(TORCH))
-    assert any("spec.trainer.command: 'mpirun -np 2 python main.py' makes several" in warning for warning in resolved.warnings)
+    assert any(
+        "spec.trainer.command: 'mpirun -np 2 python main.py' does not make one world" in warning for warning in resolved.warnings
+    )
 
 
 def test_nothing_is_created_for_a_launcher_of_several_worlds(cluster: EmbeddedCluster, code: str) -> None:
     request = train_request(runtime=MPI, command=["mpirun", "-np", "2", "python", "main.py"], code=code, num_nodes=2)
-    with pytest.raises(IncompatibleRuntime, match="several separate worlds"):
+    with pytest.raises(IncompatibleRuntime, match="does not make one world"):
         submit_or_adopt(cluster, request, Identity("o", "r", "s"), "default")
     assert not cluster.list(TRAINJOB).items

@@ -5,7 +5,7 @@ Components that were loaded from YAML cannot turn caching off for their tasks; t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from trainwright.api.objects import Obj
@@ -25,21 +25,14 @@ def cacheable_steps(pipeline: CompiledPipeline, values: Mapping[str, Any] = {}) 
     spec = pipeline.documents[0]
     defaults = {name: parameter.default for name, parameter in pipeline.parameters.items()}
     found = []
-    for component, name, task in _steps(spec):
+    for component, name, task in pipeline.tasks():
         run_id = _constant(task, component is spec["root"], {**defaults, **values})
-        if run_id and task.get("cachingOptions", {}).get("enableCache") and _is_ours(spec, task):
+        if run_id and task.get("cachingOptions", {}).get("enableCache") and _is_ours(pipeline, task):
             found.append(
                 f"{name}: cached with the constant run_id {run_id!r}: the next run returns the results of the first, even if the data "
                 "has changed. Use dsl.PIPELINE_JOB_ID_PLACEHOLDER as run_id, or task.set_caching_options(False)"
             )
     return found
-
-
-def _steps(spec: Obj) -> Iterator[tuple[Obj, str, Obj]]:
-    """Yield each task with the component that it is in."""
-    for component in (spec["root"], *spec.get("components", {}).values()):
-        for name, task in component.get("dag", {}).get("tasks", {}).items():
-            yield component, name, task
 
 
 def _constant(task: Obj, is_at_top: bool, values: Mapping[str, Any]) -> str:
@@ -52,8 +45,7 @@ def _constant(task: Obj, is_at_top: bool, values: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) and _PLACEHOLDER not in value else ""
 
 
-def _is_ours(spec: Obj, task: Obj) -> bool:
-    component = spec.get("components", {}).get(task["componentRef"]["name"], {})
-    executor = spec["deploymentSpec"].get("executors", {}).get(component.get("executorLabel", ""), {})
-    container = executor.get("container", {})
+def _is_ours(pipeline: CompiledPipeline, task: Obj) -> bool:
+    executors = pipeline.documents[0]["deploymentSpec"].get("executors", {})
+    container = executors.get(pipeline.component_of(task).get("executorLabel", ""), {}).get("container", {})
     return any(_LIBRARY in str(word) for word in (*container.get("command", []), *container.get("args", [])))

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.errors import BadPipeline
@@ -43,8 +42,9 @@ class CompiledPipeline:
         header = "".join(printable(line) for line in takewhile(lambda line: line.startswith("#"), text.splitlines(keepends=True)))
         compiled = cls(tuple(documents), header)
         try:
+            _restore_integers(documents[0])
             _ = compiled.name, compiled.parameters
-            list(_tasks(documents[0]))
+            list(compiled.tasks())
         except (AttributeError, KeyError, TypeError):  # text or lists where the format has objects
             raise BadPipeline(f"{source}: not a compiled pipeline: its specification is malformed") from None
         return compiled
@@ -79,6 +79,18 @@ class CompiledPipeline:
             return self.documents[0]
         return {"pipeline_spec": self.documents[0], "platform_spec": self.documents[1]}
 
+    def tasks(self) -> Iterator[tuple[Obj, str, Obj]]:
+        """Yield each task, at any depth, after the component that it is in and its name."""
+        spec = self.documents[0]
+        for component in (spec["root"], *spec.get("components", {}).values()):
+            for name, task in component.get("dag", {}).get("tasks", {}).items():
+                yield component, name, task
+
+    def component_of(self, task: Obj) -> Obj:
+        """Return the component of a task; empty if it is missing."""
+        found: Obj = self.documents[0].get("components", {}).get(task["componentRef"]["name"], {})
+        return found
+
     def executors(self) -> Iterator[tuple[str, Obj]]:
         """Yield the container of each executor, with its name; others have none."""
         for name, executor in self.documents[0]["deploymentSpec"].get("executors", {}).items():
@@ -87,23 +99,20 @@ class CompiledPipeline:
     @functools.cached_property
     def groups(self) -> frozenset[str]:
         """The names of what consists of tasks: nested pipelines, conditions, loops and exit handlers."""
-        components = self.documents[0].get("components", {})
-        return frozenset(
-            name for name, task in _named_tasks(self.documents[0]) if "dag" in components.get(task["componentRef"]["name"], {})
-        )
+        return frozenset(name for _, name, task in self.tasks() if "dag" in self.component_of(task))
 
     def without_cache(self) -> CompiledPipeline:
         """Return the pipeline with caching off for every task, at any depth: kfp itself only changes the outermost."""
-        documents = copy.deepcopy(self.documents)
-        for task in _tasks(documents[0]):
+        found = replace(self, documents=copy.deepcopy(self.documents))
+        for _, _, task in found.tasks():
             task["cachingOptions"] = {"enableCache": False}
-        return replace(self, documents=documents)
+        return found
 
 
-def _named_tasks(spec: Obj) -> Iterator[tuple[str, dict[str, Any]]]:
+def _restore_integers(spec: Obj) -> None:
+    """Write defaults of integers as integers: kfp's compiler writes 3.0, which forms then show."""
     for component in (spec["root"], *spec.get("components", {}).values()):
-        yield from component.get("dag", {}).get("tasks", {}).items()
-
-
-def _tasks(spec: Obj) -> Iterator[dict[str, Any]]:
-    return (task for _, task in _named_tasks(spec))
+        for declared in component.get("inputDefinitions", {}).get("parameters", {}).values():
+            default = declared.get("defaultValue")
+            if declared["parameterType"] == "NUMBER_INTEGER" and isinstance(default, float) and default.is_integer():
+                declared["defaultValue"] = int(default)

@@ -10,6 +10,7 @@ from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.jobs.credentials.secret_detection import literal_problems
+from trainwright.jobs.request.typed_parameters import LARGEST_INTEGER
 from trainwright.pipeline_runs.errors import BadParameters
 from trainwright.text.json_reader import read_json
 from trainwright.text.suggest import suggest
@@ -25,8 +26,6 @@ _TYPE_NAMES = {
 }
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
 _FLOAT = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,4})?")
-_LARGEST_INTEGER = 2**53
-"""Servers keep every number as a double."""
 _BOOLEANS = {"true": True, "false": False}
 _PLACEHOLDER = re.compile(r"\{\{\$|\[\[(?:Index|ScheduledTime|CurrentTime|RunUUID)\b")
 _MAX_BYTES = 1024 * 1024
@@ -170,7 +169,7 @@ def _checked(spec: ParameterSpec, value: Any) -> Any:
         raise ValueError(f"is an input of the type {spec.type}, which cannot be given as a parameter")
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ValueError(f"expected {spec.type}, got {_shown(value)}")
-    if isinstance(value, int | float) and abs(value) > (_LARGEST_INTEGER if kind is int else 1.7e308):
+    if isinstance(value, int | float) and abs(value) > (LARGEST_INTEGER if kind is int else 1.7e308):
         raise ValueError(f"{_shown(value)} is larger than any {spec.type} that a server keeps exactly")
     if isinstance(value, str):
         try:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainwright.pipeline_runs.carried_values import check_integers
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.program_run import run_program
@@ -70,12 +71,12 @@ def compile_pipeline(source: str, settings: CompileSettings = CompileSettings())
             raise BadPipeline(
                 f"{source}: it is compiled already: the image and the parallelism are set when a pipeline is compiled"
             )
-        return CompiledPipeline.parse(_read(source), source)
+        return _without_large_integers(CompiledPipeline.parse(_read(source), source))
     checked = _checked(source)
     result = run_program(
         {"command": "compile", "source": checked}, environment=settings.environment, timeout_seconds=_COMPILE_SECONDS
     )
-    return CompiledPipeline.parse(result["text"], source)
+    return _without_large_integers(CompiledPipeline.parse(result["text"], source))
 
 
 def shipped_pipelines(settings: CompileSettings = CompileSettings()) -> ListedPipelines:
@@ -83,6 +84,11 @@ def shipped_pipelines(settings: CompileSettings = CompileSettings()) -> ListedPi
     result = run_program({"command": "list"}, environment=settings.environment, timeout_seconds=_COMPILE_SECONDS)
     compiled = {name: CompiledPipeline.parse(text, name) for name, text in sorted(result["texts"].items())}
     return ListedPipelines(compiled, dict(sorted(result["failed"].items())))
+
+
+def _without_large_integers(pipeline: CompiledPipeline) -> CompiledPipeline:
+    check_integers(pipeline)
+    return pipeline
 
 
 def _checked(source: str) -> str:

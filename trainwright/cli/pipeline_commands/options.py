@@ -17,6 +17,7 @@ from trainwright.cli.manifests import read_text
 from trainwright.cli.output import print_lines
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.pipeline_runs.cache_check import cacheable_steps
+from trainwright.pipeline_runs.carried_values import object_texts
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
@@ -84,9 +85,9 @@ def _document(file: str) -> Any:
     return documents[0] if documents[0] is not None else {}
 
 
-def print_cache_warnings(pipeline: CompiledPipeline, values: Mapping[str, Any] = {}) -> None:
-    """Print which steps a server may take from its cache although their data has changed."""
-    for warning in cacheable_steps(pipeline, values):
+def print_warnings(pipeline: CompiledPipeline, values: Mapping[str, Any] = {}) -> None:
+    """Print which steps a server may take from its cache although their data has changed, and which values may not fit there."""
+    for warning in (*cacheable_steps(pipeline, values), *object_texts(pipeline)):
         print_lines(f"warning: {warning}", error=True)
 
 

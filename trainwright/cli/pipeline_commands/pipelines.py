@@ -20,7 +20,7 @@ from trainwright.cli.pipeline_commands.options import (
     Parallelism,
     interrupt_exits,
     pipeline_errors_exit,
-    print_cache_warnings,
+    print_warnings,
 )
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.parameters import ParameterSpec
@@ -80,7 +80,7 @@ def compile_command(
     """Compile a pipeline to YAML, for the interface of Kubeflow Pipelines or any client of it."""
     with pipeline_errors_exit(), interrupt_exits():
         compiled = compile_pipeline(pipeline, CompileSettings(image, parallelism))
-    print_cache_warnings(compiled)
+    print_warnings(compiled)
     if not to:
         sys.stdout.write(compiled.text)
         return

@@ -25,7 +25,7 @@ from trainwright.cli.pipeline_commands.options import (
     interrupt_exits,
     parameter_values,
     pipeline_errors_exit,
-    print_cache_warnings,
+    print_warnings,
 )
 from trainwright.cli.waiting import finite_seconds
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
@@ -84,7 +84,7 @@ def run_pipeline(
         if local:
             code = _run_here(compiled, values, timeout or None, output)
         else:
-            print_cache_warnings(compiled, values)
+            print_warnings(compiled, values)
             server = connect(host, namespace=namespace)
             created = start_run(server, compiled, values, experiment=experiment, run_name=run_name)
             code = _report(server, compiled, created, wait, timeout or None, output)

@@ -17,6 +17,8 @@ from trainwright.jobs.request.setting_values import parse_structure
 
 MARK = "trainwright.dev/type"
 ValueType = Literal["int", "float", "bool", "str", "list", "dict"]
+LARGEST_INTEGER = 2**53
+"""Kubeflow Pipelines keeps numbers as doubles: integers from here on may arrive as another one."""
 _MAX_DEPTH = 100
 
 
@@ -28,6 +30,15 @@ def marked(value: Any, of_type: ValueType) -> dict[str, Any]:
 def is_marked(value: Mapping[str, Any]) -> bool:
     """Whether an object is a value with its type."""
     return value.keys() == {MARK, "value"}
+
+
+def has_large_integer(value: Any) -> bool:
+    """Whether a value is or contains an integer that Kubeflow Pipelines may change."""
+    if isinstance(value, Mapping):
+        return any(map(has_large_integer, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(has_large_integer, value))
+    return isinstance(value, int) and abs(value) >= LARGEST_INTEGER
 
 
 def typed_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:

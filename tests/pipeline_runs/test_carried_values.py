@@ -1,0 +1,122 @@
+"""Values that a server would not carry as they are written: texts inside objects, which are warned of, and large integers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pipeline_commands import Run
+from servers.kfp_api_server import KfpApiServer
+
+from trainwright.pipeline_runs.carried_values import object_texts
+from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.source import compile_pipeline, shipped_pipelines
+
+pytestmark = pytest.mark.medium
+
+HEADER = """
+from kfp import dsl
+from trainwright.components import train, train_function
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def see(u: dict, v: list = [], n: int = 3):
+    print(u)
+
+
+@dsl.component(base_image="python:3.11", install_kfp_package=False)
+def ask() -> str:
+    return "x"
+
+
+@train_function(num_nodes=1)
+def fit(seed: int, words: list = [], big: int = 1152921504606846977):
+    pass
+
+
+@dsl.pipeline
+def flow(s: str = "x", n: int = 3, f: float = 1.0, b: bool = True, words: list = [], options: dict = {}, large: int = DEFAULT):
+"""
+
+
+@pytest.fixture
+def source(tmp_path: Path):
+    def write(*lines: str, default: str = "0") -> str:
+        file = tmp_path / "flow.py"
+        file.write_text(HEADER.replace("DEFAULT", default) + "".join(f"    {line}\n" for line in lines), "utf-8")
+        return str(file)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["see(u={'a': s})"], ["see: the text 's' inside 'u'"]),
+        (["see(u={'a': [{'b': words}]})"], ["see: the list 'words' inside 'u'"]),
+        (["see(u=options, v=[options])"], ["see: the object 'options' inside 'v'"]),
+        (["see(u={'a': f'{s}.{s}', 'b': n})"], ["see: the text 's' inside 'u'"]),
+        (["see(u={'a': ask().output})"], ["see: the text 'ask.Output' inside 'u'"]),
+        (["train(run_id='r', func_args={'a': s})"], ["train: the text 's' inside 'func_args'"]),
+        (["fit(seed=1, env={'A': s})"], ["fit: the text 's' inside 'env'"]),
+        (
+            [
+                "with dsl.If(n == 3):",
+                "    with dsl.ParallelFor(words) as word:",
+                "        see(u={'a': word, 'b': word.rate, 'c': s})",
+            ],
+            [
+                "see: the text 's' inside 'u'",
+                "see: the text 'words.rate' inside 'u'",
+                "see: the text that is an item of 'words' inside 'u'",
+            ],
+        ),
+        (["see(u={'a': n, 'b': f, 'c': b})"], []),
+        (["see(u=options, v=words)", "fit(seed=n, words=words)"], []),
+        (["train(run_id=s, model_uri=s).set_cpu_limit(s)"], []),
+    ],
+)
+def test_text_inside_an_object_is_warned_of(source, lines: list[str], found: list[str]) -> None:
+    warnings = object_texts(compile_pipeline(source(*lines)))
+    assert sorted(each.partition(": a quote")[0] for each in warnings) == found
+
+
+def test_warning_of_a_text_inside_an_object_is_printed(run: Run, kfp: KfpApiServer, source, tmp_path: Path) -> None:
+    file = source("see(u={'a': s})")
+    for words in (("compile", file, "-O", str(tmp_path / "flow.yaml")), ("run", file, "--host", kfp.url)):
+        result = run("pipeline", *words)
+        assert result.exit_code == 0, result.output
+        assert "warning: see: the text 's' inside 'u': a quote or a backslash in it" in result.stderr
+
+
+def test_shipped_pipelines_have_no_text_inside_an_object() -> None:
+    assert [object_texts(pipeline) for pipeline in shipped_pipelines().compiled.values() if object_texts(pipeline)] == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "default", "said"),
+    [
+        (["see(u={}, n=2**53)"], "0", "the input 'n' of see: Kubeflow Pipelines keeps numbers as doubles"),
+        (["see(u={}, n=-2**60 - 1)"], "0", "the input 'n' of see"),
+        (["see(u={}, n=large)"], "2**60 + 1", "the default of the parameter 'large'"),
+        (["with dsl.ParallelFor([1, 2**60 + 1]) as i:", "    see(u={}, n=i)"], "0", "an item of the loop for-loop-2"),
+        (["train(run_id='r', num_nodes=2**60 + 1)"], "0", "train(): num_nodes=1152921504606846977: Kubeflow Pipelines"),
+    ],
+)
+def test_large_integer_is_refused_when_compiled(source, lines: list[str], default: str, said: str) -> None:
+    with pytest.raises(BadPipeline) as raised:
+        compile_pipeline(source(*lines, default=default))
+    assert said in str(raised.value)
+
+
+def test_integer_below_the_limit_is_compiled(source) -> None:
+    compile_pipeline(source("see(u={}, n=2**53 - 1)", default="-2**53 + 1"))
+
+
+def test_defaults_of_integers_are_integers_in_the_text_and_the_list(run: Run, source) -> None:
+    file = source("see(u={}, n=n)")
+    text = compile_pipeline(file).text
+    assert "defaultValue: 3\n" in text
+    assert "defaultValue: 1.0\n" in text
+    row = next(line for line in run("pipeline", "list", file).stdout.splitlines() if line.split()[1] == "n")
+    assert row.split()[2:4] == ["int", "3"]
