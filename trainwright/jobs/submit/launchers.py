@@ -107,8 +107,8 @@ def launcher_warnings(resolved: ResolvedRequest) -> Iterator[str]:
 def _several_worlds(start: _Start, resolved: ResolvedRequest) -> str:
     place = _place(resolved)
     return (
-        f"{_quoted(start.words)} does not make one world of all processes: the runtime {name_of(resolved.runtime)!r} starts the command "
-        f"{place.value}; use {_working_command(start, place)}"
+        f"{_quoted(start.words)} does not make one world of all processes: the runtime {name_of(resolved.runtime)!r} starts the "
+        f"command {place.value}; use {_working_command(start, place)}"
     )
 
 
