@@ -1,4 +1,4 @@
-"""Runs a bundled DAG in its own process and parses its output."""
+"""Runs a bundled DAG in its own process and reads its output."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from trainwright.pipeline_runs.local_inputs import State
 from trainwright.quickstart.airflow_dag import configure
 from trainwright.quickstart.orchestrator import Orchestrator, Parameters
 from trainwright.quickstart.run_folder import RunFolder
-from trainwright.quickstart.steps_view import Line, StepsView
+from trainwright.quickstart.steps_view import StepsView
+from trainwright.text.terminal import plain
 
 _STRUCTURED = re.compile(r"^\d{4}-\d\d-\d\dT\S+ \[(\w+) *\] (.*?) *\[[\w.]+\](?: .*)?$")
 _STARTED = re.compile(r"^\[DAG TEST\] starting task_id=([\w-]+)")
 _ENDED = re.compile(r"^\[DAG TEST\] end task task_id=([\w-]+)")
 _FAILED = "Task failed with exception"
 _SKIPPED = "Skipping task."
-_MAX_CHARS = 8000
 
 
 def run_finetune(view: StepsView, folder: RunFolder, parameters: Parameters) -> bool:
@@ -37,8 +38,9 @@ def run_dag(view: StepsView, home: Path, module: str, parameters: dict[str, Any]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=env)
     assert process.stdout is not None
     try:
+        reader = _Reader(view)
         for line in process.stdout:
-            view.write(line)
+            reader.read(plain(line).rstrip())
         return process.wait() == 0
     finally:
         if process.poll() is None:
@@ -46,36 +48,29 @@ def run_dag(view: StepsView, home: Path, module: str, parameters: dict[str, Any]
             process.wait(10)
 
 
-class Reader:
-    """Parses the log of `dag.test()`, in which failed and successful tasks end with the same line."""
+class _Reader:
+    """Reads the log of `dag.test()`, in which failed and successful tasks end with the same line, into a view."""
 
-    def __init__(self) -> None:
-        self._failed = self._skipped = False
+    def __init__(self, view: StepsView) -> None:
+        self._view, self._task, self._state = view, "", State.succeeded
 
-    def __call__(self, line: str) -> Line:
+    def read(self, line: str) -> None:
         match = _STRUCTURED.match(line)
         text = match[2] if match else line.strip()
         if started := _STARTED.match(text):
-            self._failed = self._skipped = False
-            return Line(begins=started[1])
-        if text.startswith(_FAILED):
-            self._failed = True
-        elif text.startswith(_SKIPPED):
-            self._skipped = True
-        if ended := _ENDED.match(text):
-            return Line(ends=ended[1], succeeded=not self._failed, skipped=self._skipped)
-        return Line(text=text)
+            self._task, self._state = started[1], State.succeeded
+            self._view.begins(self._task)
+        elif ended := _ENDED.match(text):
+            self._view.ends(ended[1], self._state, {}, "")
+            self._task = ""
+        elif self._task:
+            if text.startswith(_FAILED):
+                self._state = State.failed
+            elif text.startswith(_SKIPPED):
+                self._state = State.skipped
+            self._view.prints(self._task, text if match else line)
+        else:
+            self._view.note(line)
 
 
-def failure_log(log_file: Path) -> str:
-    """The log from the failed task's exception on, without Airflow's own lines."""
-    try:
-        text = log_file.read_text("utf-8").splitlines()
-    except FileNotFoundError:
-        return ""
-    failures = [number for number, line in enumerate(text) if _FAILED in line]
-    lines = text[failures[-1] :] if failures else text[-40:]
-    return "\n".join(line for line in lines if line.strip() and not _STRUCTURED.match(line))[-_MAX_CHARS:]
-
-
-AIRFLOW = Orchestrator(run_finetune, Reader(), failure_log)
+AIRFLOW = Orchestrator(run_finetune)

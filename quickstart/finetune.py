@@ -106,7 +106,7 @@ def _run(options: Options, folder: RunFolder, request: Request, cluster: LocalCl
     claim = f"finetune-{folder.name}"[:53]
     cluster.create_claim(claim, folder.workspace)
     usual = {} if options.model or options.dataset else USUAL_SECONDS
-    with StepsView(folder.log, orchestrator.read, usual_seconds=usual) as view:
+    with StepsView(folder.log, usual_seconds=usual) as view:
         succeeded = orchestrator.run(view, folder, _parameters(folder, request, model, claim))
     if view.nodes_started is not None:
         first = f", the first step {view.training_began - began:.1f} s" if view.training_began else ""
@@ -115,7 +115,7 @@ def _run(options: Options, folder: RunFolder, request: Request, cluster: LocalCl
         )
     if not succeeded:
         console.print(f"[red]The pipeline failed.[/red] Last lines of {escape(str(folder.log))}:", highlight=False)
-        console.print(orchestrator.failure_log(folder.log), markup=False, highlight=False, soft_wrap=True)
+        console.print(view.failure_log, markup=False, highlight=False, soft_wrap=True)
         return 1
     result = _collect(folder, request, view.durations)
     folder.finish(result)

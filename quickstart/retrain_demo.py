@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trainwright.controlplane.lifecycle import StartFailed
-from trainwright.quickstart.airflow_run import Reader, failure_log, run_dag
+from trainwright.quickstart.airflow_run import run_dag
 from trainwright.quickstart.bundled import DATA, QUICKSTART_SETTINGS, base_model
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
 from trainwright.quickstart.steps_view import StepsView
@@ -106,20 +106,21 @@ def _run_scenarios(
             },
         }
         console.print(f"[bold]{scenario}[/bold]")
-        result = _run(folder, scenario, parameters)
+        result, failure_log = _run(folder, scenario, parameters)
         yield result
         if result["outcome"] == "failed":
-            console.print(failure_log(folder / f"{scenario}.log"), markup=False, highlight=False, soft_wrap=True)
+            console.print(failure_log, markup=False, highlight=False, soft_wrap=True)
             return
 
 
-def _run(folder: Path, scenario: str, parameters: dict[str, Any]) -> dict[str, Any]:
+def _run(folder: Path, scenario: str, parameters: dict[str, Any]) -> tuple[dict[str, Any], str]:
     report = folder / f"{scenario}.json"
-    with StepsView(folder / f"{scenario}.log", Reader()) as view:
+    with StepsView(folder / f"{scenario}.log") as view:
         succeeded = run_dag(view, folder / ".airflow", "scheduled_retraining", parameters, report)
     seen: dict[str, Any] = json.loads(report.read_bytes()) if report.exists() else {"tasks": {}, "events": [], "reason": ""}
     trained = seen["tasks"].get("train") == "success"
-    return {**seen, "scenario": scenario, "outcome": "failed" if not succeeded else "trained" if trained else "skipped"}
+    outcome = "failed" if not succeeded else "trained" if trained else "skipped"
+    return {**seen, "scenario": scenario, "outcome": outcome}, view.failure_log
 
 
 def show(results: list[dict[str, Any]], console: Console) -> None:

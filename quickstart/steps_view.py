@@ -1,52 +1,45 @@
 """Terminal output for a running pipeline: one line per step with its duration, and the training progress.
 
-The full output of the orchestrator goes to a log file; this view shows the steps parsed from it.
+The full output of the steps goes to a log file.
 """
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+from trainwright.pipeline_runs.local_inputs import State
+from trainwright.pipeline_runs.local_lines import PrintedLines
+from trainwright.pipeline_runs.local_values import Values
+
 _PROGRESS = re.compile(r"^(Queued|Starting|Running|Restarting|Suspended|Succeeded|Failed)\b(?: (\d+) %)?(.*)$")
+_MARKS = {
+    State.succeeded: ("✓", "green"),
+    State.skipped: ("○", "yellow"),
+    State.failed: ("✗", "red"),
+    State.omitted: ("○", "yellow"),
+}
 
 
-@dataclass(frozen=True)
-class Line:
-    """A parsed line of an orchestrator's output: a step begins, a step ends, or other output (`text`)."""
+class StepsView:
+    """Observes a run; steps may run side by side. `durations` are seconds by step."""
 
-    begins: str = ""
-    ends: str = ""
-    succeeded: bool = False
-    skipped: bool = False
-    text: str = ""
-
-
-class StepsView(io.TextIOBase):
-    """Replaces standard output while a pipeline runs; `durations` are seconds by step."""
-
-    def __init__(
-        self, log: Path, read: Callable[[str], Line], out: TextIO | None = None, usual_seconds: Mapping[str, int] | None = None
-    ):
-        self._read, self._usual_seconds = read, usual_seconds or {}
+    def __init__(self, log: Path, out: TextIO | None = None, usual_seconds: Mapping[str, int] | None = None):
+        self._usual_seconds = usual_seconds or {}
         self.durations: dict[str, float] = {}
-        self.started: dict[str, float] = {}
-        """Time (monotonic) at which each step began."""
         self.nodes_started: float | None = None
         """Time (monotonic) at which the nodes of the training step were first running."""
         self.training_began: float | None = None
         """Time (monotonic) of the first progress report of the training program."""
         self._log = open(log, "a", encoding="utf-8", buffering=1)  # noqa: SIM115  (closed with the view)
+        self._lines = PrintedLines(self.note)
         self._out = out or sys.stdout
         self._console = Console(file=self._out)
         columns = (
@@ -56,10 +49,14 @@ class StepsView(io.TextIOBase):
             TimeElapsedColumn(),
         )
         self._bar = Progress(*columns, console=self._console, transient=True)
-        self._task: int | None = None
-        self._step = ""
-        self._pending = ""
-        self._noted = ""
+        self._bars: dict[str, TaskID] = {}
+        self._started: dict[str, float] = {}
+        self._noted: dict[str, str] = {}
+
+    @property
+    def failure_log(self) -> str:
+        """The last lines of the first step that failed; empty if none has."""
+        return "\n".join(self._lines.failures[0].log) if self._lines.failures else ""
 
     def __enter__(self) -> StepsView:
         if self._console.is_terminal:
@@ -70,63 +67,49 @@ class StepsView(io.TextIOBase):
         self._bar.stop()
         self._log.close()
 
-    def writable(self) -> bool:
-        return True
+    def note(self, line: str) -> None:
+        """Write a line to the log only."""
+        if not self._log.closed:  # the last lines of a run that is interrupted
+            self._log.write(line + "\n")
 
-    def isatty(self) -> bool:
-        return False
-
-    def write(self, text: str) -> int:
-        self._pending += text
-        *lines, self._pending = self._pending.split("\n")
-        for line in lines:
-            self._line(_COLOUR.sub("", line).rstrip())
-        return len(text)
-
-    def flush(self) -> None:
-        """Does nothing: each line is shown when it is complete."""
-
-    def _line(self, line: str) -> None:
-        if self._log.closed:
-            return
-        self._log.write(line + "\n")
-        seen = self._read(line)
-        if seen.begins:
-            self._start(seen.begins)
-        elif seen.ends:
-            self._end(seen)
-        elif (match := _PROGRESS.match(seen.text)) and self._step:
-            self._progress(match[1], match[2], match[3].strip())
-
-    def _start(self, step: str) -> None:
-        self._step, self._noted = step, ""
-        self.started[step] = time.monotonic()
-        usual = f"usually {self._usual_seconds[step]} s" if step in self._usual_seconds else ""
+    def begins(self, task: str) -> None:
+        self._lines.begins(task)
+        self._started[task] = time.monotonic()
+        usual = f"usually {self._usual_seconds[task]} s" if task in self._usual_seconds else ""
         if self._console.is_terminal:
-            self._task = self._bar.add_task(step, total=None, note=usual)
+            self._bars[task] = self._bar.add_task(task, total=None, note=usual)
         else:
-            self._say(f"  {step} ...{f' ({usual})' if usual else ''}")
+            self._say(f"  {task} ...{f' ({usual})' if usual else ''}")
 
-    def _end(self, seen: Line) -> None:
-        step = seen.ends
-        self.durations[step] = time.monotonic() - self.started.get(step, time.monotonic())
-        if self._task is not None:
-            self._bar.remove_task(self._task)  # type: ignore[arg-type]
-            self._task = None
-        mark, colour = ("○", "yellow") if seen.skipped else ("✓", "green") if seen.succeeded else ("✗", "red")
-        self._console.print(f"  [{colour}]{mark}[/{colour}] {step:<20} {self.durations[step]:6.1f} s")
+    def prints(self, task: str, line: str) -> None:
+        self._lines.prints(task, line)
+        if (match := _PROGRESS.match(line.strip())) and task in self._started:
+            self._progress(task, match[1], match[2], match[3].strip())
 
-    def _progress(self, phase: str, percent: str | None, rest: str) -> None:
-        if phase == "Running" and self._step == "train":
+    def ends(self, task: str, state: State, outputs: Values, problem: str) -> None:
+        self._lines.ends(task, state, outputs, problem)
+        self.durations[task] = time.monotonic() - self._started.get(task, time.monotonic())
+        if task in self._bars:
+            self._bar.remove_task(self._bars.pop(task))
+        mark, colour = _MARKS[state]
+        self._console.print(f"  [{colour}]{mark}[/{colour}] {task:<20} {self.durations[task]:6.1f} s")
+
+    def warns(self, text: str) -> None:
+        self._lines.warns(text)
+
+    def _progress(self, task: str, phase: str, percent: str | None, rest: str) -> None:
+        if phase == "Running" and task == "train":
             self.nodes_started = self.nodes_started or time.monotonic()
             if percent is not None:
                 self.training_began = self.training_began or time.monotonic()
         note = f"{phase} {percent + ' %' if percent else ''} {rest}".strip()
-        if self._task is not None:
-            self._bar.update(self._task, note=note, **({"total": 100, "completed": int(percent)} if percent else {}))  # type: ignore[arg-type]
-        elif note != self._noted:
+        if task in self._bars:
+            self._bar.update(self._bars[task], note=note)
+            if percent:
+                self._bar.update(self._bars[task], total=100, completed=int(percent))
+        elif note != self._noted.get(task):
             self._say(f"      {note}")
-        self._noted = note
+        self._noted[task] = note
 
     def _say(self, line: str) -> None:
         self._out.write(line + "\n")

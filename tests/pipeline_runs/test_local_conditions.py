@@ -1,35 +1,62 @@
-"""Conditions on outputs of tasks, as kfp's local runner resolves them."""
+"""Conditions as kfp's compiler writes them."""
 
 from __future__ import annotations
 
-import logging
+from typing import Any
 
-from trainwright.pipeline_runs.compiled import CompiledPipeline
-from trainwright.pipeline_runs.local_conditions import unresolved_conditions, with_conditions
+import pytest
 
-CONDITION = "inputs.parameter_values['pipelinechannel--{}'] > 0.5 && inputs.parameter_values['pipelinechannel--n'] == 1"
+from trainwright.pipeline_runs.local_conditions import is_met
+from trainwright.pipeline_runs.local_values import BadValue
 
-
-def test_output_in_a_condition_is_named_by_its_task() -> None:
-    output = {"taskOutputParameter": {"producerTask": "fit", "outputParameterKey": "loss"}}
-    task = {
-        "componentRef": {"name": "comp-condition-1"},
-        "inputs": {"parameters": {"pipelinechannel--fit-loss": output, "pipelinechannel--n": {"componentInputParameter": "n"}}},
-        "triggerPolicy": {"condition": CONDITION.format("fit-loss")},
-    }
-    spec = {
-        "pipelineInfo": {"name": "p"},
-        "root": {"dag": {"tasks": {"condition-1": task}}},
-        "deploymentSpec": {"executors": {}},
-        "schemaVersion": "2.1.0",
-    }
-    found = with_conditions(CompiledPipeline((spec,))).documents[0]["root"]["dag"]["tasks"]["condition-1"]["triggerPolicy"]
-    assert found["condition"] == CONDITION.format("fit--loss")
+VALUES: dict[str, Any] = {"n": 3, "x": 0.25, "text": "a && b", "flag": True, "none": None, "digits": "12", "list": [1]}
 
 
-def test_warnings_about_conditions_are_collected_once() -> None:
-    with unresolved_conditions() as unresolved:
-        for message in ("Could not resolve CEL parameter: x", "something else", "Could not resolve CEL parameter: x"):
-            logging.getLogger().warning(message)
-    logging.getLogger().warning("Condition evaluation failed: later")
-    assert unresolved == ["Could not resolve CEL parameter: x"]
+def read(condition: str) -> str:
+    """The condition with inputs written as $NAME."""
+    for name in sorted(VALUES, key=len, reverse=True):
+        condition = condition.replace(f"${name}", f"inputs.parameter_values['{name}']")
+    return condition
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("int($n) == 3", True),
+        ("int($n) != 3", False),
+        ("!(int($n) == 3)", False),
+        ("double(int($n)) > 2.5", True),
+        ("$x <= 0.25 && int($n) >= 4", False),
+        ("$x < 1e-3", False),
+        ("-1 < int($n)", True),
+        ("$text == 'a && b' && !($flag == false)", True),
+        ("$text == ''", False),
+        ("$flag == true", True),
+        ("int($digits) > 11", True),
+        ("$digits == '12'", True),
+        ("'a' != $digits && '&& true' == '&& true'", True),
+    ],
+)
+def test_condition_is_evaluated_as_on_a_server(condition: str, holds: bool) -> None:
+    assert is_met(read(condition.replace("double(int($n))", "double($n)")), VALUES.get) is holds
+
+
+@pytest.mark.parametrize(
+    ("condition", "problem"),
+    [
+        ("$none == 'a'", "is null"),
+        ("int($n) == 4 && $none == 'a'", "is null"),
+        ("$missing == 'a'".replace("$missing", "inputs.parameter_values['missing']"), "is null"),
+        ("$list == 'a'", "not one value"),
+        ("$text == 3", "compares 'a && b' with 3"),
+        ("$flag == 1", "compares True with 1"),
+        ("int($text) == 1", "needs a number"),
+        ("$text == 'it's'", "cannot be read"),
+        ("int($n) == 3 || $flag == true", "cannot be read"),
+        ("__import__('os') == 'x'", "cannot be read"),
+        ("!(int($n) == 3", "cannot be read"),
+    ],
+)
+def test_condition_without_an_answer_is_an_error(condition: str, problem: str) -> None:
+    with pytest.raises(BadValue, match=problem):
+        is_met(read(condition), VALUES.get)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from trainwright.quickstart import kfp_run
+from trainwright.pipeline_runs.local_inputs import State
 from trainwright.quickstart.bundled import QUICKSTART_SETTINGS, _show_steps
 from trainwright.quickstart.finetune import _pod_variables, _variables
 from trainwright.quickstart.run_folder import Request
@@ -38,9 +38,10 @@ def test_progress_has_a_line_with_the_time_left_for_each_quarter_without_a_termi
 
 def test_steps_without_progress_say_how_long_they_usually_take(tmp_path: Path) -> None:
     said = io.StringIO()
-    with StepsView(tmp_path / "log", kfp_run.read_line, said, {"evaluate": 7}) as view:
+    with StepsView(tmp_path / "log", said, {"evaluate": 7}) as view:
         for step in ("start-run", "evaluate"):
-            view.write(f"Executing task '{step}'\nTask '{step}' finished with status SUCCESS\n")
+            view.begins(step)
+            view.ends(step, State.succeeded, {}, "")
     assert [line.strip() for line in said.getvalue().splitlines() if "..." in line] == [
         "start-run ...",
         "evaluate ... (usually 7 s)",

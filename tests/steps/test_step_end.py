@@ -16,7 +16,7 @@ from trainwright.jobs import TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled, RunTimeout, StepFailed
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.pipeline_runs.local_failures import cause_in
+from trainwright.pipeline_runs.local_lines import cause_in
 from trainwright.steps import signalled_step
 from trainwright.steps.step_end import explained_end, write_termination_message
 from trainwright.storage.errors import StorageError
@@ -93,7 +93,7 @@ def test_a_step_of_data_ends_by_its_signal_only_in_a_local_run(pod: dict[str, st
 from trainwright.jobs.diagnosis.errors import StepFailed
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.pipeline_runs.local_failures import cause_in
+from trainwright.pipeline_runs.local_lines import cause_in
 from trainwright.steps.step_end import explained_end
 with explained_end():
     print("begun", flush=True)
@@ -140,7 +140,7 @@ import sys
 from trainwright.jobs.diagnosis.errors import StepFailed
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
-from trainwright.pipeline_runs.local_failures import cause_in
+from trainwright.pipeline_runs.local_lines import cause_in
 from trainwright.steps.step_end import explained_end, write_line
 sys.stdin.read()
 with explained_end():

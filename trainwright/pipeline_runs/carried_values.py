@@ -15,6 +15,7 @@ from trainwright.api.objects import Obj
 from trainwright.jobs.request.typed_parameters import LARGEST_INTEGER, has_large_integer
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.local_values import texts_in
 from trainwright.text.one_line import one_line
 
 _REFERENCE = re.compile(r"\{\{\$\.inputs\.parameters\['([^']+)'\]")
@@ -72,13 +73,45 @@ def check_integers(pipeline: CompiledPipeline) -> None:
         )
 
 
+def check_loops(pipeline: CompiledPipeline) -> None:
+    """Refuse loops whose items kfp's compiler confuses. Raises BadPipeline naming the tasks.
+
+    `item.name` is not a field of the item: it is an attribute of kfp's placeholder, whose own name is then passed. Two loops over one
+    list, one inside the other, have the same item.
+    """
+    loops = {task["parameterIterator"]["itemInput"] for _, _, task in pipeline.tasks() if "parameterIterator" in task}
+    names = [name.removeprefix(_CHANNEL) for name in loops]
+    problems = []
+    for _, name, task in pipeline.tasks():
+        for field, given in task.get("inputs", {}).get("parameters", {}).items():
+            texts = list(texts_in(given.get("runtimeValue", {}).get("constant")))
+            if any(re.search(rf"(?<![\w-]){re.escape(item)}(?![\w-])", text) for item in names for text in texts):
+                problems.append(
+                    f"{one_line(name)}: the input {one_line(field)!r} is the name of a loop's item: to kfp `item.name` is that, "
+                    "and not the field 'name'; give the field another name"
+                )
+    problems += _nested_alike(pipeline, pipeline.documents[0]["root"], frozenset())
+    if problems:
+        raise BadPipeline("; ".join(sorted(set(problems))))
+
+
+def _nested_alike(pipeline: CompiledPipeline, component: Obj, items: frozenset[str]) -> list[str]:
+    """Return a problem for each loop inside a loop over the same list."""
+    found = []
+    for name, task in component.get("dag", {}).get("tasks", {}).items():
+        item = task.get("parameterIterator", {}).get("itemInput")
+        if item in items:
+            found.append(
+                f"{one_line(name)}: it is inside a loop over the same list, and both get the inner item; copy the list by a task"
+            )
+        found += _nested_alike(pipeline, pipeline.component_of(task), items | {item} if item else items)
+    return found
+
+
 def _references(value: Any) -> Iterator[str]:
     """Yield the names of the inputs to which texts in a value refer."""
-    if isinstance(value, str):
-        yield from _REFERENCE.findall(value)
-    elif isinstance(value, dict | list):
-        for each in (*value, *value.values()) if isinstance(value, dict) else value:
-            yield from _references(each)
+    for text in texts_in(value):
+        yield from _REFERENCE.findall(text)
 
 
 def _type_of(pipeline: CompiledPipeline, component: Obj, given: Obj, reference: str) -> str:

@@ -1,64 +1,72 @@
-"""Conditions on outputs of tasks, in a run on this machine.
+"""Conditions of a compiled pipeline, in the part of CEL that kfp's compiler writes. Pure.
 
-kfp's local runner finds an output in a condition only if its name is `Output`. For any other, and for a value that is null, it takes
-the condition for false, and the run succeeds without the steps in it. Outputs are named here as it finds them, and a condition that
-it cannot evaluate fails the run, as on a server.
+It writes comparisons, of which some are negated, joined by `&&`:
+`inputs.parameter_values['x'] > 0.5 && !(int(inputs.parameter_values['n']) == 1)`
 """
 
 from __future__ import annotations
 
-import contextlib
-import copy
-import logging
-from collections.abc import Iterator
-from dataclasses import replace
+import operator
+import re
+from collections.abc import Callable
+from typing import Any
 
-from trainwright.api.objects import Obj
-from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.local_values import BadValue
+from trainwright.text.one_line import one_line
 
-_CHANNEL = "pipelinechannel--"
-_SIGNS = ("Could not resolve ", "Condition evaluation failed")
-"""Beginnings of the runner's warnings about a condition that it takes for false."""
-
-
-def with_conditions(pipeline: CompiledPipeline) -> CompiledPipeline:
-    """Return the pipeline with conditions that name outputs as TASK--OUTPUT, the form that the local runner resolves."""
-    documents = copy.deepcopy(pipeline.documents)
-    for dag in (documents[0]["root"], *documents[0].get("components", {}).values()):
-        for task in dag.get("dag", {}).get("tasks", {}).values():
-            policy = task.get("triggerPolicy", {})
-            for name, source in _outputs(task).items():
-                if "condition" in policy:
-                    policy["condition"] = policy["condition"].replace(f"['{name}']", f"['{_CHANNEL}{source}']")
-    return replace(pipeline, documents=documents)
+_OPERAND = r"(?:(?:int|double)\()?(?:inputs\.parameter_values\['[^']+'\]|true|false|-?[\d.]+(?:e[+-]?\d+)?|'[^']*')\)?"
+_COMPARISON = re.compile(rf"(?P<not>!\()?(?P<left>{_OPERAND}) (?P<sign>==|!=|<=?|>=?) (?P<right>{_OPERAND})(?(not)\))(?: && |$)")
+_READ = re.compile(
+    r"(?:(?P<cast>int|double)\()?(?:inputs\.parameter_values\['(?P<input>[^']+)'\]|'(?P<text>.*)'|(?P<literal>[^)]+))\)?", re.S
+)
+_SIGNS: dict[str, Callable[[Any, Any], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
 
 
-def _outputs(task: Obj) -> dict[str, str]:
-    """Return the inputs of a task that are outputs of other tasks, with the form that the local runner resolves."""
-    found = {}
-    for name, source in task.get("inputs", {}).get("parameters", {}).items():
-        if output := source.get("taskOutputParameter"):
-            found[name] = f"{output['producerTask']}--{output['outputParameterKey']}"
+def is_met(condition: str, value_of: Callable[[str], Any]) -> bool:
+    """Whether a condition holds.
+
+    `value_of` returns the value of an input by name, as the type that its group declares. Raises BadValue if a value is missing or
+    null, has another type than the one that it is compared with, or if the condition cannot be read: a server fails then, too.
+    """
+    shown, at, found = repr(one_line(condition)[:200]), 0, True
+    while at < len(condition):
+        if (comparison := _COMPARISON.match(condition, at)) is None:
+            raise BadValue(f"the condition {shown} cannot be read; a server refuses quotes in its texts, too")
+        left, right = (_operand(comparison[side], value_of, shown) for side in ("left", "right"))
+        if {type(left), type(right)} & {str, bool} and type(left) is not type(right):
+            raise BadValue(f"the condition {shown} compares {left!r} with {right!r}")
+        # All comparisons are read, so that a missing value is found in each of them.
+        found = (_SIGNS[comparison["sign"]](left, right) is not bool(comparison["not"])) and found
+        at = comparison.end()
     return found
 
 
-class _Unresolved(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.messages: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        message = record.getMessage()
-        if message.startswith(_SIGNS) and message not in self.messages:
-            self.messages.append(message)
-
-
-@contextlib.contextmanager
-def unresolved_conditions() -> Iterator[list[str]]:
-    """Collect the warnings of kfp's local runner, in this process, about conditions that it took for false."""
-    handler, root = _Unresolved(), logging.getLogger()
-    root.addHandler(handler)
+def _operand(text: str, value_of: Callable[[str], Any], shown: str) -> Any:
+    read = _READ.fullmatch(text)
+    assert read is not None, "part of a comparison"
+    value: Any
+    if read["input"] is not None:
+        value = value_of(read["input"])
+        if value is None or isinstance(value, list | dict):
+            raise BadValue(
+                f"the condition {shown} has nothing to compare: {read['input']} is {'null' if value is None else 'not one value'}"
+            )
+    elif read["text"] is not None:
+        value = read["text"]
+    else:
+        value = {"true": True, "false": False}.get(read["literal"])
+        if value is None:
+            value = float(read["literal"]) if re.search(r"[.e]", read["literal"]) else int(read["literal"])
+    if read["cast"] is None:
+        return value
     try:
-        yield handler.messages
-    finally:
-        root.removeHandler(handler)
+        return int(value) if read["cast"] == "int" else float(value)
+    except (ValueError, OverflowError):
+        raise BadValue(f"the condition {shown} needs a number, got {one_line(str(value))[:80]!r}") from None

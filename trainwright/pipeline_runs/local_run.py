@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.metadata
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from packaging.version import Version
-
 from trainwright.pipeline_runs.compiled import CompiledPipeline
-from trainwright.pipeline_runs.errors import BadPipeline, KfpMissing
-from trainwright.pipeline_runs.local_conditions import with_conditions
-from trainwright.pipeline_runs.local_failures import LocalFailure, LocalFailures
-from trainwright.pipeline_runs.local_integers import with_integers
+from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.local_lines import LocalFailure
+from trainwright.pipeline_runs.local_step import program_of
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.program_run import run_program
-from trainwright.text.terminal import plain
+from trainwright.pipeline_runs.task_report import FailedTask
 
-_FLOOR = (2, 17)
-"""The local runner of earlier versions runs every branch of a condition."""
-_EXECUTOR = "kfp.dsl.executor_main"
 _INSTALLS = "pip install"
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([<>=!~;].*)?")
@@ -50,7 +43,7 @@ def run_locally(
     timeout_seconds: float | None = None,
     on_line: Callable[[str], None],
 ) -> LocalRun:
-    """Run a pipeline with kfp's local runner, and wait for its end. Settings of tasks that have no effect here are warnings.
+    """Run a pipeline, and wait for its end. Settings of tasks that have no effect here are warnings.
 
     Args:
         pipeline: The compiled pipeline.
@@ -60,76 +53,43 @@ def run_locally(
         timeout_seconds: After so many seconds the run is stopped; None has no limit.
         on_line: Called with each line of output.
 
-    Raises BadPipeline if the local runner cannot run it, KfpMissing, RunTimeout.
+    Raises BadPipeline if it cannot run here, KfpMissing, RunTimeout.
     """
-    _require_local_runner()
-    local, warnings = with_task_settings(with_conditions(with_integers(runnable_here(pipeline))), values)
+    check_runnable_here(pipeline)
+    local, warnings = with_task_settings(pipeline, values)
     for warning in warnings:
         on_line(f"warning: {warning}")
-    failures = LocalFailures()
-
-    def read(line: str) -> None:
-        failures.read(line)
-        on_line(line)
-
     result = run_program(
-        {
-            "command": "run",
-            "text": local.text,
-            "parameters": values,
-            "pipeline_root": str(folder.absolute()),
-        },
-        environment={
-            # kfp starts steps with `python -m`, which would import from the current folder first
-            "PYTHONSAFEPATH": "1",
-            **({"KUBECONFIG": str(kubeconfig)} if kubeconfig is not None else {}),
-        },
+        {"command": "run", "spec": local.documents[0], "parameters": values, "pipeline_root": str(folder.absolute())},
+        environment={"KUBECONFIG": str(kubeconfig)} if kubeconfig is not None else {},
         timeout_seconds=timeout_seconds,
-        on_line=read,
+        on_line=on_line,
     )
-    ended = replace(LocalRun(**result), failures=tuple(failures.found))
-    return replace(ended, message=_message(ended)) if ended.message else ended
+    failures = tuple(LocalFailure(FailedTask(**one["task"]), tuple(one["log"])) for one in result.get("failures", []))
+    # Without a failure no task was left to start: the run was interrupted.
+    cause = failures[0].task if failures else None
+    message = "" if cause is None else f"task {cause.name} failed" + (f": {cause.message}" if cause.message else "")
+    return LocalRun(result["state"], message, result.get("outputs", {}), failures)
 
 
-def _message(ended: LocalRun) -> str:
-    """Return the first failed task with its cause; without one, what kfp says."""
-    first = ended.failures[0].task if ended.failures else None
-    return (
-        plain(ended.message) if first is None else f"task {first.name} failed" + (f": {first.message}" if first.message else "")
-    )
+def check_runnable_here(pipeline: CompiledPipeline) -> None:
+    """Check that every component can run in this environment, into which nothing is installed.
 
-
-def _require_local_runner() -> None:
-    try:
-        version = importlib.metadata.version("kfp")
-    except importlib.metadata.PackageNotFoundError:
-        raise KfpMissing from None
-    if Version(version).release < _FLOOR:
-        needed = ".".join(map(str, _FLOOR))
-        raise BadPipeline(f"kfp {version} runs every branch of a condition on this machine; install kfp {needed} or later")
-
-
-def runnable_here(pipeline: CompiledPipeline) -> CompiledPipeline:
-    """Return the pipeline without installations: kfp's local runner would run pip in this environment.
-
-    Raises BadPipeline for components that it cannot run, and for packages that are not installed.
+    Raises BadPipeline naming the components of other images, and the packages that are not installed.
     """
-    local = replace(pipeline, documents=copy.deepcopy(pipeline.documents))
     problems = []
-    for name, container in local.executors():
-        if not container:
+    for name, container in pipeline.executors():
+        if not container:  # an importer
             continue
         label, command = name.removeprefix("exec-"), container.get("command", [])
-        if not any(_EXECUTOR in word for word in command):
-            problems.append(f"{label} is not a lightweight Python component")
+        if program_of(container) is None:
+            problems.append(f"{label} is a program of an image, and not a lightweight Python component")
         elif len(command) > 2 and _INSTALLS in command[2]:
             missing = [package for package in _packages(command[2]) if not _is_installed(package)]
             if missing:
                 problems.append(f"{label} installs {', '.join(missing)}; install it in this environment")
-            container["command"] = command[3:]
     if problems:
         raise BadPipeline(f"{pipeline.name} cannot run on this machine: {'; '.join(problems)}")
-    return local
 
 
 def _packages(script: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""What is set on the tasks of a pipeline, in a run on this machine: kfp's local runner passes on none of it to a training.
+"""What is set on the tasks of a pipeline, in a run on this machine.
 
 On a cluster, the backend gives the variables, resources, placement and volumes of a task to its TrainJob as `task_config`. Here they
 are put into that parameter. What cannot be honoured is named in a warning.
@@ -85,7 +85,6 @@ def with_task_settings(pipeline: CompiledPipeline, values: Mapping[str, Any]) ->
         ):  # they have them already, and the resources are the pod's
             settings = {key: value for key, value in settings.items() if key not in _OF_THE_POD}
             container = {key: value for key, value in container.items() if key != "resources"}
-            spec["deploymentSpec"]["executors"][label]["container"] = container  # kfp's local runner would warn of them
         config = _task_config(name, container, settings, known, warnings)
         if config:
             inputs = task.setdefault("inputs", {}).setdefault("parameters", {})
@@ -121,7 +120,8 @@ def _task_config_parameter(component: Obj) -> str | None:
 
 def _task_config(task: str, container: Obj, settings: Obj, known: Mapping[str, Any], warnings: _Warnings) -> Obj:
     """Return what the backend passes to a training task, in its form."""
-    env = [*_literals(task, container, warnings), *_references(task, settings, known, warnings)]
+    literals = [{"name": str(one["name"]), "value": str(one.get("value", ""))} for one in container.get("env", [])]
+    env = [*literals, *_references(task, settings, known, warnings)]
     volumes, mounts = _volumes(task, settings, known, warnings)
     config = {
         "env": env,
@@ -158,17 +158,6 @@ _NOT_PASSED = (
 )
 _OF_THE_POD = {_EMPTY_DIRS, "podMetadata"}
 """What a backend gives to the pod of a task only. Tasks of the project's components have it in their input `task_settings`, too."""
-
-
-def _literals(task: str, container: Obj, warnings: _Warnings) -> Iterator[Obj]:
-    for variable in container.get("env", []):
-        name, value = str(variable["name"]), str(variable.get("value", ""))
-        if _PLACEHOLDER in value:
-            warnings.add(
-                task, f"the variable {name} is known at run time only, and does not reach the training from this machine"
-            )
-        else:
-            yield {"name": name, "value": value}
 
 
 def _references(task: str, settings: Obj, known: Mapping[str, Any], warnings: _Warnings) -> Iterator[Obj]:
@@ -237,10 +226,7 @@ def _volume_source(kind: str, name: str, optional: bool) -> Obj:
 def _warn_of_step(
     name: str, component: Obj, container: Obj, settings: Obj, known: Mapping[str, Any], warnings: _Warnings
 ) -> None:
-    """Warn of the settings of a task that is no training. Its literal variables are set by kfp."""
-    for variable in container.get("env", []):
-        if _PLACEHOLDER in str(variable.get("value", "")):
-            warnings.add(name, f"the variable {variable['name']} is known at run time only: not set in a run on this machine")
+    """Warn of the settings of a task that is not a training. Its literal variables are set."""
     for kind, key in (("secret", "secretAsEnv"), ("configMap", "configMapAsEnv")):
         for one in settings.get(key, []):
             found = _name(one, f"{kind}Name", known)

@@ -1,4 +1,4 @@
-"""`python -m trainwright.pipeline_runs.program FOLDER`: compiles or runs pipelines with kfp, for `run_program`.
+"""`python -m trainwright.pipeline_runs.program FOLDER`: compiles pipelines with kfp, or runs compiled ones, for `run_program`.
 
 Reads its request from a file of the folder, and writes its result to another.
 """
@@ -16,13 +16,15 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 from trainwright.jobs.request.validation_problems import message_of
 from trainwright.pipeline_runs.errors import BadPipeline
-from trainwright.pipeline_runs.local_conditions import unresolved_conditions
+from trainwright.pipeline_runs.local_graph import Graph, run_graph
+from trainwright.pipeline_runs.local_lines import PrintedLines, shown
 from trainwright.pipeline_runs.program_run import REQUEST, RESULT
 from trainwright.text.one_line import one_line
 from trainwright.text.suggest import suggest
@@ -61,30 +63,16 @@ def _list() -> dict[str, Any]:
     return {"texts": texts, "failed": failed}
 
 
-def _run(text: str, parameters: dict[str, Any], pipeline_root: str) -> dict[str, Any]:
-    """Run a compiled pipeline on this machine. kfp stops at the first step that fails, and raises."""
-    from kfp import components, local
-
-    signal.signal(signal.SIGTERM, _ignore)  # for the steps, which get it as well; kfp then ends with the step that it waits for
-    pipeline = components.load_component_from_text(text)
-    local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=pipeline_root, raise_on_error=True)
-    with unresolved_conditions() as unresolved:
-        try:
-            task = pipeline(**parameters)
-        except Exception as error:  # whatever the local runner raises: for a failed step, and for what it does not support
-            return {"state": "FAILED", "message": _text(error)}
-    if unresolved:
-        return {"state": "FAILED", "message": f"a condition has no value, so its steps did not run: {unresolved[0]}"}
-    return {"state": "SUCCEEDED", "outputs": {name: _plain(value) for name, value in task.outputs.items()}}
-
-
-def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Unlike SIG_IGN, a handler is not inherited by the processes of steps."""
-
-
-def _plain(value: Any) -> Any:
-    """Return an output as JSON: a parameter as it is, an artifact as its URI."""
-    return value if value is None or isinstance(value, str | int | float | list | dict) else str(getattr(value, "uri", value))
+def _run(spec: dict[str, Any], parameters: dict[str, Any], pipeline_root: str) -> dict[str, Any]:
+    """Run a compiled pipeline on this machine."""
+    lines = PrintedLines()
+    graph = Graph.below(Path(pipeline_root), spec, lines)
+    # The steps get the signal as well: those of trainings suspend their jobs. Unlike SIG_IGN, processes do not inherit a handler.
+    signal.signal(signal.SIGTERM, lambda _number, _frame: graph.interrupted.set())
+    succeeded, outputs = run_graph(graph, parameters)
+    if succeeded:
+        return {"state": "SUCCEEDED", "outputs": {name: shown(value) for name, value in outputs.items()}}
+    return {"state": "FAILED", "failures": [asdict(failure) for failure in lines.failures]}
 
 
 def _compiled(pipeline: Any, source: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.pipeline_runs.carried_values import check_integers
+from trainwright.pipeline_runs.carried_values import check_integers, check_loops
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.program_run import run_program
@@ -71,12 +71,12 @@ def compile_pipeline(source: str, settings: CompileSettings = CompileSettings())
             raise BadPipeline(
                 f"{source}: it is compiled already: the image and the parallelism are set when a pipeline is compiled"
             )
-        return _without_large_integers(CompiledPipeline.parse(_read(source), source))
+        return _with_certain_values(CompiledPipeline.parse(_read(source), source))
     checked = _checked(source)
     result = run_program(
         {"command": "compile", "source": checked}, environment=settings.environment, timeout_seconds=_COMPILE_SECONDS
     )
-    return _without_large_integers(CompiledPipeline.parse(result["text"], source))
+    return _with_certain_values(CompiledPipeline.parse(result["text"], source))
 
 
 def shipped_pipelines(settings: CompileSettings = CompileSettings()) -> ListedPipelines:
@@ -86,8 +86,9 @@ def shipped_pipelines(settings: CompileSettings = CompileSettings()) -> ListedPi
     return ListedPipelines(compiled, dict(sorted(result["failed"].items())))
 
 
-def _without_large_integers(pipeline: CompiledPipeline) -> CompiledPipeline:
+def _with_certain_values(pipeline: CompiledPipeline) -> CompiledPipeline:
     check_integers(pipeline)
+    check_loops(pipeline)
     return pipeline
 
 

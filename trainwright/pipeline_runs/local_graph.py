@@ -1,0 +1,231 @@
+"""Runs the graph of a compiled pipeline on this machine: which task starts when, with which values, and where its outputs go.
+
+Tasks that do not wait for each other run side by side. As in the workflow of a server, no task starts after a failure, but for those
+that run after every end: exit handlers, and tasks that ignore the failure of others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import subprocess
+import threading
+import uuid
+from collections.abc import Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from trainwright.api.objects import Obj
+from trainwright.pipeline_runs.local_inputs import Scope, State, TaskInputs, collected, upstream_of, with_defaults
+from trainwright.pipeline_runs.local_step import executor_input, imported, outputs_of, run_step
+from trainwright.pipeline_runs.local_values import BadValue, Values
+
+_GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")
+"""Names of the groups that kfp's compiler makes of conditions, exit handlers and loops."""
+_AFTER_EVERY_END = "ALL_UPSTREAM_TASKS_COMPLETED"
+_MOST_ITERATIONS = 64
+"""Iterations of one loop that wait for a free place at once, if the loop has no limit."""
+
+
+class Observer(Protocol):
+    """Takes what happens, from several threads. Tasks are named by their place: `for-loop-2[1]/fit`."""
+
+    def begins(self, task: str) -> None:
+        """A task's program starts, for the first time."""
+
+    def prints(self, task: str, line: str) -> None:
+        """A task's program has printed a line."""
+
+    def ends(self, task: str, state: State, outputs: Values, problem: str) -> None:
+        """A task has ended; `problem` says what is wrong with its values or outputs, if its program did not fail."""
+
+    def warns(self, text: str) -> None:
+        """Something will be different on a server."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A pipeline that is run: its specification, where its artifacts go, its observer, and whether it is interrupted."""
+
+    spec: Obj
+    folder: Path
+    observer: Observer
+    interrupted: threading.Event = field(default_factory=threading.Event)
+    """No task starts any more, but for those that run after every end."""
+    side_by_side: int = max(2, os.cpu_count() or 2)
+    """Programs that run at once."""
+
+    @classmethod
+    def below(cls, root: Path, spec: Obj, observer: Observer) -> Graph:
+        """Return the run that begins now. Its artifacts go to the folder NAME-TIME of `root`, by which its steps know who they are."""
+        started = datetime.now(UTC).strftime("%Y-%m-%d-%H-%M-%S-%f")
+        return cls(spec, root / f"{spec['pipelineInfo']['name']}-{started}", observer)
+
+
+def run_graph(graph: Graph, values: Values) -> tuple[bool, Values]:
+    """Run a pipeline with values of its parameters to its end. Returns whether it succeeded, and its outputs.
+
+    An exception such as KeyboardInterrupt in the calling thread ends the programs with SIGTERM, and is raised when they have ended.
+    """
+    return _Run(graph).all(values)
+
+
+class _Run:
+    def __init__(self, graph: Graph):
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self._graph, self._observer = graph, graph.observer
+        self._components: dict[str, Obj] = graph.spec.get("components", {})
+        self._executors: dict[str, Obj] = graph.spec["deploymentSpec"].get("executors", {})
+        self._places = threading.BoundedSemaphore(graph.side_by_side)
+        self._processes: set[subprocess.Popen[bytes]] = set()
+        self._warned: set[str] = set()
+        self._of_run = {
+            "{{$.pipeline_job_name}}": graph.folder.name,
+            "{{$.pipeline_job_resource_name}}": graph.folder.name,
+            "{{$.pipeline_job_uuid}}": str(uuid.uuid4()),
+            "{{$.pipeline_job_create_time_utc}}": now,
+            "{{$.pipeline_job_schedule_time_utc}}": now,
+            "{{$.pipeline_root}}": str(graph.folder.parent),
+        }
+
+    def all(self, values: Values) -> tuple[bool, Values]:
+        root = self._graph.spec["root"]
+        scope = Scope(root, with_defaults(root, values), (), threading.Event())
+        succeeded = self._group(scope)
+        return succeeded, scope.own_outputs() if succeeded else {}
+
+    def _group(self, scope: Scope) -> bool:
+        """Run the tasks of a group, each as soon as those are ended that it waits for. Returns whether none has failed."""
+        waiting, running = dict(scope.component["dag"]["tasks"]), dict[Future[tuple[State, Values]], str]()
+        with self._pool(len(waiting)) as pool:
+            while waiting or running:
+                for name in [each for each, task in waiting.items() if upstream_of(task) <= scope.states.keys()]:
+                    task = waiting.pop(name)
+                    if self._may_start(task, scope):
+                        running[pool.submit(self._task, name, task, scope)] = name
+                    else:
+                        scope.states[name] = State.omitted
+                        break  # others may wait for it
+                else:
+                    if not running:
+                        break  # what is left waits for itself, which kfp's compiler refuses
+                    for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                        name = running.pop(ended)
+                        scope.states[name], scope.outputs[name] = ended.result()
+        return State.failed not in scope.states.values() and State.omitted not in scope.states.values()
+
+    @contextlib.contextmanager
+    def _pool(self, threads: int) -> Iterator[ThreadPoolExecutor]:
+        with ThreadPoolExecutor(max_workers=max(threads, 1)) as pool:
+            try:
+                yield pool
+            except BaseException:
+                # The end of the pool waits for its threads.
+                self._graph.interrupted.set()
+                for process in list(self._processes):
+                    process.terminate()
+                raise
+
+    def _may_start(self, task: Obj, scope: Scope) -> bool:
+        if _runs_after_every_end(task):
+            return True
+        ended = {scope.states[name] for name in upstream_of(task)}
+        return not (ended & {State.failed, State.omitted} or scope.halted.is_set() or self._graph.interrupted.is_set())
+
+    def _task(self, name: str, task: Obj, scope: Scope) -> tuple[State, Values]:
+        component, label = self._components[task["componentRef"]["name"]], "/".join((*scope.place, name))
+        looked_up = TaskInputs(task, component, scope, label, self._of_run, self._warn)
+        # What runs after every end does so after a failure, too, and so does everything in it.
+        halted = threading.Event() if _runs_after_every_end(task) else scope.halted
+        try:
+            condition = task.get("triggerPolicy", {}).get("condition")
+            if condition and not looked_up.condition_holds(condition):
+                return State.skipped, {}
+            if "dag" in component:
+                return self._nested(name, looked_up, halted)
+            executor = self._executors[component["executorLabel"]]
+            if "container" in executor:
+                state, outputs = self._step(looked_up, executor["container"], halted)
+            else:
+                self._observer.begins(label)
+                state, outputs = State.succeeded, imported(executor["importer"], looked_up.values())
+                self._observer.ends(label, state, outputs, "")
+        except BadValue as error:
+            self._observer.ends(label, State.failed, {}, str(error))
+            state, outputs = State.failed, {}
+        if state is State.failed:
+            halted.set()
+            scope.halted.set()
+        return state, outputs
+
+    def _nested(self, name: str, looked_up: TaskInputs, halted: threading.Event) -> tuple[State, Values]:
+        """Run a group or a nested pipeline, as often as its loop says."""
+        task, component, scope = looked_up.task, looked_up.component, looked_up.scope
+        is_group = _GROUP.fullmatch(name) is not None
+        inputs = with_defaults(component, looked_up.values())
+        enclosing = scope if is_group else None
+        iterator = task.get("parameterIterator") or task.get("artifactIterator")
+        if iterator is None:
+            inner = Scope(component, inputs, scope.place if is_group else (*scope.place, name), halted, enclosing)
+            return (State.succeeded, inner.own_outputs()) if self._group(inner) else (State.failed, {})
+        iterations = [
+            Scope(component, {**inputs, iterator["itemInput"]: item}, (*scope.place, f"{name}[{at}]"), halted, enclosing)
+            for at, item in enumerate(looked_up.items(iterator, inputs))
+        ]
+        with self._pool(int(task.get("iteratorPolicy", {}).get("parallelismLimit") or _MOST_ITERATIONS)) as pool:
+            if not all(list(pool.map(self._iteration, iterations))):
+                return State.failed, {}
+        return State.succeeded, collected(component, [each.own_outputs() for each in iterations], self._components)
+
+    def _iteration(self, scope: Scope) -> bool:
+        # One that is still queued when another fails is not begun.
+        return not (scope.halted.is_set() or self._graph.interrupted.is_set()) and self._group(scope)
+
+    def _step(self, looked_up: TaskInputs, container: Obj, halted: threading.Event) -> tuple[State, Values]:
+        """Run the program of a task, again after a failure if the task says so."""
+        component, label = looked_up.component, looked_up.label
+        folder = self._graph.folder.joinpath(*re.sub(r"\[(\d+)\]", r"-iteration-\1", label).split("/"))
+        given = executor_input(component, looked_up.values(), folder)
+        environment = {
+            one["name"]: looked_up.filled(one.get("value", ""), f"{label}: {one['name']}") for one in container.get("env", [])
+        }
+        retries = looked_up.task.get("retryPolicy", {})
+        for attempt in range(int(retries.get("maxRetryCount", 0)) + 1):
+            if attempt and self._graph.interrupted.wait(_pause_before(attempt, retries)):
+                break
+            with self._places:
+                if halted.is_set():  # while it waited for a place
+                    return State.omitted, {}
+                if not attempt:
+                    self._observer.begins(label)
+                code = run_step(container, given, environment, lambda line: self._observer.prints(label, line), self._processes)
+            if code == 0:
+                outputs = outputs_of(component, given)
+                self._observer.ends(label, State.succeeded, outputs, "")
+                return State.succeeded, outputs
+        self._observer.ends(label, State.failed, {}, "")
+        return State.failed, {}
+
+    def _warn(self, text: str) -> None:
+        text = re.sub(r"\[\d+\]", "", text)  # once for all iterations
+        if text not in self._warned:
+            self._warned.add(text)
+            self._observer.warns(text)
+
+
+def _runs_after_every_end(task: Obj) -> bool:
+    return bool(task.get("triggerPolicy", {}).get("strategy") == _AFTER_EVERY_END)
+
+
+def _pause_before(attempt: int, retries: Mapping[str, Any]) -> float:
+    """Return the seconds before a retry: `backoffDuration: 5s`, times `backoffFactor` for each further one."""
+    first, most = (float(str(retries.get(key, "")).rstrip("s") or default) for key, default in _PAUSES)
+    return min(first * float(retries.get("backoffFactor") or 2.0) ** (attempt - 1), most)
+
+
+_PAUSES = (("backoffDuration", 0.0), ("backoffMaxDuration", 3600.0))
+"""Fields of a retry policy in seconds, as `5s`, and their defaults."""

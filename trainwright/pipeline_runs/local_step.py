@@ -1,0 +1,155 @@
+"""One task of a run on this machine: kfp's own executor runs it in a process of this Python, with the input that is written here.
+
+A task's program is the source of a person's function. It is started as its container would start it, but for the shell, the
+installation of packages, and `python3`, which is this interpreter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from trainwright.api.objects import Obj
+from trainwright.pipeline_runs.local_values import BadValue, Values, filled, typed
+
+EXECUTOR = "kfp.dsl.executor_main"
+_PROGRAM_FILE = '"$program_path/ephemeral_component.py"'
+"""In the script that kfp's compiler writes: the next word of the command is the program."""
+_OUTPUT = "executor_output.json"
+_MAX_LINE = 64 * 1024
+
+
+def program_of(container: Obj) -> str | None:
+    """Return the source of a lightweight Python component; None for every other container."""
+    command = container.get("command", [])
+    scripts = [at for at, word in enumerate(command[:-1]) if EXECUTOR in word and _PROGRAM_FILE in word]
+    return str(command[scripts[0] + 1]) if scripts else None
+
+
+def executor_input(component: Obj, inputs: Values, folder: Path) -> Obj:
+    """Return the input of kfp's executor, in the form of its ExecutorInput message.
+
+    Args:
+        component: The task's component; only the inputs that it declares are passed.
+        inputs: Their values.
+        folder: Where the outputs go, in files of their names.
+    """
+    declared, made = component.get("inputDefinitions", {}), component.get("outputDefinitions", {})
+    return {
+        "inputs": {
+            "parameterValues": {name: inputs[name] for name in declared.get("parameters", {}) if name in inputs},
+            "artifacts": {name: {"artifacts": inputs[name]} for name in declared.get("artifacts", {}) if name in inputs},
+        },
+        "outputs": {
+            "parameters": {name: {"outputFile": str(folder / name)} for name in made.get("parameters", {})},
+            "artifacts": {
+                name: {"artifacts": [{"name": name, "type": about["artifactType"], "uri": str(folder / name), "metadata": {}}]}
+                for name, about in made.get("artifacts", {}).items()
+            },
+            "outputFile": str(folder / _OUTPUT),
+        },
+    }
+
+
+def run_step(
+    container: Obj,
+    given: Obj,
+    environment: Mapping[str, str],
+    on_line: Callable[[str], None],
+    running: set[subprocess.Popen[bytes]],
+) -> int:
+    """Run a task's program to its end, and return its exit code, negative for a signal.
+
+    Args:
+        container: Its program and arguments; those of a lightweight Python component.
+        given: The input of kfp's executor.
+        environment: Variables to add to those of this process.
+        on_line: Called with each line of its output.
+        running: Has its process while it runs.
+
+    Raises BadValue if the input is too long for a process, which it is for a pod, too.
+    """
+    program = program_of(container)
+    assert program is not None, "check_runnable_here refuses others"
+    Path(given["outputs"]["outputFile"]).unlink(missing_ok=True)  # of the try before
+    with tempfile.TemporaryDirectory(prefix="trainwright-step-") as folder:
+        file = Path(folder, "component.py")
+        file.write_text(program, "utf-8")
+        words = [json.dumps(given) if word == "{{$}}" else word for word in container.get("args", [])]
+        command = [sys.executable, "-m", EXECUTOR, "--component_module_path", str(file), *words]
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                # A step imports nothing from the folder in which the command was typed.
+                env={**os.environ, "PYTHONSAFEPATH": "1", **environment, "_KFP_RUNTIME": "true"},
+            )
+        except OSError as error:
+            if error.errno != errno.E2BIG:
+                raise
+            raise BadValue("the values of its inputs are too long for the arguments of a process (128 KiB)") from None
+        running.add(process)
+        assert process.stdout is not None
+        with process.stdout as output:
+            while line := output.readline(_MAX_LINE):
+                on_line(line.decode("utf-8", "replace").rstrip("\r\n"))
+        code = process.wait()
+        running.discard(process)
+        return code
+
+
+def outputs_of(component: Obj, given: Obj) -> Values:
+    """Return what a task has written: parameters as the types that its component declares, artifacts with their types.
+
+    Raises BadValue for an output that is not of its type.
+    """
+    made, outputs = component.get("outputDefinitions", {}), given["outputs"]
+    try:
+        written = json.loads(Path(outputs["outputFile"]).read_text("utf-8"))
+    except FileNotFoundError:  # a program that ends its process returns nothing
+        written = {}
+    except ValueError as error:
+        raise BadValue(f"{outputs['outputFile']}: not the output of kfp's executor: {error}") from None
+    found: Values = {}
+    for name, about in made.get("parameters", {}).items():
+        value = written.get("parameterValues", {}).get(name)
+        with contextlib.suppress(FileNotFoundError):  # a parameter that is returned has no file
+            value = Path(outputs["parameters"][name]["outputFile"]).read_text("utf-8")
+        if value is not None:
+            try:
+                found[name] = typed(value, about["parameterType"])
+            except BadValue as error:
+                raise BadValue(f"the output {name!r}: {error}") from None
+    for name, artifacts in written.get("artifacts", {}).items():
+        kind = made.get("artifacts", {}).get(name, {}).get("artifactType", {})
+        found[name] = [_artifact(one, kind) for one in artifacts.get("artifacts", [])]
+    return found
+
+
+def imported(importer: Obj, inputs: Values) -> Values:
+    """Return the artifact of an importer. Raises BadValue for one that copies into a workspace, which a local run has none of."""
+    if importer.get("downloadToWorkspace"):
+        raise BadValue("download_to_workspace: a run on this machine has no workspace of Kubeflow Pipelines")
+    uri = importer["artifactUri"].get("constant", inputs.get("uri"))
+    metadata: Any = filled(importer.get("metadata", {}), lambda name: inputs.get(name, ""), {})
+    return {"artifact": [{"name": "artifact", "type": importer["typeSchema"], "uri": str(uri), "metadata": metadata}]}
+
+
+def _artifact(written: Obj, kind: Obj) -> Obj:
+    found = {
+        "name": written.get("name", ""),
+        "type": kind,
+        "uri": written.get("uri", ""),
+        "metadata": written.get("metadata", {}),
+    }
+    return {**found, "customPath": written["custom_path"]} if written.get("custom_path") else found
