@@ -73,41 +73,6 @@ def check_integers(pipeline: CompiledPipeline) -> None:
         )
 
 
-def check_loops(pipeline: CompiledPipeline) -> None:
-    """Refuse loops whose items kfp's compiler confuses. Raises BadPipeline naming the tasks.
-
-    `item.name` is not a field of the item: it is an attribute of kfp's placeholder, whose own name is then passed. Two loops over one
-    list, one inside the other, have the same item.
-    """
-    loops = {task["parameterIterator"]["itemInput"] for _, _, task in pipeline.tasks() if "parameterIterator" in task}
-    names = [name.removeprefix(_CHANNEL) for name in loops]
-    problems = []
-    for _, name, task in pipeline.tasks():
-        for field, given in task.get("inputs", {}).get("parameters", {}).items():
-            texts = list(texts_in(given.get("runtimeValue", {}).get("constant")))
-            if any(re.search(rf"(?<![\w-]){re.escape(item)}(?![\w-])", text) for item in names for text in texts):
-                problems.append(
-                    f"{one_line(name)}: the input {one_line(field)!r} is the name of a loop's item: to kfp `item.name` is that, "
-                    "and not the field 'name'; give the field another name"
-                )
-    problems += _nested_alike(pipeline, pipeline.documents[0]["root"], frozenset())
-    if problems:
-        raise BadPipeline("; ".join(sorted(set(problems))))
-
-
-def _nested_alike(pipeline: CompiledPipeline, component: Obj, items: frozenset[str]) -> list[str]:
-    """Return a problem for each loop inside a loop over the same list."""
-    found = []
-    for name, task in component.get("dag", {}).get("tasks", {}).items():
-        item = task.get("parameterIterator", {}).get("itemInput")
-        if item in items:
-            found.append(
-                f"{one_line(name)}: it is inside a loop over the same list, and both get the inner item; copy the list by a task"
-            )
-        found += _nested_alike(pipeline, pipeline.component_of(task), items | {item} if item else items)
-    return found
-
-
 def _references(value: Any) -> Iterator[str]:
     """Yield the names of the inputs to which texts in a value refer."""
     for text in texts_in(value):

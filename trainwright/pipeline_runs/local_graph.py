@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.api.objects import Obj
-from trainwright.pipeline_runs.local_inputs import Scope, State, TaskInputs, collected, upstream_of, with_defaults
+from trainwright.pipeline_runs.local_inputs import GROUP, Scope, State, TaskInputs, collected, upstream_of, with_defaults
 from trainwright.pipeline_runs.local_step import executor_input, imported, outputs_of, run_step
 from trainwright.pipeline_runs.local_values import BadValue, Values
 
-_GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")
-"""Names of the groups that kfp's compiler makes of conditions, exit handlers and loops."""
 _AFTER_EVERY_END = "ALL_UPSTREAM_TASKS_COMPLETED"
 _MOST_ITERATIONS = 64
 """Iterations of one loop that wait for a free place at once, if the loop has no limit."""
@@ -100,23 +98,24 @@ class _Run:
 
     def _group(self, scope: Scope) -> bool:
         """Run the tasks of a group, each as soon as those are ended that it waits for. Returns whether none has failed."""
-        waiting, running = dict(scope.component["dag"]["tasks"]), dict[Future[tuple[State, Values]], str]()
+        tasks: dict[str, Obj] = scope.component["dag"]["tasks"]
+        waiting = {name: upstream_of(name, scope.component, self._components) for name in tasks}
+        running: dict[Future[tuple[State, Values]], str] = {}
         with self._pool(len(waiting)) as pool:
             while waiting or running:
-                for name in [each for each, task in waiting.items() if upstream_of(task) <= scope.states.keys()]:
-                    task = waiting.pop(name)
-                    if self._may_start(task, scope):
-                        running[pool.submit(self._task, name, task, scope)] = name
+                ready = [name for name, upstream in waiting.items() if upstream <= scope.states.keys()]
+                for name in ready:
+                    if self._may_start(tasks[name], {scope.states[each] for each in waiting.pop(name)}, scope):
+                        running[pool.submit(self._task, name, tasks[name], scope)] = name
                     else:
                         scope.states[name] = State.omitted
-                        break  # others may wait for it
-                else:
-                    if not running:
-                        break  # what is left waits for itself, which kfp's compiler refuses
+                if running:
                     for ended in wait(running, return_when=FIRST_COMPLETED).done:
                         name = running.pop(ended)
                         scope.states[name], scope.outputs[name] = ended.result()
-        return State.failed not in scope.states.values() and State.omitted not in scope.states.values()
+                elif not ready:
+                    break  # the rest waits for itself, which kfp's compiler refuses
+        return not {State.failed, State.omitted} & set(scope.states.values())
 
     @contextlib.contextmanager
     def _pool(self, threads: int) -> Iterator[ThreadPoolExecutor]:
@@ -130,11 +129,10 @@ class _Run:
                     process.terminate()
                 raise
 
-    def _may_start(self, task: Obj, scope: Scope) -> bool:
+    def _may_start(self, task: Obj, upstream: set[State], scope: Scope) -> bool:
         if _runs_after_every_end(task):
             return True
-        ended = {scope.states[name] for name in upstream_of(task)}
-        return not (ended & {State.failed, State.omitted} or scope.halted.is_set() or self._graph.interrupted.is_set())
+        return not (upstream & {State.failed, State.omitted} or scope.halted.is_set() or self._graph.interrupted.is_set())
 
     def _task(self, name: str, task: Obj, scope: Scope) -> tuple[State, Values]:
         component, label = self._components[task["componentRef"]["name"]], "/".join((*scope.place, name))
@@ -165,7 +163,7 @@ class _Run:
     def _nested(self, name: str, looked_up: TaskInputs, halted: threading.Event) -> tuple[State, Values]:
         """Run a group or a nested pipeline, as often as its loop says."""
         task, component, scope = looked_up.task, looked_up.component, looked_up.scope
-        is_group = _GROUP.fullmatch(name) is not None
+        is_group = GROUP.fullmatch(name) is not None
         inputs = with_defaults(component, looked_up.values())
         enclosing = scope if is_group else None
         iterator = task.get("parameterIterator") or task.get("artifactIterator")

@@ -7,6 +7,7 @@ hand down to a group is found in the groups around it. Both are warned of, since
 from __future__ import annotations
 
 import enum
+import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -30,6 +31,8 @@ from trainwright.pipeline_runs.local_values import (
     typed,
 )
 
+GROUP = re.compile(r"(condition|condition-branches|exit-handler|for-loop)-\d+")
+"""Names of the groups that kfp's compiler makes of conditions, exit handlers and loops."""
 _CHANNEL, _FIELD = "pipelinechannel--", "-subvar-"
 
 
@@ -229,12 +232,33 @@ def with_defaults(component: Obj, values: Values) -> Values:
     return {**{name: restored(about["defaultValue"]) for name, about in declared.items() if "defaultValue" in about}, **values}
 
 
-def upstream_of(task: Obj) -> set[str]:
-    """Return the names of the tasks that a task waits for."""
-    inputs = task.get("inputs", {})
-    sources = [each for kind in ("parameters", "artifacts") for given in inputs.get(kind, {}).values() for each in given.values()]
-    named = {each["producerTask"] for each in sources if isinstance(each, dict) and "producerTask" in each}
-    return named.union(task.get("dependentTasks", []))
+def upstream_of(name: str, group: Obj, components: Mapping[str, Obj]) -> set[str]:
+    """Return the names of the tasks that a task of a group waits for, also for values that kfp's compiler forgets to hand down."""
+    task = group["dag"]["tasks"][name]
+    sources = [given for kind in ("parameters", "artifacts") for given in task.get("inputs", {}).get(kind, {}).values()]
+    found = {
+        each["producerTask"] for given in sources for each in given.values() if isinstance(each, dict) and "producerTask" in each
+    }
+    made: dict[str, str] = {}
+    for other, about in group["dag"]["tasks"].items() if GROUP.fullmatch(name) else ():
+        outputs = components[about["componentRef"]["name"]].get("outputDefinitions", {})
+        made |= {f"{_CHANNEL}{other}-{output}": other for kind in ("parameters", "artifacts") for output in outputs.get(kind, {})}
+    forgotten = _forgotten(components[task["componentRef"]["name"]], components) if made else set()
+    return found.union(task.get("dependentTasks", []), (made[value] for value in forgotten & made.keys()))
+
+
+def _forgotten(group: Obj, components: Mapping[str, Obj]) -> set[str]:
+    """Return the values to which the tasks of a group refer, at any depth, but which the group does not get."""
+    found: set[str] = set()
+    for name, task in group["dag"]["tasks"].items():
+        inputs = task.get("inputs", {})
+        given = [*inputs.get("parameters", {}).values(), *inputs.get("artifacts", {}).values()]
+        found |= {
+            str(each[key]) for each in given for key in ("componentInputParameter", "componentInputArtifact") if key in each
+        }
+        if GROUP.fullmatch(name):
+            found |= _forgotten(components[task["componentRef"]["name"]], components)
+    return found.difference(group.get("inputDefinitions", {}).get("parameters", {}))
 
 
 def collected(component: Obj, iterations: list[Values], components: Mapping[str, Obj]) -> Values:

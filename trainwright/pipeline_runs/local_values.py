@@ -39,11 +39,11 @@ class BadValue(ValueError):
 
 
 def as_text(value: Any) -> str:
-    """Return a value as a server writes it into a text: numbers without exponent, lists and objects as JSON."""
+    """Return a value as a server writes it into a text: numbers without exponent, lists and objects as JSON with sorted keys."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | None | list | dict):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False, sort_keys=True)
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     text = format(Decimal(repr(value)), "f")

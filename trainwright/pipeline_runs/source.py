@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainwright.pipeline_runs.carried_values import check_integers, check_loops
+from trainwright.pipeline_runs.carried_values import check_integers
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.miscompiled import check_compiled
 from trainwright.pipeline_runs.program_run import run_program
 from trainwright.runtimes.image import VARIABLE as IMAGE_VARIABLE
 from trainwright.text.text_input import MAX_BYTES, decoded
@@ -88,7 +89,7 @@ def shipped_pipelines(settings: CompileSettings = CompileSettings()) -> ListedPi
 
 def _with_certain_values(pipeline: CompiledPipeline) -> CompiledPipeline:
     check_integers(pipeline)
-    check_loops(pipeline)
+    check_compiled(pipeline)
     return pipeline
 
 
