@@ -12,7 +12,7 @@ import re
 import subprocess
 import threading
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trainwright.api.objects import Obj
+from trainwright.pipeline_runs.local_claims import use_claims
 from trainwright.pipeline_runs.local_inputs import GROUP, Scope, State, TaskInputs, collected, upstream_of, with_defaults
 from trainwright.pipeline_runs.local_step import executor_input, imported, outputs_of, run_step
 from trainwright.pipeline_runs.local_values import BadValue, Values
@@ -56,6 +57,10 @@ class Graph:
     """No task starts any more, but for those that run after every end."""
     side_by_side: int = max(2, os.cpu_count() or 2)
     """Programs that run at once."""
+    mounts: Mapping[str, Sequence[Obj]] = field(default_factory=dict)
+    """Claims that executors mount, by the label of the executor."""
+    claim_folder: Callable[[str], str] = lambda _claim: ""
+    """Returns the folder of a claim on this machine; empty without one."""
 
     @classmethod
     def below(cls, root: Path, spec: Obj, observer: Observer) -> Graph:
@@ -187,7 +192,10 @@ class _Run:
         """Run the program of a task, again after a failure if the task says so."""
         component, label = looked_up.component, looked_up.label
         folder = self._graph.folder.joinpath(*re.sub(r"\[(\d+)\]", r"-iteration-\1", label).split("/"))
-        given = executor_input(component, looked_up.values(), folder)
+        inputs = looked_up.values()
+        if mounts := self._graph.mounts.get(component["executorLabel"]):
+            inputs = use_claims(component, inputs, mounts, looked_up.name_of, self._graph.claim_folder)
+        given = executor_input(component, inputs, folder)
         environment = {
             one["name"]: looked_up.filled(one.get("value", ""), f"{label}: {one['name']}") for one in container.get("env", [])
         }

@@ -130,6 +130,12 @@ class TaskInputs:
 
         return is_met(condition, value_of)
 
+    def name_of(self, given: Obj) -> str:
+        """Return the name of an object to which a Kubernetes setting of the task refers. Raises BadValue without one."""
+        if (name := given.get("componentInputParameter")) and _CHANNEL + name in self.scope.inputs:
+            given = {"componentInputParameter": _CHANNEL + name}  # settings have the name of the pipeline's parameter
+        return str(self._parameter("pvc_name", given, is_optional=False))
+
     def items(self, iterator: Obj, inputs: Values) -> list[Any]:
         """Return the items of a loop with these inputs. Raises BadValue for what is not a list."""
         source = iterator["items"]

@@ -59,8 +59,9 @@ def run_locally(
     local, warnings = with_task_settings(pipeline, values)
     for warning in warnings:
         on_line(f"warning: {warning}")
+    request = {"spec": local.documents[0], "platform": local.documents[1] if len(local.documents) > 1 else {}}
     result = run_program(
-        {"command": "run", "spec": local.documents[0], "parameters": values, "pipeline_root": str(folder.absolute())},
+        {"command": "run", **request, "parameters": values, "pipeline_root": str(folder.absolute())},
         environment={"KUBECONFIG": str(kubeconfig)} if kubeconfig is not None else {},
         timeout_seconds=timeout_seconds,
         on_line=on_line,

@@ -6,6 +6,7 @@ Reads its request from a file of the folder, and writes its result to another.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import importlib.util
 import json
@@ -16,15 +17,17 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from trainwright.jobs.request.validation_problems import message_of
 from trainwright.pipeline_runs.errors import BadPipeline
+from trainwright.pipeline_runs.local_claims import claim_mounts
 from trainwright.pipeline_runs.local_graph import Graph, run_graph
 from trainwright.pipeline_runs.local_lines import PrintedLines, shown
+from trainwright.pipeline_runs.local_values import BadValue
 from trainwright.pipeline_runs.program_run import REQUEST, RESULT
 from trainwright.text.one_line import one_line
 from trainwright.text.suggest import suggest
@@ -63,16 +66,32 @@ def _list() -> dict[str, Any]:
     return {"texts": texts, "failed": failed}
 
 
-def _run(spec: dict[str, Any], parameters: dict[str, Any], pipeline_root: str) -> dict[str, Any]:
+def _run(spec: dict[str, Any], platform: dict[str, Any], parameters: dict[str, Any], pipeline_root: str) -> dict[str, Any]:
     """Run a compiled pipeline on this machine."""
     lines = PrintedLines()
-    graph = Graph.below(Path(pipeline_root), spec, lines)
+    graph = replace(Graph.below(Path(pipeline_root), spec, lines), mounts=claim_mounts(platform), claim_folder=_claim_folder)
     # The steps get the signal as well: those of trainings suspend their jobs. Unlike SIG_IGN, processes do not inherit a handler.
     signal.signal(signal.SIGTERM, lambda _number, _frame: graph.interrupted.set())
     succeeded, outputs = run_graph(graph, parameters)
     if succeeded:
         return {"state": "SUCCEEDED", "outputs": {name: shown(value) for name, value in outputs.items()}}
     return {"state": "FAILED", "failures": [asdict(failure) for failure in lines.failures]}
+
+
+@functools.cache
+def _claim_folder(claim: str) -> str:
+    """Return the folder of a claim in the cluster that the steps use."""
+    # Most pipelines mount nothing that is looked up, and these imports take as long as kfp's.
+    from trainwright.api.errors import ApiError
+    from trainwright.cluster.connect import NoCluster
+    from trainwright.jobs.submit.claim_folder import claim_folder
+    from trainwright.submission import connect_for_jobs
+
+    try:
+        cluster = connect_for_jobs()
+        return claim_folder(cluster, claim, cluster.default_namespace)
+    except (ApiError, NoCluster) as error:
+        raise BadValue(f"mount_pvc: the folder of the claim {one_line(claim)!r} is unknown: {error}") from None
 
 
 def _compiled(pipeline: Any, source: str) -> str:

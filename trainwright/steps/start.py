@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from pathlib import Path
 
-from trainwright.api import names
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import CLAIM
-from trainwright.api.objects import annotations_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.submit.claim_folder import MOUNT, path_of_steps
 from trainwright.jobs.submit.workspace_claim import ensure_claim
 from trainwright.steps.on_cluster import check_target
 from trainwright.storage.open import check_mounted
-from trainwright.submission import JobsClient
 
 STEP = "start"
-MOUNT = "/workspace"
-_FOLDER_SECONDS, _POLL_SECONDS = 10.0, 0.05
-"""Within this time an embedded cluster says which folder a new claim is."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +51,7 @@ def start_run(
     if chosen.new is None:
         _check_exists(cluster, chosen, namespace)
     ensure_claim(cluster, chosen, Identity(owner, run_id, STEP), namespace, num_nodes)
-    if workspace_path in ("", MOUNT):
-        workspace_path = _folder_here(cluster, chosen.claim, namespace) or workspace_path
+    workspace_path = path_of_steps(cluster, chosen.claim, namespace, workspace_path)
     below = f"/{chosen.path}" if chosen.path else ""
     path = f"{workspace_path.rstrip('/')}{below}" if workspace_path else ""
     return StartedRun(run_id, chosen.claim, _for_jobs(workspace, chosen, below), path)
@@ -84,24 +76,6 @@ def check_exports(export_uri: str, *, pods_mount: str = "", needed_here: bool = 
 def workspace_of(text: str) -> Workspace:
     """Return the workspace of a run, given as a URI or as the bare name of a claim. Raises ValueError."""
     return Workspace.parse(text if "://" in text else f"pvc://{text}")
-
-
-def _folder_here(cluster: Cluster, claim: str, namespace: str) -> str:
-    """Return the claim's folder if the cluster is an embedded one of this machine, and no pod of it; else an empty string.
-
-    A pod has the claim at `MOUNT`. A machine may have a folder of this name, too, which is something else.
-    """
-    try:
-        if not JobsClient.of(cluster).is_embedded():
-            return ""
-        deadline = time.monotonic() + _FOLDER_SECONDS
-        while not (folder := annotations_of(cluster.get(CLAIM, claim, namespace)).get(names.HOST_PATH_ANNOTATION, "")):
-            if time.monotonic() > deadline:
-                return ""
-            time.sleep(_POLL_SECONDS)
-        return folder if Path(folder).is_dir() and not (Path(MOUNT).is_dir() and Path(MOUNT).samefile(folder)) else ""
-    except (Forbidden, NotFound, PermissionError):
-        return ""
 
 
 def _for_jobs(given: str, chosen: Workspace, below: str) -> str:
