@@ -63,12 +63,13 @@ class _Reader:
         elif ended := _ENDED.match(text):
             self._view.ends(ended[1], self._state, {}, "")
             self._task = ""
-        elif self._task:
+        elif self._task and not text.startswith("::"):  # marks of groups of lines
             if text.startswith(_FAILED):
                 self._state = State.failed
             elif text.startswith(_SKIPPED):
                 self._state = State.skipped
-            self._view.prints(self._task, text if match else line)
+            if not match or self._state is not State.failed:  # after an exception, Airflow's own lines tell nothing
+                self._view.prints(self._task, text if match else line)
         else:
             self._view.note(line)
 
