@@ -78,7 +78,8 @@ for _name in _SETTERS:
 
 
 def as_training_task(task: PipelineTask) -> PipelineTask:
-    """Make a task of a pipeline one of a training. One that has run already, in kfp's local runner, stays what it is.
+    """Make a task of a pipeline one of a training. One that has run already stays what it is: `kfp.local` runs a component
+    that is called outside of a pipeline.
 
     Raises ValueError for resources in TRAINWRIGHT_STEP_RESOURCES that are none.
     """

@@ -41,8 +41,7 @@ def read_champion(
 
     Returns:
         current if there is nothing to train, because the champion was trained on these data or the same training was not promoted;
-        else none without a champion, or outdated. The only output that a condition of a pipeline may use: kfp's local runner
-        evaluates no others.
+        else none without a champion, or outdated.
     """
     from pathlib import Path
 

@@ -147,7 +147,7 @@ def start_run(
             workspace_path=run["workspace_path"],
             num_nodes=phases.training.get("num_nodes") or 1,
         )
-        # A pod of a server has only the claim that the pipeline mounts; kfp's local runner starts every step on this machine.
+        # A pod of a server has only the claim that the pipeline mounts; a local run starts every step on this machine.
         check_exports(request.export_uri, pods_mount=run["workspace_path"] if os.environ.get("KFP_POD_NAME") else "")
         for job in suspend_abandoned(cluster, run["namespace"] or cluster.default_namespace):
             write_line(f"TrainJob {job.namespace}/{job.name} of {job.submitter}, whose step is gone: {job.outcome}")

@@ -118,8 +118,6 @@ class TrainFunction(TypedComponent):
             if of_type is not None and not has_large_integer(value):
                 default = repr(_fitting(value, parameter)) if value is not None else _default_text(parameter, of_type)
                 is_required = parameter.is_required and name not in self._arguments
-                if of_type == "int" and default is None and not is_required:
-                    of_type = "float"  # kfp's local runner fails for an integer that is not set
                 found.append(ArgumentInput(name, of_type, is_required, default))
         return tuple(found)
 

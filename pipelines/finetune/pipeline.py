@@ -1,7 +1,7 @@
 """End-to-end fine-tuning: prepare dataset and model, train in a TrainJob, export the checkpoint, evaluate before and after, and, if
 asked for, promote and register it.
 
-The same pipeline runs on a laptop with kfp's local runner, and on a cluster, where every step mounts the claim of the workspace.
+The same pipeline runs on a laptop, and on a cluster, where every step mounts the claim of the workspace.
 """
 
 from kfp import dsl

@@ -111,7 +111,6 @@ def sweep(
             dataset_digest=inputs.dataset.outputs["digest"],
             model_digest=inputs.model.outputs["digest"],
         )
-        # Inside of a condition kfp's local runner gives the trainings what other steps returned; directly in a loop it does not.
         with dsl.If(plan_only == False, name="go-on"):  # noqa: E712  kfp compares at run time
             with dsl.ParallelFor(items=plan.outputs["trials"], name="trials", parallelism=PARALLELISM) as trial:
                 trained = train_on(run, inputs, form, exports=False, trial=trial)

@@ -68,7 +68,7 @@ class Stage:
         return self.start([*TRAINWRIGHT, *texts], ["trainwright", *texts], **env)
 
     def python(self, program: str, *words: str, seconds: float = 600, **env: str) -> Told:
-        """Run a Python program of the person on this machine: a pipeline in kfp's local runner, a DAG."""
+        """Run a Python program of the person on this machine: a DAG."""
         path = self.write(f"program-{next(self._numbers)}.py", self.text(program))
         return self.start([sys.executable, "-P", str(path), *words], ["python", path.name, *words], **env).wait(seconds)
 

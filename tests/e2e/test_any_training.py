@@ -3,6 +3,7 @@ Kubeflow Pipelines and through Airflow, on an embedded cluster."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from support.cluster_under_test import embedded
+from support.local_pipeline import run_here
 
 from trainwright.quickstart.airflow_dag import configure
 
@@ -25,24 +27,6 @@ EXAMPLES = {
     for match in re.finditer(r"# (\w+: \w+)\n(?:.*?)(?=```)", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)
 }
 KINDS = ("function", "ddp", "folder", "manifest")
-KFP = """
-import json, sys, traceback
-from pathlib import Path
-from kfp import local
-
-folder = Path(sys.argv[1])
-for kind in sys.argv[2:]:
-    try:
-        root, source = folder / f"{kind}-root", folder / f"{kind}.py"
-        local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
-        example = {"__name__": kind}
-        exec(compile(source.read_text(), str(source), "exec"), example)
-        example[kind]()
-        (output,) = [path for path in root.rglob("executor_output.json") if path.parent.name != "clean-up"]
-        print("RETURNED", json.dumps([kind, json.loads(output.read_bytes())["parameterValues"]]))
-    except Exception:
-        traceback.print_exc()
-"""
 AIRFLOW = """
 import importlib, json, sys, traceback
 from datetime import UTC, datetime
@@ -72,7 +56,7 @@ def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @dataclass
 class Ran:
-    """What one process printed that ran all examples of an orchestrator, and what the only step of each returned."""
+    """What was printed by all examples of an orchestrator, and what the only step of each returned."""
 
     returned: dict[str, Any]
     printed: str
@@ -82,21 +66,20 @@ class Ran:
         return self.returned[kind]
 
 
-def run(program: str, folder: Path, env: dict[str, str]) -> Ran:
-    """Run all examples in one process, because importing an orchestrator takes longer than most of them."""
-    command = [sys.executable, "-P", "-c", program, str(folder), *KINDS]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **env}, capture_output=True, text=True, check=False)
-    returned = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("RETURNED ")]
-    return Ran(dict(returned), f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
-
-
 @pytest.fixture(scope="module")
 def with_kfp(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """What the only step of each pipeline returned."""
     folder = tmp_path_factory.mktemp("kfp")
+    returned, printed = {}, []
     for kind in KINDS:
         (folder / f"{kind}.py").write_text(EXAMPLES[f"kfp: {kind}"], "utf-8")
-    return run(KFP, folder, {"KUBECONFIG": str(kubeconfig)})
+        with contextlib.chdir(ROOT):
+            ended, lines = run_here(str(folder / f"{kind}.py"), {}, folder / kind, kubeconfig)
+        printed.append(lines)
+        if ended.state == "SUCCEEDED":
+            (output,) = [path for path in (folder / kind).rglob("executor_output.json") if path.parent.name != "clean-up"]
+            returned[kind] = json.loads(output.read_bytes())["parameterValues"]
+    return Ran(returned, "\n".join(printed)[-12000:])
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +88,12 @@ def with_airflow(kubeconfig: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("airflow")
     for kind in KINDS:
         (folder / f"example_{kind}.py").write_text(EXAMPLES[f"airflow: {kind}"], "utf-8")
-    configured = configure(folder / "home")
-    return run(AIRFLOW, folder, {"KUBECONFIG": str(kubeconfig), **configured, "AIRFLOW__CORE__DAGS_FOLDER": str(folder)})
+    own = {"KUBECONFIG": str(kubeconfig), **configure(folder / "home"), "AIRFLOW__CORE__DAGS_FOLDER": str(folder)}
+    # All in one process, because importing Airflow takes longer than most of them.
+    command = [sys.executable, "-P", "-c", AIRFLOW, str(folder), *KINDS]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **own}, capture_output=True, text=True, check=False)
+    returned = [json.loads(line[9:]) for line in done.stdout.splitlines() if line.startswith("RETURNED ")]
+    return Ran(dict(returned), f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}")
 
 
 def test_there_is_an_example_of_each_kind_for_each_orchestrator() -> None:

@@ -28,13 +28,6 @@ from trainwright.storage.uri import StorageUri
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 SETTINGS = {"batch_size": 2, "max_length": 64, "lora_rank": 4, "logging_steps": 2, "save_steps": 5, "cpu": True, "steps": 5}
-KFP = """
-import json, sys
-from kfp import local
-from trainwright.pipelines import finetune
-local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=sys.argv[1], raise_on_error=True)
-finetune(**json.loads(sys.argv[2]))
-"""
 
 
 class Claim:
@@ -71,12 +64,17 @@ class Claim:
         place = self.folder / f"{self.orchestrator}-{run or 'unnamed'}-{number}"
         env = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
         if self.orchestrator == "kfp":
-            command = [sys.executable, "-P", "-c", KFP, str(place), json.dumps(given)]
+            values = self.folder / f"{place.name}.json"
+            values.write_text(json.dumps(given), "utf-8")
+            command = ["trainwright.cli", "pipeline", "run", "finetune", "--local", "--params", str(values)]
         else:
-            command = [sys.executable, "-P", "-m", "trainwright.quickstart.airflow_dag", "finetune", json.dumps(given)]
+            command = ["trainwright.quickstart.airflow_dag", "finetune", json.dumps(given)]
             env |= configure(place)
+        place.mkdir(exist_ok=True)
         with open(self.folder / f"{place.name}.log", "w", encoding="utf-8") as log:
-            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, text=True, env=env)
+            return subprocess.Popen(
+                [sys.executable, "-P", "-m", *command], stdout=log, stderr=subprocess.STDOUT, text=True, env=env, cwd=place
+            )
 
     def finished(self, process: subprocess.Popen[str], run: str, number: int) -> str:
         """What it printed; it must have succeeded."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.local_pipeline import run_here
 from support.waiting import eventually
 
 from trainwright.api.kinds import JOBSET, NAMESPACE, POD, SECRET, SERVICE
@@ -70,28 +71,12 @@ for address in sys.argv[1:]:
 """
 """Reads from a cache, and gives it an assignment, as one that knows its addresses only."""
 KFP = """
-import json, os, sys, traceback
-from pathlib import Path
-from kfp import dsl, local
+from kfp import dsl
 from trainwright.components import train
 
-folder, code = Path(sys.argv[1]), os.environ["CODE"]
-for runtime, command in json.loads(os.environ["COMMANDS"]).items():
-    try:
-        root = folder / "kfp" / runtime
-        local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=str(root), raise_on_error=True)
-
-        @dsl.pipeline
-        def pipeline():
-            train(run_id=f"kfp-{runtime}", runtime=runtime, code=code, command=command, num_nodes=2, num_proc_per_node=1)
-
-        pipeline()
-        (output,) = [path for path in root.rglob("executor_output.json") if path.parent.name != "clean-up"]
-        written = json.loads(output.read_bytes())
-        (metrics,) = written["artifacts"]["metrics"]["artifacts"]
-        print("TRAINED", json.dumps([runtime, metrics["metadata"]["loss"]]))
-    except Exception:
-        traceback.print_exc()
+@dsl.pipeline
+def on_two_nodes(run_id: str, runtime: str, code: str, command: list):
+    train(run_id=run_id, runtime=runtime, code=code, command=command, num_nodes=2, num_proc_per_node=1)
 """
 DAGS = """
 import json, os
@@ -169,34 +154,50 @@ def together(cluster: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     meeting.chmod(0o777)  # pods of the MPI runtimes run as user 1000
     code = shutil.copytree(training.PROGRAMS, folder / "code")
     (code / "meet.py").write_text(MEET, "utf-8")
-    env = {**os.environ, "KUBECONFIG": str(cluster.home / "kubeconfig"), "CODE": str(code)}
-    airflow = {**configure(folder / "home"), "AIRFLOW__CORE__DAGS_FOLDER": str(folder / "airflow")}
-    running = {}
-    for name, program in (("kfp", KFP), ("airflow", AIRFLOW)):
-        (folder / name).mkdir()
-        (folder / name / "dags_of_runtimes.py").write_text(DAGS, "utf-8")
-        own = {"COMMANDS": json.dumps({row.runtime: _words(row, name, meeting) for row in LAUNCHERS})}
-        with (folder / f"{name}.log").open("wb") as log:
-            running[name] = subprocess.Popen(
-                [sys.executable, "-P", "-c", program, str(folder)],
-                env={**env, **own, **(airflow if name == "airflow" else {})},
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=folder / name,
-            )
-    found = {}
-    for name, process in running.items():
-        process.wait()
-        printed = (folder / f"{name}.log").read_text("utf-8", "replace")
-        lines = [json.loads(line[8:]) for line in printed.splitlines() if line.startswith("TRAINED ")]
-        found[name] = Trained(dict(lines), printed[-6000:])
-    return found
+    kubeconfig = cluster.home / "kubeconfig"
+    with ThreadPoolExecutor(2) as pool:
+        with_kfp = pool.submit(_with_kfp, folder, kubeconfig, code, meeting)
+        with_airflow = pool.submit(_with_airflow, folder, kubeconfig, code, meeting)
+        return {"kfp": with_kfp.result(), "airflow": with_airflow.result()}
+
+
+def _with_kfp(folder: Path, kubeconfig: Path, code: Path, meeting: Path) -> Trained:
+    file, losses, printed = folder / "on_two_nodes.py", {}, []
+    file.write_text(KFP, "utf-8")
+    for row in LAUNCHERS:
+        runtime, root = row.runtime, folder / "kfp" / row.runtime
+        values = {"run_id": f"kfp-{runtime}", "runtime": runtime, "code": str(code), "command": _words(row, "kfp", meeting)}
+        ended, lines = run_here(str(file), values, root, kubeconfig)
+        printed.append(lines)
+        if ended.state == "SUCCEEDED":
+            (output,) = root.rglob("executor_output.json")
+            (metrics,) = json.loads(output.read_bytes())["artifacts"]["metrics"]["artifacts"]
+            losses[runtime] = metrics["metadata"]["loss"]
+    return Trained(losses, "\n".join(printed)[-6000:])
+
+
+def _with_airflow(folder: Path, kubeconfig: Path, code: Path, meeting: Path) -> Trained:
+    dags = folder / "airflow"
+    dags.mkdir()
+    (dags / "dags_of_runtimes.py").write_text(DAGS, "utf-8")
+    commands = {row.runtime: _words(row, "airflow", meeting) for row in LAUNCHERS}
+    own = {"KUBECONFIG": str(kubeconfig), "CODE": str(code), "COMMANDS": json.dumps(commands)}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", AIRFLOW, str(folder)],
+        env={**os.environ, **configure(folder / "home"), "AIRFLOW__CORE__DAGS_FOLDER": str(dags), **own},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+        cwd=dags,
+    )
+    printed = done.stdout.decode("utf-8", "replace")
+    lines = [json.loads(line[8:]) for line in printed.splitlines() if line.startswith("TRAINED ")]
+    return Trained(dict(lines), printed[-6000:])
 
 
 def _words(row: Any, name: str, meeting: Path) -> list[str]:
     own, peer = f"{row.runtime}-{name}", f"{row.runtime}-{'airflow' if name == 'kfp' else 'kfp'}"
-    launcher = "torchrun" if row.runtime.startswith("torch") else "python"
-    # KFP's local runner replaces "python3" by its interpreter, in values of parameters, too.
+    launcher = "torchrun" if row.runtime.startswith("torch") else "python3"
     program = row.program.removeprefix("python3 ").split()
     return [launcher, "meet.py", str(meeting), own, peer, *program, str(SCALES[name])]
 

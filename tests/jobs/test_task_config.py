@@ -181,7 +181,7 @@ def test_settings_of_the_task_come_before_the_resources_of_its_pod() -> None:
     assert mounts_of(pod)["/dev/shm"] == "shm"
     assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
     alone = with_task_config({"task_settings": settings}, None)
-    assert alone["labels"]["team"] == "ml", "the local runner has no task config"
+    assert alone["labels"]["team"] == "ml", "a local run with nothing set on the task has no task config"
     assert "task_settings" not in alone
 
 

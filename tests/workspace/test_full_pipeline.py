@@ -1,4 +1,4 @@
-"""The pipeline `full_pipeline`, run by kfp's local runner, and the DAG, run by `dag.test()`, with all their real tools.
+"""The pipeline `full_pipeline`, run on this machine, and the DAG, run by `dag.test()`, with all their real tools.
 
 These are DVC, Ray Data, TRL, trackers, lm-evaluation-harness and MLflow.
 """
@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_pipeline import run_pipeline
 from support.fast_training_cluster import Runs, running
+from support.local_pipeline import run_here
 from support.optional_packages import require_packages
 
 from trainwright.checkpoints.promotion import Alias
@@ -38,18 +38,24 @@ def transform(row):
 """
 
 
-def run_dag(runs: Runs, name: str, root: str, parameters: dict[str, Any]) -> tuple[int, str]:
+def run_pipeline(runs: Runs, name: str, root: str, parameters: dict[str, Any]) -> tuple[bool, str]:
+    """Run a shipped pipeline; returns whether it succeeded, and what it printed."""
+    ended, printed = run_here(name, parameters, runs.folder / root, runs.folder / "home/kubeconfig")
+    return ended.state == "SUCCEEDED", printed
+
+
+def run_dag(runs: Runs, name: str, root: str, parameters: dict[str, Any]) -> tuple[bool, str]:
     """As `run_pipeline`, for a shipped DAG."""
     pytest.importorskip("airflow.sdk")
     environ = {**os.environ, **configure(runs.folder / root), "KUBECONFIG": str(runs.folder / "home/kubeconfig")}
     command = [sys.executable, "-m", "trainwright.quickstart.airflow_dag", name, json.dumps(parameters)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
-    return done.returncode, f"{done.stdout}\n{done.stderr}"
+    return done.returncode == 0, f"{done.stdout}\n{done.stderr}"
 
 
 @pytest.mark.parametrize("run", [run_pipeline, run_dag])
 def test_the_whole_chain_from_versioned_data_to_a_registered_model(
-    tmp_path: Path, tiny_model: Path, run: Callable[..., tuple[int, str]]
+    tmp_path: Path, tiny_model: Path, run: Callable[..., tuple[bool, str]]
 ) -> None:
     try:
         for name, requirements in {**TRACKING, "dvc": dvc_requirements(), "ray": ray_requirements()}.items():
@@ -80,8 +86,8 @@ def test_the_whole_chain_from_versioned_data_to_a_registered_model(
             "data": {"transform": TRANSFORM, "test_fraction": 0.2},
             "evaluation": {"task_limit": 2},
         }
-        code, printed = run(runs, "full_pipeline", "root", given)
-        assert code == 0, printed[-8000:]
+        has_succeeded, printed = run(runs, "full_pipeline", "root", given)
+        assert has_succeeded, printed[-8000:]
     champion = Alias(export_uri).read()
     assert champion is not None
     assert "held_out/exact_match" in champion.current.evaluation

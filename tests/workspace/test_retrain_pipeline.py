@@ -1,4 +1,4 @@
-"""The pipeline `retrain`, run again and again by kfp's local runner on an embedded cluster: with real steps and small programs."""
+"""The pipeline `retrain`, run again and again on this machine, with an embedded cluster: with real steps and small programs."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from local_pipeline import run_pipeline
 from support.fast_training_cluster import Runs, running
+from support.local_pipeline import run_here
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.checkpoints.promotion import Alias
@@ -45,8 +45,9 @@ class Retraining:
             "evaluation": {"runtime": "fast-comparison"},
             **parameters,
         }
-        code, printed = run_pipeline(self.runs, "retrain", f"root-{self.count}", given)
-        assert code == 0, printed[-6000:]
+        folder = self.runs.folder
+        ended, printed = run_here("retrain", given, folder / f"root-{self.count}", folder / "home/kubeconfig")
+        assert ended.state == "SUCCEEDED", printed[-6000:]
         return printed
 
     @property

@@ -1,4 +1,4 @@
-"""The pipeline `sweep`, run by kfp's local runner on an embedded cluster: with real steps and a small program that reports a loss."""
+"""The pipeline `sweep`, run on this machine, with an embedded cluster: with real steps and a small program that reports a loss."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from local_pipeline import run_pipeline
 from support.fast_training_cluster import Runs, learned, running, script
+from support.local_pipeline import run_here
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -29,7 +29,8 @@ class Sweeping:
         self.export_uri = str(StorageUri.from_path(runs.folder / "exports"))
         self.inputs = runs.inputs("base")
 
-    def run(self, run_id: str, root: str = "root", *, adopt_finished: bool = False, **parameters: Any) -> tuple[int, str]:
+    def run(self, run_id: str, root: str = "root", *, adopt_finished: bool = False, **parameters: Any) -> tuple[str, str]:
+        """Run the pipeline to its end; returns its state, and what it printed."""
         of_training = {"run_id": run_id, "runtime": "fast", "adopt_finished": adopt_finished}
         given = {
             **self.inputs.uris,
@@ -40,7 +41,9 @@ class Sweeping:
             "data": {"test_fraction": 0.3},
             **parameters,
         }
-        return run_pipeline(self.runs, "sweep", root, given)
+        folder = self.runs.folder
+        ended, printed = run_here("sweep", given, folder / root, folder / "home/kubeconfig")
+        return ended.state, printed
 
     def trainings(self) -> list[Any]:
         jobs = self.runs.cluster.list(TRAINJOB, "default").items
@@ -55,8 +58,8 @@ def sweeping(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sweeping]:
 
 def test_the_best_trial_is_exported_and_a_failed_one_only_listed(sweeping: Sweeping) -> None:
     trials = [{"learning_rate": 1.0}, {"learning_rate": 2.5}, {"learning_rate": 3.0, "lora_rank": 13}, {"learning_rate": 9.0}]
-    code, printed = sweeping.run("first", trials=trials, promote="always")
-    assert code == 0, printed
+    state, printed = sweeping.run("first", trials=trials, promote="always")
+    assert state == "SUCCEEDED", printed
     assert "best: trial 1 with eval_loss 0.5, of 4 trials, 3 of them comparable" in printed
     phases = sorted(str(phase_of(job)) for job in sweeping.trainings())
     assert phases == [Phase.Failed, Phase.Succeeded, Phase.Succeeded, Phase.Succeeded]
@@ -67,16 +70,16 @@ def test_the_best_trial_is_exported_and_a_failed_one_only_listed(sweeping: Sweep
     assert given["--learning_rate"] == "2.5"
     assert given["--eval_strategy"] == "epoch"
 
-    code, printed = sweeping.run("first", "again", trials=trials, promote="always", adopt_finished=True)
-    assert code == 0, printed
+    state, printed = sweeping.run("first", "again", trials=trials, promote="always", adopt_finished=True)
+    assert state == "SUCCEEDED", printed
     assert len(sweeping.trainings()) == 5, "it adopts what has succeeded, and tries the failed one once more"
 
 
 def test_a_sweep_fails_when_no_trial_can_be_picked(sweeping: Sweeping) -> None:
     before = len(sweeping.trainings())
     space = {"learning_rate": [1.0, 2.0], "lora_rank": [8]}
-    code, printed = sweeping.run("second", "other", space=space, metric="accuracy")
-    assert code != 0
+    state, printed = sweeping.run("second", "other", space=space, metric="accuracy")
+    assert state == "FAILED"
     assert "none reported 'accuracy'; reported was: current_step, entropy, epoch, grad_norm" in printed
     jobs = sweeping.trainings()
     assert len(jobs) == before + 2

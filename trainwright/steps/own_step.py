@@ -44,7 +44,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 class OwnStep:
     """`path` is the place in the pipeline, as `for-loop-2[0]/train`; empty if it is not known.
 
-    `run_instance` is the run of the backend, or of the local runner.
+    `run_instance` is the run of the backend, or the local run.
     """
 
     path: str = ""
@@ -114,7 +114,7 @@ def path_of_node(node: str, workflow: str) -> str:
 
 
 def _of_folder(output_file: str) -> OwnStep:
-    """Who a step of kfp's local runner is: ROOT/PIPELINE-TIME/PATH/executor_output.json."""
+    """Who a step of a local run is, with `kfp.local` as well: ROOT/PIPELINE-TIME/PATH/executor_output.json."""
     parts = PurePosixPath(output_file).parts[:-1]
     for index in range(len(parts) - 1, -1, -1):
         if (run := _LOCAL_RUN.fullmatch(parts[index])) is not None:

@@ -20,7 +20,7 @@ _EXIT_CODE = 128 + signal.SIGTERM
 
 
 def is_on_server() -> bool:
-    """Whether this step is a pod of Kubeflow Pipelines, and not a process of the local runner."""
+    """Whether this step is a pod of Kubeflow Pipelines, and not a process of a local run."""
     return bool(os.environ.get("KFP_POD_NAME"))
 
 

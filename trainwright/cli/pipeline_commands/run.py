@@ -39,12 +39,11 @@ from trainwright.pipeline_runs.source import CompileSettings, compile_pipeline
 from trainwright.pipeline_runs.step_logs import StepLogs
 from trainwright.pipeline_runs.task_report import FailedTask, failed_tasks, failure_message
 from trainwright.pipeline_runs.training_progress import TrainingProgress
-from trainwright.text.terminal import plain
 
 _MOST_LOGS = 5
 """Failed tasks whose logs are read."""
 _LOCAL_OUTPUTS = "local_outputs"
-"""Where kfp's local runner puts artifacts by itself."""
+"""Where artifacts of local runs go, in the current folder: where kfp puts them, too."""
 
 
 def run_pipeline(
@@ -100,7 +99,7 @@ def _run_here(pipeline: CompiledPipeline, values: dict[str, Any], timeout: float
         folder=folder,
         kubeconfig=embedded.kubeconfig if embedded is not None else None,
         timeout_seconds=timeout,
-        on_line=_print_output,
+        on_line=lambda line: print_lines(line, error=True),
     )
     if ended.message:
         print_lines(ended.message, error=True)
@@ -111,10 +110,6 @@ def _run_here(pipeline: CompiledPipeline, values: dict[str, Any], timeout: float
     else:
         print_lines(f"{pipeline.name} {ended.state}, artifacts in {folder}")
     return int(ExitCode.succeeded if ended.state == SUCCEEDED else ExitCode.failed)
-
-
-def _print_output(line: str) -> None:
-    print_lines(plain(line), error=True)  # kfp colours its lines, also in a pipe
 
 
 def _report(
