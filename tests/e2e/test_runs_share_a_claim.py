@@ -62,7 +62,7 @@ class Claim:
             **parameters,
         }
         place = self.folder / f"{self.orchestrator}-{run or 'unnamed'}-{number}"
-        env = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
+        env = {**os.environ, "KUBECONFIG": str(self.kubeconfig), "TRAINWRIGHT_HOME": str(self.folder / "home")}
         if self.orchestrator == "kfp":
             values = self.folder / f"{place.name}.json"
             values.write_text(json.dumps(given), "utf-8")
