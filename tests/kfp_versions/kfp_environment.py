@@ -19,15 +19,14 @@ MINORS = {"2.16": ">=2.16.1,<2.17", "2.17": ">=2.17,<2.18"}
 """The tested minors, and which of their versions. Older ones have no `dsl.TaskConfig`, or compile wrongly: 2.15 and 2.16.0 give the
 Secrets and claims of tasks in a condition or an exit handler names that do not exist there.
 """
-WITHOUT_WHOLE_PIPELINES = {"2.16": "the local runner of kfp 2.16 runs every branch of a condition, and no exit handler"}
 PROGRAM_SECONDS = 120
-# Arguments: the folder of the artifacts, a component or pipeline, and its arguments.
+# Arguments: the folder of the artifacts, a component, and its arguments.
 LOCAL = """
 import json, sys
 from kfp import local
-from trainwright import components, pipelines
+from trainwright import components
 local.init(runner=local.SubprocessRunner(use_venv=False), pipeline_root=sys.argv[1], raise_on_error=True)
-task = {**vars(components), **vars(pipelines)}[sys.argv[2]](**json.loads(sys.argv[3]))
+task = getattr(components, sys.argv[2])(**json.loads(sys.argv[3]))
 print("OUTPUTS", json.dumps({name: getattr(each, "path", each) for name, each in task.outputs.items()}))
 """
 Compiled = dict[str, list[Any]]
@@ -43,18 +42,18 @@ class KfpEnvironment:
     python: Path
     installed: Path
 
-    def run(self, *arguments: str, variables: Mapping[str, str] | None = None) -> str:
-        """Run Python; returns what it printed. A failure fails the test with it."""
+    def run(self, *arguments: str, variables: Mapping[str, str] | None = None, folder: Path | None = None) -> str:
+        """Run Python, in a folder; returns what it printed. A failure fails the test with it."""
         command = [str(self.python), "-W", "ignore", *arguments]
         passed_on = {key: os.environ[key] for key in ("PATH", "HOME", "LANG", "TMPDIR") if key in os.environ}
         # PYTHONSAFEPATH: the current folder, the tree itself, comes not before the wheel.
         env = {**passed_on, "PYTHONPATH": str(self.installed), "PYTHONSAFEPATH": "1", **(variables or {})}
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False, env=env)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False, env=env, cwd=folder)
         assert done.returncode == 0, f"kfp {self.minor}:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
         return done.stdout
 
-    def run_locally(self, name: str, arguments: Mapping[str, Any], folder: Path, *, kubeconfig: Path | None = None) -> LocalRun:
-        """Run a component or pipeline with kfp's SubprocessRunner."""
+    def run_step(self, name: str, arguments: Mapping[str, Any], folder: Path, *, kubeconfig: Path | None = None) -> LocalRun:
+        """Run a component outside of a pipeline, with `kfp.local`."""
         variables = {"KUBECONFIG": str(kubeconfig)} if kubeconfig else {}
         printed = self.run("-c", LOCAL, str(folder / "artifacts"), name, json.dumps(arguments), variables=variables)
         found = re.search("^OUTPUTS (.*)$", printed, re.MULTILINE)

@@ -1,6 +1,7 @@
 """Components and pipelines with every minor of kfp that they support, each in an environment of its own.
 
-Compiled they are the same, whatever the version; steps are run by kfp's own local runner, for real.
+Compiled they are the same, whatever the version. Single components are run by `kfp.local`, whole pipelines by
+`trainwright pipeline run --local`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from kfp_environment import MINORS, VERSIONS, WITHOUT_WHOLE_PIPELINES, Compiled, KfpEnvironment, read_compiled
+from kfp_environment import MINORS, VERSIONS, Compiled, KfpEnvironment, read_compiled
 from packaging.requirements import Requirement
 from support.client_environments import ROOT
 from support.fast_training_cluster import Runs
@@ -30,11 +31,11 @@ slow, wide = pytest.mark.slow, pytest.mark.wide(part="kfp")
 
 
 @pytest.mark.parametrize("package", ["kfp", "kfp-kubernetes"])
-def test_the_extra_takes_the_tested_minors_that_run_whole_pipelines_and_no_others(package: str) -> None:
+def test_the_extra_takes_tested_minors_only(package: str) -> None:
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]["kfp"]
     (specifier,) = (each.specifier for each in map(Requirement, extra) if each.name == package)
     minors = {f"2.{minor}" for minor in range(30) if f"2.{minor}.0" in specifier}
-    assert minors == MINORS.keys() - WITHOUT_WHOLE_PIPELINES.keys()
+    assert {"2.17"} <= minors <= MINORS.keys()
     assert "3.0.0" not in specifier
 
 
@@ -72,7 +73,7 @@ def test_a_step_without_a_cluster_runs(kfp: KfpEnvironment, tmp_path: Path) -> N
     rows = tmp_path / "rows.jsonl"
     rows.write_text("".join(json.dumps({"prompt": f"{number}?", "completion": "!"}) + "\n" for number in range(20)))
     told = {"dataset_uri": str(StorageUri.from_path(rows)), "workspace_path": str(tmp_path / "workspace")}
-    outputs = kfp.run_locally("initialize_dataset", told, tmp_path).outputs
+    outputs = kfp.run_step("initialize_dataset", told, tmp_path).outputs
     assert outputs["test_rows"] > 0
     assert outputs["train_rows"] + outputs["test_rows"] == 20
     receipt = Receipt.model_validate_json(Path(outputs["dataset"]).read_bytes())
@@ -83,7 +84,7 @@ def test_a_step_without_a_cluster_runs(kfp: KfpEnvironment, tmp_path: Path) -> N
 @slow
 def test_a_step_that_trains_in_a_cluster_runs(kfp: KfpEnvironment, runs: Runs, tmp_path: Path) -> None:
     told = {"run_id": f"step-{kfp.minor}", "runtime": "torch-distributed", "command": ["echo", "a line of the training"]}
-    done = kfp.run_locally("train", told, tmp_path, kubeconfig=runs.folder / "home/kubeconfig")
+    done = kfp.run_step("train", told, tmp_path, kubeconfig=runs.folder / "home/kubeconfig")
     assert is_true(runs.cluster.get(TRAINJOB, done.outputs["trainjob"], "default"), "Complete")
     assert "a line of the training" in done.printed
 
@@ -92,8 +93,6 @@ def test_a_step_that_trains_in_a_cluster_runs(kfp: KfpEnvironment, runs: Runs, t
 @slow
 def test_a_whole_pipeline_runs(kfp: KfpEnvironment, runs: Runs, tmp_path: Path) -> None:
     """Conditions, an exit handler, artifacts and outputs from step to step."""
-    if kfp.minor in WITHOUT_WHOLE_PIPELINES:
-        pytest.skip(WITHOUT_WHOLE_PIPELINES[kfp.minor])
     claim = f"claim-{kfp.minor.replace('.', '-')}"
     export_uri = str(StorageUri.from_path(tmp_path / "exports"))
     told = {
@@ -105,7 +104,9 @@ def test_a_whole_pipeline_runs(kfp: KfpEnvironment, runs: Runs, tmp_path: Path) 
         "evaluation": {"runtime": "fast-evaluation"},
     }
     before = {name_of(job) for job in runs.cluster.list(TRAINJOB, "default").items}
-    kfp.run_locally("retrain", told, tmp_path, kubeconfig=runs.folder / "home/kubeconfig")
+    (tmp_path / "values.json").write_text(json.dumps(told), "utf-8")
+    command = ("-m", "trainwright.cli", "pipeline", "run", "retrain", "--local", "--params", "values.json")
+    kfp.run(*command, variables={"KUBECONFIG": str(runs.folder / "home/kubeconfig")}, folder=tmp_path)
     jobs = [job for job in runs.cluster.list(TRAINJOB, "default").items if name_of(job) not in before]
     assert [is_true(job, "Complete") for job in jobs] == [True, True], "a training and an evaluation"
     champion = Alias(export_uri).read()
