@@ -98,6 +98,7 @@ def spec_of(component: Any) -> Obj:
 @contextlib.contextmanager
 def steps_with_nothing_to_do(folder: Path) -> Iterator[dict[str, dict[str, Any]]]:
     """Do the work of each step once; yields their arguments by name, while their cluster runs."""
+    os.environ["TRAINWRIGHT_SHARED_FOLDERS"] = str(folder)  # with the programs of the pods
     with running(folder) as runs:
         os.environ["KUBECONFIG"] = str(folder / "home/kubeconfig")
         workspace, volume, inputs = str(runs.claim(CLAIM)), f"pvc://{CLAIM}", runs.inputs("bench")
@@ -112,8 +113,9 @@ def steps_with_nothing_to_do(folder: Path) -> Iterator[dict[str, dict[str, Any]]
         steps: dict[str, dict[str, Any]] = {}
         done("start_run", workspace=volume, **of_run)
         dataset = done("initialize_dataset", dataset_uri=inputs.dataset, **of_run)["digest"]
-        model = done("initialize_model", model_uri=inputs.model, **of_run)["Output"]
+        model = done("initialize_model", model_uri=inputs.model, **of_run)["digest"]
         training = {"runtime": "fast", "workspace": volume, "dataset_digest": dataset, "model_digest": model, **inputs.uris}
+        training["adopt_finished"] = True  # each repetition is another run of the pipeline
         trained = done("train", run_id=RUN, **training)
         handle = done("submit_train_job", run_id=SPLIT_RUN, **training)["Output"]
         done("wait_train_job", trainjob=handle)
