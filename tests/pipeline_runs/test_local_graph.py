@@ -44,7 +44,7 @@ class World:
             with self.lock:
                 self.running -= 1
         if isinstance(value, BaseException):
-            return 1
+            return value.args[0] if value.args else 1
         file = Path(given["outputs"]["outputFile"])
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps({"parameterValues": {"Output": value}}), "utf-8")
@@ -138,6 +138,13 @@ def test_task_is_tried_again_as_often_as_it_says(world: World) -> None:
     assert world.run(dag({"Output": output("flaky")}, flaky=task(retryPolicy={"maxRetryCount": 2, "backoffDuration": "0s"})))
     assert (world.started, world.outputs) == (["flaky"] * 3, {"Output": "third"})
     assert world.said.count("Executing task 'flaky'") == 1
+    assert [line for line in world.said if "try" in line] == [f"[flaky] try {at} of 3 ended with exit code 1" for at in (1, 2)]
+
+
+def test_process_that_is_killed_is_the_reason_of_the_failure(world: World) -> None:
+    world.programs = {"one": lambda _given: RuntimeError(-9)}
+    assert not world.run(dag(one=task()))
+    assert world.lines.failures[0].task.message == "its process was ended by signal 9"
 
 
 @pytest.mark.parametrize(

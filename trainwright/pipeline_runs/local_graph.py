@@ -200,20 +200,27 @@ class _Run:
             one["name"]: looked_up.filled(one.get("value", ""), f"{label}: {one['name']}") for one in container.get("env", [])
         }
         retries = looked_up.task.get("retryPolicy", {})
-        for attempt in range(int(retries.get("maxRetryCount", 0)) + 1):
+        tries = int(retries.get("maxRetryCount", 0)) + 1
+        for attempt in range(tries):
             if attempt and self._graph.interrupted.wait(_pause_before(attempt, retries)):
                 break
             with self._places:
-                if halted.is_set():  # while it waited for a place
+                # A failure, or an interrupt while it waited for its place, which stops only what does not run after every end.
+                if halted.is_set() or (self._graph.interrupted.is_set() and halted is looked_up.scope.halted):
                     return State.omitted, {}
                 if not attempt:
                     self._observer.begins(label)
                 code = run_step(container, given, environment, lambda line: self._observer.prints(label, line), self._processes)
+                if code and attempt + 1 == tries:
+                    halted.set()  # before the next one takes the place
             if code == 0:
                 outputs = outputs_of(component, given)
                 self._observer.ends(label, State.succeeded, outputs, "")
                 return State.succeeded, outputs
-        self._observer.ends(label, State.failed, {}, "")
+            if attempt + 1 < tries:
+                self._observer.prints(label, f"try {attempt + 1} of {tries} ended with exit code {code}")
+        # A process that is killed from outside prints no reason.
+        self._observer.ends(label, State.failed, {}, f"its process was ended by signal {-code}" if code < 0 else "")
         return State.failed, {}
 
     def _warn(self, text: str) -> None:
