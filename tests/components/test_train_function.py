@@ -100,6 +100,7 @@ def test_component_has_inputs_of_the_functions_types_and_outputs_of_its_annotati
     assert types["rate"] == ("NUMBER_DOUBLE", 1.0)
     assert types["flag"] == ("BOOLEAN", False)
     assert types["layers"] == ("LIST", [1, 2])
+    assert types["most"] == ("NUMBER_INTEGER", None)
     assert (types["num_nodes"], types["image"]) == (("NUMBER_INTEGER", 2.0), ("STRING", "example.com/torch:1"))
     assert not {"func", "command", "settings", "manifest"} & types.keys()
     assert {name: interface["output"][name]["type"] for name in ("loss", "steps")} == {
