@@ -23,7 +23,8 @@ from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.state.waiter_lease import MIN_SECONDS, abandoned_patch, is_abandoned, renewal_patch, waiter_lease_of
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
+from trainwright.jobs.state.waiter_lease import MIN_SECONDS, lost_mark, renewal_patch, waiter_lease_of
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions, suspension_patch
 from trainwright.jobs.wait.run_to_end import run_to_end
@@ -185,7 +186,7 @@ def test_a_controller_that_may_not_suspend_says_so_once_and_goes_on(
 
     leased(cluster, job, ago=61)
     assert TrainJobReconciler(ReadOnly(cluster), Settings, bundled=False).reconcile(("default", name_of(job))) is None
-    assert "trainjob_not_suspended" in caplog.text
+    assert "left_job_not_ended" in caplog.text
 
 
 def test_the_controller_comes_back_when_a_lease_expires(cluster: EmbeddedCluster, job: Job) -> None:
@@ -216,12 +217,11 @@ def test_jobs_without_a_lease_or_that_have_ended_are_left_alone(cluster: Embedde
 def test_a_lease_that_cannot_be_read_is_none(job: Job, annotations: dict[str, str]) -> None:
     changed = {**job, "metadata": {**job["metadata"], "annotations": annotations}}
     assert waiter_lease_of(changed) is None
-    assert not is_abandoned(changed, datetime.now(UTC))
 
 
 def test_a_client_that_had_been_cut_off_resumes_its_job(cluster: EmbeddedCluster, job: Job) -> None:
     leased(cluster, job, ago=61)
-    cluster.patch(TRAINJOB, name_of(job), abandoned_patch(current(cluster, job)), "default")
+    cancel_version(cluster, current(cluster, job), CancelPolicy.suspend, lost_mark())
     with Waiter(cluster, job, WaiterOptions(lease_seconds=60)):
         eventually(lambda: not current(cluster, job)["spec"]["suspend"], what="the job goes on")
 
@@ -241,7 +241,6 @@ def test_new_job_has_the_lease_of_the_client_that_is_to_wait(
     made = submit_or_adopt(client(cluster), REQUEST, STEP, "default", waiter_lease_seconds=seconds)
     lease = waiter_lease_of(client(cluster).get(TRAINJOB, made.name, "default"))
     assert (lease.seconds if lease is not None else 0) == (max(seconds, MIN_SECONDS) if seconds else 0)
-    assert is_abandoned(made.trainjob, datetime.now(UTC) + timedelta(seconds=601)) is bool(seconds)
 
 
 def test_adopted_job_has_the_lease_of_the_client_that_is_to_wait(cluster: EmbeddedCluster, job: Job) -> None:

@@ -22,8 +22,8 @@ from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
 from trainwright.jobs.state import remaining_pods
-from trainwright.jobs.state.cancel import CancelPolicy, cancel_job, suspend_job
-from trainwright.jobs.state.waiter_lease import abandoned_patch, renewal_patch
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_job, cancel_version, suspend_job
+from trainwright.jobs.state.waiter_lease import lost_mark, renewal_patch
 from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_handle import JobHandle, wait_step
@@ -179,7 +179,8 @@ def test_every_client_waits(cluster: EmbeddedCluster, looks: Looks, suspended: J
 def abandon(cluster: EmbeddedCluster, job: Job) -> Job:
     """Suspend a job as a controller does whose waiting client is cut off."""
     cluster.patch(TRAINJOB, name_of(job), renewal_patch(job, 60, datetime.now(UTC)), "default")
-    return cluster.patch(TRAINJOB, name_of(job), abandoned_patch(current(cluster, job)), "default")
+    cancel_version(cluster, current(cluster, job), CancelPolicy.suspend, lost_mark())
+    return current(cluster, job)
 
 
 def test_a_renewed_lease_resumes_only_after_the_last_pod(cluster: EmbeddedCluster, job: Job, add_pod: Any) -> None:

@@ -20,7 +20,8 @@ from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobDeadline, TrainJobFailed
-from trainwright.jobs.state.waiter_lease import WaiterLease, abandoned_patch, waiter_lease_of
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
+from trainwright.jobs.state.waiter_lease import WaiterLease, lost_mark, waiter_lease_of
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 
 pytestmark = pytest.mark.medium
@@ -90,7 +91,7 @@ def test_lease_that_cannot_be_renewed_is_logged_once_for_each_reason(monkeypatch
 def test_a_job_that_was_suspended_while_no_triggerer_ran_goes_on(connected: EmbeddedCluster, set_status: SetStatus) -> None:
     trigger = deferred(operator(waiter_lease_seconds=600)).trigger
     job = the_job(connected)
-    connected.patch(TRAINJOB, name_of(job), abandoned_patch(job), "default")
+    cancel_version(connected, job, CancelPolicy.suspend, lost_mark())
     followed_until(connected, set_status, trigger, lambda: not the_job(connected)["spec"].get("suspend"))
 
 

@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
+from trainwright.api.objects import uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.state.left_behind import WaitingPod
 from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION as NODE_NAME
 from trainwright.steps.own_step import RUN, WORKFLOW, OwnStep, own_step, path_of_node
 from trainwright.steps.server_retries import ServerRetries, server_retries
@@ -78,9 +80,10 @@ def test_property_the_place_is_the_same_in_every_try(one: list[int], other: list
 def test_a_step_on_a_backend_is_who_its_pod_is(client: JobsClient) -> None:
     labels = {RUN: UUID, WORKFLOW: "fine-tune-x2k4p"}
     annotations = {NODE_NAME: "fine-tune-x2k4p.root.for-loop-2.iteration-iterations(3:3).iteration-item.train(1)"}
-    client.create(pod("step", labels=labels, metadata={"annotations": annotations}))
+    made = client.create(pod("step", labels=labels, metadata={"annotations": annotations}))
     found = own_step(client, {"KFP_POD_NAME": "step"}, told())
-    assert found == OwnStep("for-loop-2[3]/train", "fine-tune", UUID, retries=ServerRetries.failures)
+    note = WaitingPod("default", "step", uid_of(made), UUID, annotations[NODE_NAME].removesuffix("(1)")).as_text()
+    assert found == OwnStep("for-loop-2[3]/train", "fine-tune", UUID, waiting_pod=note, retries=ServerRetries.failures)
     made = found.identity(UUID, "train")
     assert made.name().startswith("fine-tune-train-")
     assert made.submitter.label_values() == {

@@ -33,7 +33,7 @@ def clean_command(
         float, typer.Option(min=0, max=36_500, help="Jobs created more than so many days ago.", callback=finite_seconds)
     ] = 0,
     abandoned: Annotated[
-        bool, typer.Option("--abandoned", help="Jobs whose waiting step is gone longer than its lease (waiter_lease_seconds).")
+        bool, typer.Option("--abandoned", help="Jobs that nobody waits for: their run has ended, or their lease has expired.")
     ] = False,
     how: Annotated[
         CancelMode,

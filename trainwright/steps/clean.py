@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError
@@ -16,13 +17,13 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.label_values import label_value
-from trainwright.jobs.state.waiter_lease import is_abandoned
+from trainwright.jobs.state.left_behind import Sight, decide, look
 
 
 @dataclass(frozen=True)
 class LeftJobs:
     """Which unfinished jobs are left over: those of a `run` (of this `owner`, such as `kfp`; empty for any), of a `workflow`, or with
-    these `labels`; those created before `older_than`; with `abandoned` those whose waiting client is gone. What is set must all hold,
+    these `labels`; those created before `older_than`; with `abandoned` those that nobody waits for. What is set must all hold,
     but of run, workflow and labels one is enough.
     """
 
@@ -33,8 +34,8 @@ class LeftJobs:
     older_than: timedelta | None = None
     abandoned: bool = False
 
-    def matches(self, trainjob: Obj, now: datetime) -> bool:
-        """Whether a job is left over, and not ended or being deleted."""
+    def matches(self, trainjob: Obj, now: datetime, sight: Callable[[Obj], Sight]) -> bool:
+        """Whether a job is left over, and not ended or being deleted. `sight` tells who waits for it. Raises ApiError."""
         if phase_of(trainjob).is_final or is_deleting(trainjob) or not annotations_of(trainjob).get(names.OWNER_ANNOTATION):
             return False
         if (self.run or self.workflow or self.labels) and not (
@@ -43,7 +44,7 @@ class LeftJobs:
             return False
         if self.older_than is not None and parse_time(trainjob["metadata"]["creationTimestamp"]) > now - self.older_than:
             return False
-        return not self.abandoned or is_abandoned(trainjob, now)
+        return not self.abandoned or decide(trainjob, sight, now).policy is not None
 
     def _is_of_run(self, trainjob: Obj) -> bool:
         if not self.run or labels_of(trainjob).get(names.RUN_LABEL) != label_value(self.run):
@@ -76,7 +77,10 @@ def left_jobs(cluster: Cluster, namespace: str | None, left: LeftJobs) -> list[O
     selector = f"{names.MANAGED_BY_LABEL}=trainwright"
     found = RetryingCluster(cluster).list(TRAINJOB, namespace, label_selector=selector).items
     now = datetime.now(UTC)
-    return sorted((job for job in found if left.matches(job, now)), key=lambda job: str(job["metadata"]["creationTimestamp"]))
+    sight = partial(look, RetryingCluster(cluster))
+    return sorted(
+        (job for job in found if left.matches(job, now, sight)), key=lambda job: str(job["metadata"]["creationTimestamp"])
+    )
 
 
 def clean(cluster: Cluster, jobs: list[Obj], policy: CancelPolicy, *, timeout_seconds: float = 0.0) -> Iterator[CleanedJob]:
@@ -94,9 +98,9 @@ def clean(cluster: Cluster, jobs: list[Obj], policy: CancelPolicy, *, timeout_se
 
 
 def suspend_abandoned(cluster: Cluster, namespace: str) -> Iterator[CleanedJob]:
-    """Suspend the jobs of a namespace whose waiting client is gone longer than its lease; yield what became of each.
+    """Suspend the jobs of a namespace that nobody waits for any more; yield what became of each.
 
-    For clusters without a controller of Trainwright, which does this at the time. Raises ApiError.
+    For clusters without a guard and without a controller of Trainwright, which do this at the time. Raises ApiError.
     """
     yield from clean(cluster, left_jobs(cluster, namespace, LeftJobs(abandoned=True)), CancelPolicy.suspend)
 

@@ -23,6 +23,7 @@ from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, annotations_of, labels_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.left_behind import WaitingPod
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.workflow import POD_NODE_ANNOTATION, POD_RUN_LABEL, Workflow
 from trainwright.steps.server_retries import ServerRetries, server_retries
@@ -51,6 +52,8 @@ class OwnStep:
     pipeline: str = ""
     run_instance: str = ""
     workflow: Workflow | None = None
+    waiting_pod: str = ""
+    """The pod of this step, as its jobs note it; empty unless it is in the cluster of the jobs."""
     is_certain: bool = True
     """Whether no other step of the run takes itself for this one."""
     retries: ServerRetries = ServerRetries.unknown
@@ -73,7 +76,9 @@ class OwnStep:
             names.PIPELINE_RUN_LABEL: self.run_instance,
             names.PIPELINE_TASK_LABEL: self.path,
         }
-        return Submitter(self.run_instance, pipeline=self.pipeline, labels=labels, is_certain=self.is_certain)
+        return Submitter(
+            self.run_instance, pipeline=self.pipeline, waiting_pod=self.waiting_pod, labels=labels, is_certain=self.is_certain
+        )
 
 
 def own_step(client: JobsClient, environ: Mapping[str, str] = os.environ, arguments: Sequence[str] = sys.argv) -> OwnStep:
@@ -96,7 +101,9 @@ def own_step(client: JobsClient, environ: Mapping[str, str] = os.environ, argume
     pipeline = name.rpartition("-")[0] or name
     path = path_of_node(node, name) or _of_addresses(outputs.get("artifacts") or {}).path
     retries = server_retries(node, name)
-    return OwnStep(path, pipeline, labels_of(pod).get(RUN, ""), workflow, is_certain=bool(path), retries=retries)
+    waiting = WaitingPod.of(pod, workflow.name, workflow.reference["uid"]) if workflow else WaitingPod.of(pod)
+    run = labels_of(pod).get(RUN, "")
+    return OwnStep(path, pipeline, run, workflow, waiting.as_text(), is_certain=bool(path), retries=retries)
 
 
 def path_of_node(node: str, workflow: str) -> str:

@@ -14,10 +14,11 @@ MARKS = (
     names.WAITER_LOST_ANNOTATION,
     names.WAITER_LEASE_ANNOTATION,
     names.WAITER_RENEWED_ANNOTATION,
+    names.WAITING_POD_ANNOTATION,
     names.STOPPED_EARLY_ANNOTATION,
     names.VERDICT_ANNOTATION,
 )
-"""Removed from a job that is resumed. An expired lease would suspend it again before a client renews it."""
+"""Removed from a job that is resumed. An expired lease, or a waiter whose run has ended, would suspend it again at once."""
 
 
 def suspension_mark(obj: Obj) -> dict[str, str]:

@@ -5,8 +5,10 @@ Source of the behaviour: Trainer after 2.3 (reference sections 2.1, 2.19 and 3).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 
 from trainwright.api import names
 from trainwright.api.admission.admit import admit
@@ -34,10 +36,11 @@ from trainwright.api.patching.merge_patch import difference
 from trainwright.api.times import parse_time, rfc3339
 from trainwright.api.trainjob_status import set_from_jobset, set_suspended
 from trainwright.cluster.protocol import Cluster
-from trainwright.controlplane.controllers.abandoned import suspend_if_abandoned
 from trainwright.controlplane.controllers.controller import Controller, object_key, owner_key
-from trainwright.controlplane.controllers.events import record_event
+from trainwright.controlplane.controllers.events import record_event, report_left_job
 from trainwright.controlplane.controllers.queue import Key
+from trainwright.jobs.state.left_behind import end_if_left_behind, look
+from trainwright.jobs.state.waiter_lease import active_lease_of
 from trainwright.materialize import (
     RandomKeys,
     Settings,
@@ -50,6 +53,7 @@ from trainwright.materialize import (
 from trainwright.submission.runtime_lookup import resolve_in_cluster
 
 _MAX_ERROR = 950
+log = logging.getLogger(__name__)
 Clock = Callable[[], datetime]
 
 
@@ -108,9 +112,7 @@ class TrainJobReconciler:
         jobset = self._jobset(job)
         if jobset is not None:
             set_from_jobset(status, jobset, now)
-        requeue_after = _earliest(
-            self._enforce_deadline(job, status, now), suspend_if_abandoned(self._cluster, job, self._clock())
-        )
+        requeue_after = _earliest(self._enforce_deadline(job, status, now), self._end_if_left_behind(job))
         if change := difference(before, status):
             self._cluster.patch(TRAINJOB, name, {"status": change}, namespace, subresource="status")
         if failure is not None and not isinstance(failure, Invalid):
@@ -192,6 +194,22 @@ class TrainJobReconciler:
             patch["metadata"] = {"labels": dict(labels), "annotations": dict(annotations)}
         if patch:
             self._cluster.patch(kind, name_of(desired), patch, namespace_of(desired))
+
+    def _end_if_left_behind(self, job: Obj) -> float | None:
+        """Suspend or delete the job if nobody waits for it any more; returns the seconds after which that may be so.
+
+        Those who wait are looked for only when the lease has expired: this controller watches no workflows.
+        """
+        lease = active_lease_of(job)
+        if lease is None or (left := lease.seconds_left(self._clock())) > 0:
+            return left if lease is not None else None
+        try:
+            ended = end_if_left_behind(self._cluster, job, partial(look, self._cluster), self._clock)
+        except Forbidden as error:  # an optional right
+            log.warning("event=left_job_not_ended name=%s error=%s", name_of(job), error.message)
+            return None
+        report_left_job(self._cluster, ended, "trainer-trainjob-controller")
+        return ended.decision.look_again
 
     def _enforce_deadline(self, job: Obj, status: Obj, now: str) -> float | None:
         """Fail a TrainJob past its deadline and delete its JobSet; otherwise return the remaining seconds."""

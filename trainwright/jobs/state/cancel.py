@@ -8,8 +8,9 @@ from __future__ import annotations
 import contextlib
 import enum
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -167,6 +168,20 @@ def _has_run(trainjob: Obj) -> bool:
     return any(step.get(count) for step in steps for count in ("ready", "succeeded", "failed"))
 
 
+def cancel_version(cluster: Cluster, current: Obj, policy: CancelPolicy, marks: dict[str, str]) -> CancelOutcome | None:
+    """Suspend the job with these marks as annotations, or delete it, only in this version; a queued one as `cancel_owned_job` does.
+
+    Returns None if it has changed since, or no longer exists. Raises ApiError.
+    """
+    if policy is CancelPolicy.suspend and is_queued(current):
+        if generation_of(current) > 1:
+            return CancelOutcome.queued
+        return CancelOutcome.dequeued if _delete_version(cluster, current) else None
+    if policy is CancelPolicy.delete:
+        return CancelOutcome.deleted if _delete_version(cluster, current) else None
+    return CancelOutcome.suspended if _suspend_version(cluster, current, None, marks) else None
+
+
 def cancel_by_suspending(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None) -> str:
     """Suspend a job, as `cancel_owned_job` does; returns the outcome as text."""
     return cancel_owned_job(cluster, trainjob, CancelPolicy.suspend, verdict=verdict)
@@ -257,11 +272,14 @@ def suspend_job(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None)
     return any(_suspend_version(cluster, current, verdict) for current in versions)
 
 
-def _suspend_version(cluster: Cluster, current: Obj, verdict: Verdict | None) -> bool:
+def _suspend_version(
+    cluster: Cluster, current: Obj, verdict: Verdict | None, marks: Mapping[str, str] = MappingProxyType({})
+) -> bool:
     """Suspend the job as it was read; returns False if it has changed since, or no longer exists. Raises ApiError."""
     with contextlib.suppress(NotFound, Conflict):
         try:
             if patch := _suspend_patch(current, verdict):
+                patch["metadata"]["annotations"] |= marks
                 cluster.patch(TRAINJOB, name_of(current), patch, namespace_of(current))
         except Invalid:  # the annotations of the job may leave no room for a verdict: that it stops matters more
             if verdict is None or not (patch := _suspend_patch(current, None)):

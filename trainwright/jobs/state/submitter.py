@@ -43,6 +43,8 @@ class Submitter:
     """The process that asks, as a random text."""
     awaited_by: str = ""
     """The orchestrator's task that stops the job when a user ends it, in the orchestrator's terms; noted, never compared."""
+    waiting_pod: str = ""
+    """The pod in which the submitter waits, if it runs on the cluster of its jobs: the annotation, as text; see `left_behind`."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What the TrainJob's labels tell, in any text: label keys to values."""
     adopts_reruns: bool = True

@@ -13,7 +13,7 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.objects import Obj, annotations_of, is_deleting
 from trainwright.api.times import is_moment, rfc3339, seconds_between
-from trainwright.submission.suspension import is_suspended_by_us, suspension_mark
+from trainwright.submission.suspension import is_suspended_by_us
 
 MIN_SECONDS = 30
 """A shorter lease would expire when its holder is busy, or when clocks differ."""
@@ -58,12 +58,6 @@ def active_lease_of(trainjob: Obj) -> WaiterLease | None:
     return waiter_lease_of(trainjob) if is_active(trainjob) else None
 
 
-def is_abandoned(trainjob: Obj, now: datetime) -> bool:
-    """Whether a job runs, or will run, although the client that waited for it is gone longer than its lease."""
-    lease = active_lease_of(trainjob)
-    return lease is not None and lease.seconds_left(now) <= 0
-
-
 def lease_annotations(seconds: int, now: datetime) -> dict[str, str]:
     """Return the annotations of a lease that begins now; empty for 0 seconds."""
     if not seconds:
@@ -82,11 +76,9 @@ def release_patch(trainjob: Obj) -> Obj:
     return {"metadata": {"uid": trainjob["metadata"]["uid"], "annotations": annotations}}
 
 
-def abandoned_patch(trainjob: Obj) -> Obj:
-    """Return the patch that suspends an abandoned job in this version. Its step resumes it when it is run again."""
-    metadata = trainjob["metadata"]
-    annotations = {**suspension_mark(trainjob), names.WAITER_LOST_ANNOTATION: "true"}
-    return {"spec": {"suspend": True}, "metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}
+def lost_mark() -> dict[str, str]:
+    """Return the annotation of a job that is suspended because its waiting client is gone: that one resumes it if it is back."""
+    return {names.WAITER_LOST_ANNOTATION: "true"}
 
 
 def was_abandoned(trainjob: Obj) -> bool:

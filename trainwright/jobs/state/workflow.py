@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainwright.api.kinds import Kind
 from trainwright.api.objects import Obj
 
+WORKFLOW = Kind("argoproj.io", "v1alpha1", "Workflow", "workflows")
+COMPLETED_LABEL = "workflows.argoproj.io/completed"
+"""`true` on a workflow that has ended; a run that is retried loses it again."""
 POD_RUN_LABEL = "pipeline/runid"
 """Label of the pods of a run's steps."""
 POD_NODE_ANNOTATION = "workflows.argoproj.io/node-name"

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
@@ -24,6 +26,8 @@ from trainwright.submission.suspension import MARKS, early_stop_reason, is_suspe
 
 log = logging.getLogger(__name__)
 _POLL_SECONDS = 1.0
+Notes = Mapping[str, str | None]
+"""Annotations about the client that waits for a job; None removes that of an earlier one."""
 
 
 def check_owner(existing: Obj, identity: Identity) -> None:
@@ -85,24 +89,27 @@ def wait_until_unwatched(cluster: Cluster, trainjob: Obj, stop: threading.Event 
     return current
 
 
-def resume_if_suspended_by_us(cluster: Cluster, trainjob: Obj, stop: threading.Event | None = None) -> Obj:
+def resume_if_suspended_by_us(
+    cluster: Cluster, trainjob: Obj, stop: threading.Event | None = None, notes: Notes = MappingProxyType({})
+) -> Obj:
     """Resume a job that an earlier cancellation by Trainwright suspended; any other suspension is kept, and so is an early stop.
 
-    Its pods end first, see `wait_until_pods_ended`; if `stop` is set meanwhile, the job stays suspended. Returns the job as it is
-    then. Raises ApiError, Conflict if it changes all the time.
+    Its pods end first, see `wait_until_pods_ended`; if `stop` is set meanwhile, the job stays suspended. The same request writes
+    the `notes` of who waits for it from now on. Returns the job as it is then. Raises ApiError, Conflict if it changes all the time.
     """
     if not _may_resume(trainjob) or not wait_until_pods_ended(cluster, trainjob, stop, to_resume=True):
         return trainjob
-    return resume_at_once(cluster, trainjob)
+    return resume_at_once(cluster, trainjob, notes)
 
 
-def resume_at_once(cluster: Cluster, trainjob: Obj) -> Obj:
+def resume_at_once(cluster: Cluster, trainjob: Obj, notes: Notes = MappingProxyType({})) -> Obj:
     """As `resume_if_suspended_by_us`, for a job whose pods are known to have ended."""
     for current in versions_of(cluster, trainjob, "resumed"):
         if not _may_resume(current):  # somebody else has decided about it in the meantime
             return current
         version = current["metadata"]["resourceVersion"]
-        patch = {"spec": {"suspend": False}, "metadata": {"resourceVersion": version, "annotations": dict.fromkeys(MARKS)}}
+        annotations = {**dict.fromkeys(MARKS), **notes}
+        patch = {"spec": {"suspend": False}, "metadata": {"resourceVersion": version, "annotations": annotations}}
         try:
             return cluster.patch(TRAINJOB, name_of(trainjob), patch, trainjob["metadata"]["namespace"])
         except Conflict:  # its status changed in the meantime
@@ -114,14 +121,17 @@ def _may_resume(trainjob: Obj) -> bool:
     return is_suspended_by_us(trainjob) and not needs_new_attempt(trainjob) and not early_stop_reason(trainjob)
 
 
-def take_lease(cluster: Cluster, trainjob: Obj, seconds: int = 0) -> Obj:
+def take_lease(cluster: Cluster, trainjob: Obj, seconds: int = 0, notes: Notes = MappingProxyType({})) -> Obj:
     """Replace the lease of an earlier client, whose expiry would suspend a job that this one waits for, by one of so many seconds.
 
-    0 is none. The verdict of an earlier client no longer counts: somebody has started the job again.
+    0 is none. The `notes` are those of the new waiter. The verdict of an earlier client no longer counts: somebody has started the
+    job again, and if that was a person, the mark of its suspension does not count either.
     """
     if is_finished(trainjob) or verdict_of(trainjob) is not None:
         return trainjob
-    marks = {} if names.VERDICT_ANNOTATION not in annotations_of(trainjob) else {names.VERDICT_ANNOTATION: None}
+    noted = annotations_of(trainjob)
+    stale = [names.VERDICT_ANNOTATION, *([] if trainjob["spec"].get("suspend") else [names.SUSPENDED_BY_ANNOTATION])]
+    marks = {name: None for name in stale if name in noted} | {key: text for key, text in notes.items() if noted.get(key) != text}
     if waiter_lease_of(trainjob) is None and not marks and not seconds:
         return trainjob
     patch = renewal_patch(trainjob, seconds, datetime.now(UTC)) if seconds else release_patch(trainjob)

@@ -26,13 +26,13 @@ from trainwright.api.kinds import (
 )
 from trainwright.api.objects import Obj
 from trainwright.cluster.permissions import Permission
+from trainwright.jobs.state.workflow import WORKFLOW
 from trainwright.jobs.state.workloads import LOCAL_QUEUE, WORKLOADS
 from trainwright.submission.controller_lease import UPSTREAM_LEASE, UPSTREAM_NAMESPACE
 from trainwright.submission.mode import Mode
 from trainwright.submission.served_schema import DEFINITION
 
 WORKLOAD = WORKLOADS[0]
-WORKFLOW = Kind("argoproj.io", "v1alpha1", "Workflow", "workflows")
 
 
 @dataclass(frozen=True)

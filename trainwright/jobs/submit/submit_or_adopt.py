@@ -41,6 +41,7 @@ from trainwright.jobs.state.attempts import (
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.deadline_timer import DEADLINE
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.left_behind import waiter_notes
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.submitter import Relation
 from trainwright.jobs.state.waiter_lease import lease_annotations, lease_seconds
@@ -230,8 +231,9 @@ class _Submission:
                 resolve_holder_conflict(cluster, existing, self.identity)
                 self._ensure_claim(cluster)  # of this request: its size is not part of the job
                 self._ensure_credentials(cluster, name)
-            resumed = resume_if_suspended_by_us(cluster, self._noted(cluster, existing), self.stop)
-            adopted = take_lease(cluster, resumed, self.lease_seconds)
+            notes = self._waiter_notes()
+            resumed = resume_if_suspended_by_us(cluster, self._noted(cluster, existing), self.stop, notes)
+            adopted = take_lease(cluster, resumed, self.lease_seconds, notes)
             return self._submitted(adopted, attempt, form, client, adopted=True)
         raise TrainJobNameTaken(f"{self.identity}: {MAX_ATTEMPTS} attempts exist and have failed; delete some of their jobs")
 
@@ -368,9 +370,13 @@ class _Submission:
         return plan_submission(self.resolved, step, self.namespace, attempt=attempt, previous=previous, export=export)
 
     def _with_lease(self, trainjob: Obj) -> Obj:
-        """Return a job that has the lease of the client that is to wait: it may be killed before it has renewed one."""
-        annotations = {**annotations_of(trainjob), **lease_annotations(self.lease_seconds, datetime.now(UTC))}
+        """Return a job that tells of the client that is to wait, with its lease: it may be killed before it has renewed one."""
+        notes = {key: text for key, text in self._waiter_notes().items() if text}
+        annotations = {**annotations_of(trainjob), **lease_annotations(self.lease_seconds, datetime.now(UTC)), **notes}
         return {**trainjob, "metadata": {**trainjob["metadata"], "annotations": annotations}}
+
+    def _waiter_notes(self) -> dict[str, str | None]:
+        return waiter_notes(self.request.on_cancel, self.identity.submitter.waiting_pod)
 
     def _previous(self, cluster: Cluster, previous: Obj | None) -> PreviousAttempt:
         if previous is None:

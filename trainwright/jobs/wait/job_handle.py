@@ -16,6 +16,7 @@ from trainwright.jobs.diagnosis.errors import TrainJobDeleted
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.left_behind import waiter_notes
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.started_from import read_started_from
@@ -68,6 +69,9 @@ def submit_step(
 
     Raises the errors of `submit_or_adopt`.
     """
+    seconds = waiter_options_of(request, suspends_at_once=True).lease_seconds
+    if not seconds:  # a job that nobody is to wait for: it may outlive the run
+        identity = replace(identity, submitter=replace(identity.submitter, waiting_pod=""))
     submitted = submit_or_adopt(
         cluster,
         request,
@@ -75,7 +79,7 @@ def submit_step(
         namespace,
         latest_checkpoint=latest_checkpoint,
         workflow=workflow,
-        waiter_lease_seconds=waiter_options_of(request, suspends_at_once=True).lease_seconds,
+        waiter_lease_seconds=seconds,
     )
     trainjob = submitted.trainjob
     return JobHandle(
@@ -90,13 +94,18 @@ def submit_step(
 
 
 def wait_step(
-    cluster: Cluster, handle: JobHandle, options: TrainRequest, *, event_printer: EventPrinter | None = None
+    cluster: Cluster,
+    handle: JobHandle,
+    options: TrainRequest,
+    *,
+    event_printer: EventPrinter | None = None,
+    waiting_pod: str = "",
 ) -> StepResult:
     """Wait until the job has succeeded. Of the `options` those of waiting count: deadlines, logs, `on_cancel`, the lease.
 
-    A job that an earlier cancellation suspended is resumed. A preempted job fails: only the step that has its request could
-    submit the next attempt. Raises TrainJobDeleted if the job no longer exists or was replaced, and the errors of
-    `follow_to_end`.
+    A job that an earlier cancellation suspended is resumed. It notes the `waiting_pod`, see `left_behind`. A preempted job fails:
+    only the step that has its request could submit the next attempt. Raises TrainJobDeleted if the job no longer exists or was
+    replaced, and the errors of `follow_to_end`.
     """
     event_printer = event_printer or EventPrinter(lambda _line: None)
     retrying = RetryingCluster(cluster)
@@ -108,7 +117,8 @@ def wait_step(
         raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} was deleted, and created again since")
     waiting = waiting_of(options, event_printer)
     seconds = lease_seconds(waiting["waiter"].lease_seconds)
-    trainjob = take_lease(retrying, resume_if_suspended_by_us(retrying, trainjob), seconds)
+    notes = waiter_notes(options.on_cancel, waiting_pod)
+    trainjob = take_lease(retrying, resume_if_suspended_by_us(retrying, trainjob, notes=notes), seconds, notes)
     waiting["settings"] = replace(waiting["settings"], restarts=handle.restarts)
     ended = follow_to_end(cluster, trainjob, **waiting)
     result = StepResult(

@@ -24,6 +24,7 @@ from trainwright.jobs.submit.adoption import resume_at_once
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.suspension import suspension_mark
 
+_OF_THIS_CLIENT = (names.WAITER_LEASE_ANNOTATION, names.WAITER_RENEWED_ANNOTATION, names.WAITING_POD_ANNOTATION)
 _REQUEST_SECONDS = 10.0
 _WARM_SECONDS = 30.0
 """The connection for a signal is used at least that often: servers and load balancers close an idle one after a minute or more."""
@@ -138,7 +139,8 @@ def _renewed(cluster: Cluster, trainjob: Obj, seconds: int) -> Obj:
 
 def _resume_abandoned(cluster: Cluster, renewed: Obj) -> None:
     log.warning("event=trainjob_resumed name=%s reason=its lease had expired", name_of(renewed))
-    resume_at_once(cluster, renewed)
+    noted = annotations_of(renewed)
+    resume_at_once(cluster, renewed, {name: noted[name] for name in _OF_THIS_CLIENT if name in noted})
 
 
 def suspension_patch(trainjob: Obj) -> list[dict[str, Any]]:
