@@ -1,4 +1,4 @@
-"""The exit handler of a pipeline that trains: it stops what the run has left running, also after a termination under load."""
+"""The exit handler of a pipeline that trains: it stops what the run has left running, where the cluster is quiet enough to run it."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def trainwright_exit_handler(
 ) -> dsl.ExitHandler:
     """Return the exit handler for the steps of a pipeline: `with trainwright_exit_handler(): train(...)`.
 
-    A terminated step has less than a second to suspend its TrainJob. The component `clean_up` runs after every end of the block, and
-    unless the run has succeeded suspends or deletes its unfinished TrainJobs. In a pipeline, the block is at its top level.
+    The component `clean_up` runs after the block, and unless the run has succeeded suspends or deletes its unfinished TrainJobs. After
+    a termination on a busy cluster it may not run: Argo fails its nodes while they are pending. `trainwright guard` does it then.
+    In a pipeline, the block is at its top level.
 
     Args:
         run_id: Id of the run, if the steps have another than that of the pipeline's run.

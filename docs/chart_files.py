@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from trainwright import __version__
-from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
+from trainwright.jobs.submit.guard_manifests import NAME as GUARD
 from trainwright.jobs.submit.rbac_manifests import Extras, rbac_manifests
 from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.image import DEFAULT_IMAGE, PLACEHOLDERS, ImageName, image
@@ -80,12 +80,13 @@ def _rules() -> dict[str, list[Any]]:
     """Return the rules of each role by the name of its file."""
     found = {}
     for mode in (Mode.trainjob, Mode.jobset, Mode.auto):
-        manifests = rbac_manifests(_NAMESPACE, [], mode, Extras(True, True, True, clean_up_image="of the chart"))
+        manifests = rbac_manifests(_NAMESPACE, [], mode, Extras(True, True, True, guard_image="of the chart", guards_all=True))
         roles = [manifest for manifest in manifests if manifest["kind"].endswith("Role")]
         suffix = "" if mode is Mode.trainjob else f"-{mode}"
         for role in roles:
-            if role["metadata"]["name"].startswith(CLEAN_UP):
-                found[f"{mode}-clean-up"] = role["rules"]
+            if role["metadata"]["name"].startswith(GUARD):
+                kind = role["metadata"]["name"].removeprefix(f"{GUARD}-")
+                found[f"guard-{kind}" if kind in ("lease", "readers") else f"{mode}-guard"] = role["rules"]
                 continue
             kind = role["metadata"]["name"].removeprefix(f"trainwright-steps{suffix}").removeprefix("-")
             where = f"{mode}-{'namespace' if role['kind'] == 'Role' else 'cluster'}"

@@ -32,11 +32,12 @@ from trainwright.submission.mode import Mode
 CHART = ROOT / "deploy" / "chart"
 needs_kubectl = pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not installed")
 RUNTIMES = ("causal-lm-evaluation", "trl-dpo", "trl-kto", "trl-sft", "workspace-step")
+WITHOUT_GUARD = {"guard": {"enabled": False}}
 EVERYTHING: dict[str, Any] = {
     "clients": [
-        {"namespace": "team", "serviceAccounts": ["runner"], "create": True, "pipelines": True, "cleanUp": True},
+        {"namespace": "team", "serviceAccounts": ["runner"], "create": True, "pipelines": True},
         {"namespace": "team", "serviceAccounts": ["airflow:worker", "runner"], "credentials": True},
-        {"namespace": "other", "serviceAccounts": ["team:runner"], "mode": "auto", "mpiFlux": True, "cleanUp": True},
+        {"namespace": "other", "serviceAccounts": ["team:runner"], "mode": "auto", "mpiFlux": True},
     ],
     "image": {"name": "registry.example.com/ml/{image}", "tag": "7", "pullSecrets": ["registry"], "pullPolicy": "Always"},
     "workspaces": [{"name": "workspace", "namespace": "team", "size": "5Gi", "storageClass": "shared"}],
@@ -117,11 +118,21 @@ def plain(objects: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("more", [False, True])
 def test_permissions_are_those_of_the_command(helm: Any, mode: Mode, more: bool) -> None:
     client = {"namespace": "team", "serviceAccounts": ["runner", "airflow:worker"], "mode": str(mode)}
-    client |= {"mpiFlux": more, "credentials": more, "pipelines": more, "cleanUp": more}
-    rendered = helm.objects({"clients": [client], "runtimes": {"enabled": False}})
+    client |= {"mpiFlux": more, "credentials": more, "pipelines": more}
+    guard = {"enabled": more, "namespace": "team", "mode": str(mode)}
+    rendered = helm.objects({"clients": [client], "runtimes": {"enabled": False}, "guard": guard})
     accounts = [ServiceAccount("team", "runner"), ServiceAccount("airflow", "worker")]
-    extras = Extras(more, more, more, image("launcher", DEFAULT_IMAGE) if more else "")
+    extras = Extras(more, more, more, image("controller", DEFAULT_IMAGE) if more else "")
     assert plain(rendered) == plain(rbac_manifests("team", accounts, mode, extras))
+
+
+@pytest.mark.slow
+def test_guard_of_all_namespaces_is_the_default(helm: Any) -> None:
+    rendered = helm.objects({"runtimes": {"enabled": False}})
+    extras = Extras(guard_image=image("controller", DEFAULT_IMAGE), guards_all=True)
+    printed = rbac_manifests("team", [], Mode.auto, extras)
+    expected = [obj for obj in printed if "guard" in obj["metadata"]["name"]]
+    assert plain(rendered) == plain(expected)
 
 
 @pytest.mark.slow
@@ -138,13 +149,13 @@ def test_everything_is_admitted_and_made_once(helm: Any) -> None:
     pods = list(pods_in(objects))
     assert pods
     assert [violation for pod in pods for violation in violations(pod)] == []
-    assert all(obj["kind"] == "ClusterTrainingRuntime" for obj in helm.objects({}))
+    assert all(obj["kind"] == "ClusterTrainingRuntime" for obj in helm.objects(WITHOUT_GUARD))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNTIMES)
 def test_runtimes_are_those_of_the_package(helm: Any, name: str) -> None:
-    (rendered,) = helm.objects({"runtimes": {"names": [name]}})
+    (rendered,) = helm.objects({**WITHOUT_GUARD, "runtimes": {"names": [name]}})
     bundled = bundled_runtime(name)
     assert bundled is not None
 
@@ -155,7 +166,7 @@ def test_runtimes_are_those_of_the_package(helm: Any, name: str) -> None:
 
     assert without_policy(rendered["spec"]) == bundled["spec"]
     assert bundled["metadata"]["labels"].items() <= rendered["metadata"]["labels"].items()
-    (changed,) = helm.objects({"image": EVERYTHING["image"], "runtimes": {"names": [name]}})
+    (changed,) = helm.objects({**WITHOUT_GUARD, "image": EVERYTHING["image"], "runtimes": {"names": [name]}})
     own = bundled_runtime(name, "registry.example.com/ml/{image}:7")
     assert own is not None
     pods = [job["template"]["spec"]["template"]["spec"] for job in changed["spec"]["template"]["spec"]["replicatedJobs"]]
@@ -166,7 +177,11 @@ def test_runtimes_are_those_of_the_package(helm: Any, name: str) -> None:
 @pytest.mark.slow
 def test_the_controller_is_that_of_kustomize(helm: Any) -> None:
     rendered = helm.objects(
-        {"controller": {"enabled": True, "mpiFlux": True, "takeOverWebhooks": True}, "runtimes": {"enabled": False}}
+        {
+            **WITHOUT_GUARD,
+            "controller": {"enabled": True, "mpiFlux": True, "takeOverWebhooks": True},
+            "runtimes": {"enabled": False},
+        }
     )
     folder = ROOT / "deploy" / "controller"
     files = [file for file in folder.glob("*.yaml") if file.name not in ("kustomization.yaml", "namespace.yaml")]
@@ -200,7 +215,11 @@ def test_the_controller_is_that_of_kustomize(helm: Any) -> None:
 @pytest.mark.slow
 def test_a_controller_of_one_namespace_has_rights_there_only(helm: Any) -> None:
     objects = helm.objects(
-        {"controller": {"enabled": True, "namespace": "team", "mpiFlux": True}, "runtimes": {"enabled": False}}
+        {
+            **WITHOUT_GUARD,
+            "controller": {"enabled": True, "namespace": "team", "mpiFlux": True},
+            "runtimes": {"enabled": False},
+        }
     )
     (deployment,) = (obj for obj in objects if obj["kind"] == "Deployment")
     assert "--namespace=team" in deployment["spec"]["template"]["spec"]["containers"][0]["args"]
@@ -263,7 +282,6 @@ def test_installed_upgraded_and_uninstalled_on_a_cluster(helm: Any, tmp_path: Pa
             "controller": {"enabled": True, "networkPolicy": {"enabled": True}},
             "runtimes": {"enabled": False},
             "page": {**EVERYTHING["page"], "ingress": {}},  # it serves no Ingresses
-            "clients": [{**client, "cleanUp": False} for client in EVERYTHING["clients"]],  # it serves no CronJobs
         }
         helm("install", first, kubeconfig=str(kubeconfig))
         runner = connect(kubeconfig_of_account(kubeconfig, tmp_path, "team", "runner"))

@@ -9,7 +9,7 @@ import yaml
 from support.client_environments import ROOT
 from support.pod_security import pods_in, violations
 
-from trainwright.jobs.submit.clean_up_manifests import clean_up_manifests
+from trainwright.jobs.submit.guard_manifests import guard_manifests
 from trainwright.runtimes import bundled_runtime
 from trainwright.runtimes.bundled import catalogue_texts
 from trainwright.runtimes.image import PLACEHOLDERS
@@ -29,8 +29,8 @@ def test_pods_of_our_runtimes(name: str) -> None:
     assert checked(bundled_runtime(name)) == []
 
 
-def test_the_clean_up() -> None:
-    assert checked(clean_up_manifests("team", Mode.auto, "launcher:1")) == []
+def test_the_guard() -> None:
+    assert checked(guard_manifests("team", Mode.auto, "controller:1")) == []
 
 
 @pytest.mark.parametrize(

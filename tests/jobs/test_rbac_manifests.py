@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from trainwright.api.kinds import EVENT, JOBSET, POD, TRAINJOB
 from trainwright.cli import app
 from trainwright.cluster.permissions import Permission
-from trainwright.jobs.submit.rbac import CALLS, CALLS_OF, JOBSET_MODE_CALLS, ApiCall
+from trainwright.jobs.submit.rbac import CALLS, CALLS_OF, JOBSET_MODE_CALLS, READ_WORKFLOW, ApiCall
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 Print = Callable[..., str]
@@ -166,3 +166,45 @@ def test_json_is_one_list_of_the_same(printed: Print) -> None:
 )
 def test_bad_input_names_the_option(printed: Print, options: tuple[str, ...], words: str) -> None:
     assert words in printed(*options, code=2)
+
+
+def test_workflows_are_read_by_steps_of_pipelines_only(printed: Print) -> None:
+    def reads(*options: str) -> bool:
+        return Rbac(documents(printed("-n", "team", *options))).allows("team:runner", READ_WORKFLOW.permission("team"))
+
+    assert reads("--for", "kfp", "--service-account", "runner")
+    assert not reads("--service-account", "runner")
+    assert not reads("--for", "airflow", "--service-account", "runner")
+
+
+@pytest.mark.parametrize(
+    ("options", "namespace", "arguments"),
+    [
+        (["--guard"], "team", ["--namespace=team", "--submission-mode=trainjob"]),
+        (["--guard", "--mode", "jobset"], "team", ["--namespace=team", "--submission-mode=jobset"]),
+        (["--guard", "-A", "--mode", "auto"], "trainwright-system", ["--submission-mode=auto"]),
+    ],
+)
+def test_guard_of_a_namespace_or_of_all(
+    printed: Print, monkeypatch: pytest.MonkeyPatch, options: list[str], namespace: str, arguments: list[str]
+) -> None:
+    monkeypatch.setenv("TRAINWRIGHT_IMAGE", "registry.example.com/{image}:1")
+    objects = documents(printed("-n", "team", "--for", "kfp", *options))
+    assert (objects[0]["kind"] == "Namespace") is ("-A" in options), "its roles are in it"
+    (deployment,) = (obj for obj in objects if obj["kind"] == "Deployment")
+    assert deployment["metadata"]["namespace"] == namespace
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert (container["image"], container["args"]) == ("registry.example.com/controller:1", arguments)
+    rbac = Rbac(objects)
+    guard, client = f"{namespace}:trainwright-guard", "team:pipeline-runner"
+    assert rbac.allows(guard, Permission("list", "pods", "team"))
+    assert rbac.allows(guard, Permission("list", "pods", "other")) is ("-A" in options)
+    assert not rbac.allows(guard, Permission("get", "secrets", "team"))
+    assert rbac.allows(guard, Permission("update", "leases.coordination.k8s.io", namespace), "trainwright-guard")
+    assert not rbac.allows(guard, Permission("update", "leases.coordination.k8s.io", namespace), "another")
+    assert rbac.allows(client, Permission("get", "leases.coordination.k8s.io", "team"), "trainwright-guard")
+    assert not rbac.allows(client, Permission("update", "leases.coordination.k8s.io", namespace), "trainwright-guard")
+
+
+def test_all_namespaces_are_for_the_guard_alone(printed: Print) -> None:
+    assert "is for --guard" in printed("-n", "team", "--for", "kfp", "-A", code=2)

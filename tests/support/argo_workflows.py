@@ -26,6 +26,7 @@ def served_workflows() -> Iterator[None]:
     with (
         patch.dict(registry.STRATEGIES, {WORKFLOW: strategy}),
         patch.dict(registry.STRATEGIES_BY_PATH, {path: strategy}),
+        patch.object(kinds, "ALL", (*kinds.ALL, WORKFLOW)),
         patch.dict(kinds._BY_GROUP_KIND, {(WORKFLOW.group, WORKFLOW.kind): WORKFLOW}),
     ):
         yield

@@ -109,6 +109,7 @@ def start(others_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[..., 
         denied: tuple[str, ...] = (),
         rbac: Rbac | None = None,
         account: str = "",
+        command: tuple[str, ...] = ("controller", "--metrics-port", "0", "--health-port", "0"),
     ) -> Running:
         door = Door(denied=denied, rbac=rbac, account=account)
         if shut is not None:
@@ -119,10 +120,9 @@ def start(others_plane: ControlPlane, tmp_path: Path) -> Iterator[Callable[..., 
         path = tmp_path / f"kubeconfig-{len(doors)}"
         path.write_text(yaml.safe_dump(own))
         log = tmp_path / f"controller-{len(doors)}.log"
-        command = [sys.executable, "-m", "trainwright.cli", "controller", "--kubeconfig", str(path)]
-        command += ["--metrics-port", "0", "--health-port", "0", *options]
+        words = [sys.executable, "-m", "trainwright.cli", *command, "--kubeconfig", str(path), *options]
         with log.open("wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, env={**os.environ, "NO_PROXY": "127.0.0.1"})
+            process = subprocess.Popen(words, stdout=out, stderr=out, env={**os.environ, "NO_PROXY": "127.0.0.1"})
         started.append(running := Running(process, log, door))
         return running
 

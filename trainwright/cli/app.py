@@ -33,7 +33,7 @@ _SECTIONS = {
         "checkpoints": f"{_CHECKPOINTS}.catalog",
         "register": f"{_CHECKPOINTS}.register",
     },
-    "Setting up a cluster": {name: f"{_CLI}.{name}" for name in ("doctor", "controller", "runtimes", "crds", "rbac")},
+    "Setting up a cluster": {name: f"{_CLI}.{name}" for name in ("doctor", "guard", "controller", "runtimes", "crds", "rbac")},
     "Pipelines": {"pipeline": f"{_PIPELINES}.pipelines", "schedule": f"{_PIPELINES}.schedules"},
 }
 """The commands in the order of the help, with the modules that register them."""

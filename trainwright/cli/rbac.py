@@ -61,13 +61,16 @@ def rbac(
             "--credentials", help="For connections of Airflow on the cluster: also allow writing, not reading, Secrets."
         ),
     ] = False,
-    clean_up: Annotated[
+    guard: Annotated[
         bool,
         typer.Option(
-            "--clean-up",
-            help="Also a CronJob that suspends jobs whose waiting step is gone, with the image of the launcher (TRAINWRIGHT_IMAGE): "
-            "Trainer's manager watches no leases.",
+            "--guard",
+            help="Also a guard, which ends jobs that nobody waits for any more: an account, its role and a Deployment. "
+            "TRAINWRIGHT_IMAGE is its image.",
         ),
+    ] = False,
+    all_namespaces: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="With --guard: for all namespaces, in trainwright-system.")
     ] = False,
     data_cache: Annotated[
         bool,
@@ -85,8 +88,10 @@ def rbac(
     if not names:
         fail("--service-account NAME is required, or --for kfp or --for airflow", BAD_INPUT)
     accounts = [_account(name, namespace) for name in names]
-    clean_up_image = image("launcher") if clean_up else ""
-    extras = Extras(mpi_flux, credentials, orchestrator is Orchestrator.kfp, clean_up_image, data_cache)
+    if all_namespaces and not guard:
+        fail("--all-namespaces is for --guard; the permissions of clients are those of one namespace", BAD_INPUT)
+    guard_image = image("controller") if guard else ""
+    extras = Extras(mpi_flux, credentials, orchestrator is Orchestrator.kfp, guard_image, all_namespaces, data_cache)
     if output is Format.json:
         print_objects(rbac_manifests(namespace, accounts, Mode(mode.value), extras), output)
     else:

@@ -38,6 +38,7 @@ _MAX_PAGES = 2000
 FIELD_MANAGER = "trainwright"
 """The manager of written fields in `metadata.managedFields`; without one the server would record the name of the Python client."""
 _MAX_RENEWALS = 3
+_JSON, _METADATA = "application/json", "PartialObjectMetadata"
 Query = list[tuple[str, Any]]
 _CONTENT = {
     "merge": "application/merge-patch+json",
@@ -49,6 +50,7 @@ _CONTENT = {
 class _Request(TypedDict, total=False):
     """`read_seconds` 0 means the default timeout, None no timeout."""
 
+    accept: str
     body: Any
     query: Query
     content_type: str
@@ -74,6 +76,7 @@ class KubernetesCluster:
         self.origin = origin
         """Source of the credentials, for logs and messages."""
         self._renew = renew
+        self._page, self._is_metadata_only = PAGE, False
         self._connect(configuration)
 
     @property
@@ -95,8 +98,18 @@ class KubernetesCluster:
         configuration.cert_file = configuration.key_file = configuration.refresh_api_key_hook = None
         return KubernetesCluster(configuration, default_namespace=self.default_namespace, origin="token")
 
+    def in_small_memory(self, *, page: int, metadata_only: bool = False) -> KubernetesCluster:
+        """Return a client with the same connections that reads lists in pages of so many objects, or only the metadata of objects."""
+        client = copy.copy(self)
+        client._page, client._is_metadata_only = page, metadata_only
+        return client
+
+    def _accept(self, form: str) -> str:
+        metadata = f"{_JSON};as={form};g=meta.k8s.io;v=v1,"  # what a server without this form falls back to has more in it
+        return f"{metadata}{_JSON}" if self._is_metadata_only else _JSON
+
     def get(self, kind: Kind, name: str, namespace: str | None = None) -> Obj:
-        return self._json("get", _object_path(kind, name, namespace))
+        return self._json("get", _object_path(kind, name, namespace), accept=self._accept(_METADATA))
 
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
         pages = builtins.list(self.pages(kind, namespace, **options))
@@ -104,10 +117,11 @@ class KubernetesCluster:
 
     def pages(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Iterator[Listing]:
         """As `list`, page by page; all pages have the resource version of the first."""
-        query = [*_selectors(options), *_query(limit=PAGE)]
+        query, accept = [*_selectors(options), *_query(limit=self._page)], self._accept(f"{_METADATA}List")
         token, version = "", ""
         for _ in range(_MAX_PAGES):
-            page = self._json("get", _collection_path(kind, namespace), query=[*query, *_query(**{"continue": token})])
+            page_query = [*query, *_query(**{"continue": token})]
+            page = self._json("get", _collection_path(kind, namespace), query=page_query, accept=accept)
             items, metadata = page.get("items") or [], page.get("metadata") or {}
             if not isinstance(metadata, dict) or not isinstance(items, builtins.list) or not all(map(_is_object, items)):
                 raise ServiceUnavailable(f"{self.host} returned something other than a list of Kubernetes objects")
@@ -127,7 +141,8 @@ class KubernetesCluster:
             watch="true", allowWatchBookmarks="true", resourceVersion=options["resource_version"], timeoutSeconds=seconds
         )
         query += _selectors(options)
-        response = self._request("get", _collection_path(kind, namespace), query=query, read_seconds=seconds + SILENCE_SECONDS)
+        path, silence = _collection_path(kind, namespace), seconds + SILENCE_SECONDS
+        response = self._request("get", path, query=query, accept=self._accept(_METADATA), read_seconds=silence)
         try:
             for line in lines_of(self._chunks(response), self.host, OBJECT_BYTES):
                 event = self._decode(line)
@@ -312,7 +327,7 @@ class KubernetesCluster:
                 path,
                 body=request.get("body"),
                 query_params=query,
-                header_params={"Accept": "application/json"},
+                header_params={"Accept": request.get("accept", _JSON)},
                 content_type=request.get("content_type", "application/json"),
                 serialize=False,
                 _request_timeout=(self._connect_seconds, self._read_seconds if read_seconds == 0 else read_seconds),

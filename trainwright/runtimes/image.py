@@ -7,8 +7,9 @@ from typing import Literal
 
 from trainwright import __version__
 
-ImageName = Literal["launcher", "trainer"]
-"""What deploy/images builds for steps: the library with kfp and the stores, and the same with torch and TRL."""
+ImageName = Literal["launcher", "trainer", "controller"]
+"""The images of deploy/images: for steps the library with kfp and the stores, and the same with torch and TRL; for the guard and the
+controller the library alone."""
 PLACEHOLDERS: dict[str, ImageName] = {"trainwright-launcher": "launcher", "trainwright-trainer": "trainer"}
 """Images in the catalogue of runtimes, and which image each stands for."""
 DEFAULT_IMAGE = f"ghcr.io/trainwright/{{image}}:{__version__}"

@@ -25,9 +25,13 @@ UPSTREAM_LEASE = "trainer.kubeflow.org"
 """The Lease of Trainer's manager, in the namespace of its installation."""
 OWN_LEASE = "trainwright-controller"
 """The Lease of `trainwright controller`; with `-NAMESPACE` appended if it is limited to one namespace."""
+GUARD_LEASE = "trainwright-guard"
+"""The Lease of `trainwright guard`: in the namespace that it is limited to, else in its own."""
+GUARD_NAMESPACE = "trainwright-system"
+"""The namespace of a guard of all namespaces."""
 UPSTREAM_NAMESPACE = "kubeflow-system"
 """The namespace of a standard installation of Trainer."""
-SYSTEM_NAMESPACES = (UPSTREAM_NAMESPACE, "kubeflow", "opendatahub", "redhat-ods-applications", "trainwright-system")
+SYSTEM_NAMESPACES = (UPSTREAM_NAMESPACE, "kubeflow", "opendatahub", "redhat-ods-applications", GUARD_NAMESPACE)
 """Namespaces in which Leases are read if they cannot be listed in all namespaces."""
 _FRESH_SECONDS = 120
 """A controller that restarts, or whose clock differs, renews its Lease within this time."""

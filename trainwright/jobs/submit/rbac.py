@@ -28,7 +28,7 @@ from trainwright.api.objects import Obj
 from trainwright.cluster.permissions import Permission
 from trainwright.jobs.state.workflow import WORKFLOW
 from trainwright.jobs.state.workloads import LOCAL_QUEUE, WORKLOADS
-from trainwright.submission.controller_lease import UPSTREAM_LEASE, UPSTREAM_NAMESPACE
+from trainwright.submission.controller_lease import GUARD_LEASE, UPSTREAM_LEASE, UPSTREAM_NAMESPACE
 from trainwright.submission.mode import Mode
 from trainwright.submission.served_schema import DEFINITION
 
@@ -80,6 +80,9 @@ READ_LEASE = ApiCall(
     "a stopped Trainer is not detected: jobs would be submitted as TrainJobs and not start",
     name=UPSTREAM_LEASE,
     namespace=UPSTREAM_NAMESPACE,
+)
+READ_GUARD = ApiCall(
+    "get", LEASE, ("wait",), "a step does not warn that nothing on the cluster ends its job if it is killed", name=GUARD_LEASE
 )
 READ_CLAIM = ApiCall(
     "get", CLAIM, (_VOLUME,), "a workspace that does not exist, or that nodes cannot share, is not detected before submission"
@@ -144,6 +147,7 @@ CALLS = (
     ApiCall("list", JOB, ("wait", "report"), "failure reports do not contain the reasons of Jobs"),
     ApiCall("list", WORKLOAD, ("wait",), "the reason why a job is queued is known from events only"),
     LIST_LOCAL_QUEUES,
+    READ_GUARD,
     ApiCall("list", JOBSET, ("submit",), "jobs submitted as JobSets before Trainer was installed are not found"),
 )
 """Calls in trainjob mode, in the order of a job's lifecycle."""
@@ -200,6 +204,7 @@ JOBSET_MODE_CALLS = (
     *(ApiCall(verb, CONFIG_MAP, ("submit", _CODE), _NO_CONFIG) for verb in ("create", "get")),
     ApiCall("patch", CONFIG_MAP, (_CODE,), _NO_CODE),
     *(call for call in CALLS if call.kind not in (*_OF_TRAINER, JOBSET, CONFIG_MAP)),
+    READ_GUARD,
     *BESIDE_TRAINER_CALLS,
 )
 """Calls in jobset mode."""

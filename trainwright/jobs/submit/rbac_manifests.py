@@ -12,20 +12,22 @@ from dataclasses import dataclass
 from trainwright.api.kinds import RBAC
 from trainwright.api.objects import Obj
 from trainwright.datacache.account import CLUSTER_RULES, account_objects
-from trainwright.jobs.submit.clean_up_manifests import NAME as CLEAN_UP
-from trainwright.jobs.submit.clean_up_manifests import clean_up_calls, clean_up_manifests
+from trainwright.jobs.submit.guard_manifests import GUARD_HOME, LEASE_CALLS, READERS, guard_calls, guard_manifests
+from trainwright.jobs.submit.guard_manifests import NAME as GUARD
 from trainwright.jobs.submit.rbac import (
     CALLS_OF,
     CREATE_KEYS,
     CREDENTIALS_CALLS,
+    READ_GUARD,
     READ_WORKFLOW,
     ApiCall,
 )
+from trainwright.submission.controller_lease import GUARD_NAMESPACE
 from trainwright.submission.mode import Mode
 from trainwright.text.yaml_writer import to_yaml
 
-_CLEAN_UP_COMMENT = "# Only for the CronJob that suspends jobs whose waiting step is gone.\n"
-_VERBS = ("create", "get", "list", "watch", "patch", "delete")
+_GUARD_COMMENT = "# Only for the guard, which ends jobs that nobody waits for any more.\n"
+_VERBS = ("create", "get", "list", "watch", "update", "patch", "delete")
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,16 @@ class Extras:
 
     `mpi_flux` is what jobs of MPI and Flux runtimes need in the modes jobset and auto: to create Secrets. `credentials` is what
     Airflow's connections on the cluster need: to write Secrets, not to read them. `workflows` lets steps of Kubeflow Pipelines see
-    whether their run has an exit handler. `clean_up_image` is the image of a CronJob that suspends jobs whose waiting step is gone;
-    empty for none. `data_cache` is the account of initializers that start data caches.
+    whether their run has an exit handler. `guard_image` is the image of a guard, which ends jobs that nobody waits for any more;
+    empty for none. It guards the namespace, or with `guards_all` all of them. `data_cache` is the account of initializers that start
+    data caches.
     """
 
     mpi_flux: bool = False
     credentials: bool = False
     workflows: bool = False
-    clean_up_image: str = ""
+    guard_image: str = ""
+    guards_all: bool = False
     data_cache: bool = False
 
 
@@ -61,17 +65,17 @@ NOTHING_MORE = Extras()
 
 @dataclass(frozen=True)
 class _Role:
-    """A Role, or a ClusterRole if `namespace` is empty, with the calls that it grants; to `account` alone if there is one."""
+    """A Role, or a ClusterRole if `namespace` is empty, with the calls that it grants. `only` is the one account or group with it."""
 
     name: str
     namespace: str
     calls: tuple[ApiCall, ...]
     comment: str = ""
-    account: ServiceAccount | None = None
+    only: ServiceAccount | str = ""
 
-    def accounts(self, clients: Sequence[ServiceAccount]) -> Sequence[ServiceAccount]:
-        """Return the accounts that get this role."""
-        return clients if self.account is None else (self.account,)
+    def bound(self, clients: Sequence[ServiceAccount]) -> Sequence[ServiceAccount | str]:
+        """Return the accounts and groups that get this role."""
+        return (self.only,) if self.only else clients
 
     @property
     def kind(self) -> str:
@@ -81,13 +85,18 @@ class _Role:
         rules = [_merged_rule(calls) for calls in _calls_by_resource(self.calls)]
         return {"apiVersion": f"{RBAC}/v1", "kind": self.kind, "metadata": self._metadata(self.name), "rules": rules}
 
-    def binding(self, account: ServiceAccount) -> Obj:
+    def binding(self, to: ServiceAccount | str) -> Obj:
+        """Return the binding to an account, or to a group."""
+        if isinstance(to, ServiceAccount):
+            subject = {"kind": "ServiceAccount", "name": to.name, "namespace": to.namespace}
+        else:
+            subject = {"kind": "Group", "apiGroup": RBAC, "name": to}
         return {
             "apiVersion": f"{RBAC}/v1",
             "kind": f"{self.kind}Binding",
-            "metadata": self._metadata(f"{self.name}:{account}"),
+            "metadata": self._metadata(f"{self.name}:{to}"),
             "roleRef": {"apiGroup": RBAC, "kind": self.kind, "name": self.name},
-            "subjects": [{"kind": "ServiceAccount", "name": account.name, "namespace": account.namespace}],
+            "subjects": [subject],
         }
 
     def _metadata(self, name: str) -> Obj:
@@ -104,9 +113,9 @@ def rbac_manifests(
 
     `mode` is trainjob, jobset, or auto for both. Raises KeyError for another mode.
     """
-    manifests = []
+    manifests = [GUARD_HOME] if extras.guards_all else []
     for role in _roles(namespace, mode, extras):
-        manifests += [role.manifest(), *(role.binding(account) for account in role.accounts(accounts))]
+        manifests += [role.manifest(), *(role.binding(to) for to in role.bound(accounts))]
     return manifests + _further(namespace, mode, extras)
 
 
@@ -121,9 +130,9 @@ def rbac_yaml(
         f"# Permissions to run jobs in the namespace {namespace}, submission mode {mode}. Generated by `trainwright rbac`: for other\n"
         "# namespaces, service accounts and modes run it with theirs; none replaces another.\n"
     )
-    documents = []
+    documents = [to_yaml(GUARD_HOME)] if extras.guards_all else []
     for role in _roles(namespace, mode, extras):
-        documents += [_commented(role), *(to_yaml(role.binding(account)) for account in role.accounts(accounts))]
+        documents += [_commented(role), *(to_yaml(role.binding(to)) for to in role.bound(accounts))]
     documents += [to_yaml(manifest) for manifest in _further(namespace, mode, extras)]
     return header + "---\n".join(documents)
 
@@ -142,8 +151,9 @@ def role_of(call: ApiCall, namespace: str) -> str:
 
 def _further(namespace: str, mode: Mode, extras: Extras) -> list[Obj]:
     """Return the objects for other accounts than those of clients."""
-    clean_up = clean_up_manifests(namespace, mode, extras.clean_up_image) if extras.clean_up_image else []
-    return clean_up + (account_objects(namespace, CLUSTER_RULES) if extras.data_cache else [])
+    guarded = "" if extras.guards_all else namespace
+    guard = guard_manifests(guarded, mode, extras.guard_image) if extras.guard_image else []
+    return guard + (account_objects(namespace, CLUSTER_RULES) if extras.data_cache else [])
 
 
 def _roles(namespace: str, mode: Mode, extras: Extras) -> Iterator[_Role]:
@@ -162,14 +172,23 @@ def _roles(namespace: str, mode: Mode, extras: Extras) -> Iterator[_Role]:
     if extras.workflows:
         comment = "# Only for steps of Kubeflow Pipelines, which warn of a run without an exit handler. Optional.\n"
         yield _Role(f"{name}-workflows", namespace, (READ_WORKFLOW,), comment)
-    if extras.clean_up_image:
-        account = ServiceAccount(namespace, CLEAN_UP)
-        yield _Role(f"{CLEAN_UP}{suffix}", namespace, clean_up_calls(mode), _CLEAN_UP_COMMENT, account)
+    if extras.guard_image:
+        yield from _guard_roles("" if extras.guards_all else namespace, mode, suffix)
     for elsewhere in sorted({call.namespace for call in granted if call.namespace}):
         # another name, since the namespace may be that of the jobs
         calls_there = tuple(call for call in granted if call.namespace == elsewhere)
         comment = f"# Omit this role and its bindings if Trainer is not installed in the namespace {elsewhere}.\n"
         yield _Role(f"{name}-lease", elsewhere, calls_there, comment)
+
+
+def _guard_roles(namespace: str, mode: Mode, suffix: str) -> Iterator[_Role]:
+    """Yield the roles of the guard of a namespace; of all if it is empty, whose Lease every service account may read."""
+    home = namespace or GUARD_NAMESPACE
+    account = ServiceAccount(home, GUARD)
+    yield _Role(f"{GUARD}{suffix}", namespace, guard_calls(mode), _GUARD_COMMENT, account)
+    yield _Role(f"{GUARD}-lease", home, LEASE_CALLS, _GUARD_COMMENT, account)
+    if not namespace:
+        yield _Role(f"{GUARD}-readers", home, (READ_GUARD,), "# For steps, which warn if no guard is alive.\n", READERS)
 
 
 def _calls_by_resource(calls: Sequence[ApiCall]) -> Iterator[list[ApiCall]]:

@@ -103,7 +103,12 @@ class JobSetCluster(JobsClient):
         return Listing([job for jobset in found.items if (job := _view(jobset)) is not None], found.resource_version)
 
     def pages(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Iterator[Listing]:
-        yield self.list(kind, namespace, **options)
+        if kind != TRAINJOB or (pages := getattr(self._cluster, "pages", None)) is None:
+            yield self.list(kind, namespace, **options)
+            return
+        options["label_selector"] = _with_jobset_mode_selector(options.get("label_selector", ""))
+        for page in pages(JOBSET, namespace, **options):
+            yield Listing([job for jobset in page.items if (job := _view(jobset)) is not None], page.resource_version)
 
     def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
         if kind != TRAINJOB:
