@@ -1,7 +1,7 @@
 """A stand-in for the part of Kubeflow Pipelines that runs the steps of a pipeline: pods, retries, termination, the exit handler.
 
 Facts about a real one are in the references `real-cluster.md`, section 3, and `kfp.md`. There is no driver, no cache and no artifact
-store.
+store. The workflow of a run ends only with a `WorkflowController`.
 """
 
 from __future__ import annotations
@@ -16,9 +16,13 @@ from typing import Any
 
 from step_pod import GRACE_SECONDS, StepPod, Workflow
 from step_program import EXECUTOR_OUTPUT, StepProgram, step_program
+from support.argo_workflows import create_workflow
 from support.on_first_use import OnFirstUse
+from workflow_controller import QUIET, Pace, WorkflowController
 
+from trainwright.api.objects import name_of, uid_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.workflow import WORKFLOW
 
 shipped = OnFirstUse("trainwright.components")
 
@@ -82,14 +86,18 @@ class PipelineRun:
 
     def __init__(self, cluster: Cluster, folder: Path, environ: Mapping[str, str]):
         self.id = str(uuid.uuid4())
-        self.workflow = Workflow(self.id, f"pipeline-{self.id[:5]}", str(uuid.uuid4()))
-        self._cluster, self._environ = cluster, environ
+        self.cluster = cluster
+        self.workflow_object = create_workflow(cluster, f"pipeline-{self.id[:5]}", run=self.id)
+        self.workflow = Workflow(self.id, name_of(self.workflow_object), uid_of(self.workflow_object))
+        self._environ, self._controller = environ, None
         self._folder = folder / self.workflow.name
         self._folder.mkdir(parents=True)
         self.steps: list[RunningStep] = []
         self.has_template_defaults = True
         """Whether the ConfigMap of Argo gives every template a retry strategy, as it does since 2.17."""
         self.is_terminated = False
+        self.has_deadline = False
+        """Whether its workflow has `activeDeadlineSeconds: 0`, of a termination."""
         self.lock = threading.Lock()
         """A run that is terminated starts no further try."""
 
@@ -112,12 +120,32 @@ class PipelineRun:
         """As `start`, for a step that is no component."""
         return self._start(StepProgram("command", command, self._outputs()), set_retry)
 
-    def terminate(self) -> None:
-        """Terminate the run, as its user does: running pods get a signal, nothing is tried again."""
+    def follow(self, pace: Pace = QUIET, *, has_handler: bool = False) -> WorkflowController:
+        """Let the workflow end when its steps have ended."""
+        self._controller = WorkflowController(self, pace, has_handler=has_handler)
+        return self._controller
+
+    def terminate(self, *, is_heard: bool = True) -> None:
+        """Terminate the run, as its user does: running pods get a signal, nothing is tried again.
+
+        `is_heard` False: their containers end at once, as those of a busy cluster do before their programs have acted.
+        """
+        with self.lock:
+            self.is_terminated = self.has_deadline = True
+            for step in self.steps:
+                if is_heard:
+                    step.pod.terminate()
+                else:
+                    step.pod.kill()
+
+    def delete(self) -> None:
+        """Delete the run, as its user does: the garbage collector follows, and containers end before their programs have acted."""
         with self.lock:
             self.is_terminated = True
+            self.cluster.delete(WORKFLOW, self.workflow.name, self.workflow.namespace)
             for step in self.steps:
-                step.pod.terminate()
+                step.pod.was_deleted = True
+                step.pod.kill()
 
     def finish(self, state: str, **arguments: Any) -> StepEnd:
         """Run the exit handler. `state`: RUNNING after a termination, FAILED after a failure, else SUCCEEDED."""
@@ -134,6 +162,8 @@ class PipelineRun:
         self.is_terminated = True
         for step in self.steps:
             step.close()
+        if self._controller is not None:
+            self._controller.close()
 
     @property
     def next_executor_output(self) -> Path:
@@ -146,7 +176,7 @@ class PipelineRun:
     def _start(self, program: StepProgram, set_retry: int) -> RunningStep:
         def next_pod(number: int) -> StepPod:
             node = self.workflow.node_name(program.place or program.name, number, self.has_template_defaults)
-            return StepPod(self._cluster, self.workflow, program, node, program.folder.parent, self._environ)
+            return StepPod(self.cluster, self.workflow, program, node, program.folder.parent, self._environ)
 
         program.folder.parent.mkdir(parents=True)
         step = RunningStep(self, next_pod, RetryStrategy.merged(set_retry, self.has_template_defaults))
@@ -169,6 +199,11 @@ class RunningStep:
     def pod(self) -> StepPod:
         """The pod of the last try."""
         return self.pods[-1]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the step has ended and is not tried again."""
+        return self._end is not None
 
     def delete_pod(self, *, end_is_seen_first: bool = False) -> None:
         """Delete the pod, as a drained node does. `end_is_seen_first`: Argo sees the end of its container before the deletion."""

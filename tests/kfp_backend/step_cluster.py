@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.argo_workflows import served_workflows
+
 from trainwright.api import names
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, POD, TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of
@@ -79,7 +81,11 @@ class StepCluster:
 @contextmanager
 def step_cluster(folder: Path) -> Iterator[StepCluster]:
     queues = f"queues:\n- name: {FULL_QUEUE}\n  quota: {{cpu: 0}}\n"
-    plane = ControlPlane(Home(folder / "home"), gates=FeatureGates(), queues=queues)
+    with served_workflows():
+        yield from _step_cluster(ControlPlane(Home(folder / "home"), gates=FeatureGates(), queues=queues), folder)
+
+
+def _step_cluster(plane: ControlPlane, folder: Path) -> Iterator[StepCluster]:
     plane.start()
     try:
         for runtime in _runtimes(plane.cluster, folder):

@@ -1,11 +1,11 @@
 """A try of a step: its pod in the cluster, and the processes of its container.
 
-The pod is bound to a node that the cluster does not have, so that no scheduler and no kubelet takes it up. It is owned by a
-Workflow, a kind that the cluster does not serve: the garbage collector leaves such owners alone.
+The pod is bound to a node that the cluster does not have, so that no scheduler and no kubelet takes it up.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -20,6 +20,7 @@ from pathlib import Path
 from factories import pod
 from step_program import StepProgram
 
+from trainwright.api.errors import NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, uid_of
 from trainwright.cluster.protocol import Cluster
@@ -89,6 +90,10 @@ class StepPod:
         self.reason = "DeadlineExceeded"
         self.terminate()
 
+    def kill_launcher(self) -> None:
+        """Kill the launcher, the direct child of the emissary: the container ends with all its processes."""
+        os.kill(self._launcher, signal.SIGKILL)
+
     def kill_program(self) -> None:
         """What the kernel does to the largest process of a container without memory."""
         (program,) = (process for process in self.processes() if _parent_of(process) == self._launcher)
@@ -102,16 +107,21 @@ class StepPod:
         """Wait for the end of the container; returns its exit code. The pod has ended then, or is gone. Called once."""
         code = self._emissary.wait()
         if self.was_deleted:
-            self._cluster.delete(POD, self.name, self._workflow.namespace, grace_period_seconds=0)
+            with contextlib.suppress(NotFound):  # by the garbage collector
+                self._cluster.delete(POD, self.name, self._workflow.namespace, grace_period_seconds=0)
         else:
             self._set_status("Failed" if code or self.reason else "Succeeded")
         return code
 
     def kill(self) -> None:
-        """End all processes at once, as at the end of a test."""
-        self._emissary.kill()
+        """End all processes at once, before one of them can act."""
         for process in self.processes():
-            os.kill(process, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        self._emissary.kill()
+        for process in self.processes():  # that were started meanwhile
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
 
     def processes(self) -> list[int]:
         """The processes of the container, wherever they are in the tree: the environment names their pod."""

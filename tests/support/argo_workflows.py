@@ -32,9 +32,9 @@ def served_workflows() -> Iterator[None]:
         yield
 
 
-def create_workflow(cluster: Cluster, name: str = "flow-1", namespace: str = "default") -> Obj:
+def create_workflow(cluster: Cluster, name: str = "flow-1", namespace: str = "default", run: str = RUN) -> Obj:
     """Create the workflow of a run that has just begun."""
-    labels = {POD_RUN_LABEL: RUN, "workflows.argoproj.io/phase": "Running"}
+    labels = {POD_RUN_LABEL: run, "workflows.argoproj.io/phase": "Running"}
     metadata = {"name": name, "namespace": namespace, "labels": labels}
     return cluster.create({"apiVersion": WORKFLOW.api_version, "kind": WORKFLOW.kind, "metadata": metadata, "spec": {}})
 
