@@ -58,6 +58,7 @@ def wait_train_job(
     """
     from trainwright.jobs import EventPrinter, TrainRequest
     from trainwright.jobs.wait.job_handle import JobHandle, wait_step
+    from trainwright.steps.exit_handlers import warn_without_guard
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.step_end import explained_end, write_line
@@ -81,6 +82,8 @@ def wait_train_job(
         handle = JobHandle.parse(trainjob)
         options = TrainRequest.from_parameters(parameters)
         cluster = connect_for_jobs(mode=handle.mode)
+        if on_cancel != "keep":
+            warn_without_guard(cluster, handle.namespace)
         waiting_pod = own_step(cluster).waiting_pod
         result = wait_step(cluster, handle, options, event_printer=EventPrinter(write_line), waiting_pod=waiting_pod)
     log_metrics(metrics, result.metrics, result.results)

@@ -18,7 +18,14 @@ from support.shared_folder import shared_folder
 
 from trainwright.api.errors import ApiError, Forbidden, Invalid, NotFound, ServiceUnavailable
 from trainwright.api.kinds import CLAIM, LEASE, TRAINJOB, Kind
-from trainwright.cli.cluster_checks import check_access, check_admission, check_apis, check_controller, summarized_access
+from trainwright.cli.cluster_checks import (
+    check_access,
+    check_admission,
+    check_apis,
+    check_controller,
+    check_guard,
+    summarized_access,
+)
 from trainwright.cli.findings import Finding, Level, missing, ok, overall_level, warning
 from trainwright.cli.job_checks import check_claim, check_pods, check_queue, check_runtimes, check_store
 from trainwright.cli.permission_advice import calls_of
@@ -26,6 +33,7 @@ from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, CALLS
 from trainwright.storage.store import Capabilities
+from trainwright.submission.controller_lease import is_guarded
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import Mode
 
@@ -291,6 +299,59 @@ def test_whether_a_controller_lives(leases: Any, jobs: Any, level: str) -> None:
     assert bool(finding.advice) == (level != "ok")
 
 
+def guard_lease(renewed: str, namespace: str = "team", holder: str = "guard-1") -> dict[str, Any]:
+    spec = {"holderIdentity": holder, "renewTime": renewed}
+    return {"metadata": {"name": "trainwright-guard", "namespace": namespace}, "spec": spec}
+
+
+class GuardLeases(Answering):
+    """A cluster with these Leases of guards; `forbidden` are the namespaces whose Lease may not be read."""
+
+    def __init__(self, leases: list[dict[str, Any]], forbidden: tuple[str, ...], version: str):
+        super().__init__({LEASE.plural: Forbidden("not you")}, {"/version": {"gitVersion": version}})
+        self._leases, self._forbidden = leases, forbidden
+
+    def get(self, kind: Kind, name: str, namespace: str | None = None) -> Any:
+        if kind is not LEASE or namespace in self._forbidden:
+            raise Forbidden("not you")
+        found = [each for each in self._leases if (each["metadata"]["name"], each["metadata"]["namespace"]) == (name, namespace)]
+        return self._given(found[0] if found else None)
+
+
+FRESH, STALE = "2026-01-01T11:59:50.123456Z", "2026-01-01T11:00:00.000000Z"
+OWN_CONTROLLER = {**guard_lease(FRESH, "trainwright-system"), "metadata": {"name": "trainwright-controller"}}
+OWN_CONTROLLER["metadata"]["namespace"] = "trainwright-system"
+
+
+@pytest.mark.parametrize(
+    ("leases", "forbidden", "version", "by_controller", "expected"),
+    [
+        ([guard_lease(FRESH)], (), "v1.34.1", True, True),
+        ([guard_lease(FRESH, "trainwright-system")], ("team",), "v1.34.1", True, True),
+        ([guard_lease(STALE)], ("kubeflow-system",), "v1.34.1", False, False),
+        ([guard_lease(FRESH, holder="")], (), "v1.34.1", False, False),
+        ([], (), "v1.34.1", False, False),
+        ([], (), "v1.34.1+trainwright", True, True),
+        ([], (), "v1.34.1+trainwright", False, False),
+        ([], ("team",), "v1.34.1", True, None),
+        ([], ("kubeflow-system",), "v1.34.1", True, None),
+        ([OWN_CONTROLLER], (), "v1.34.1", True, True),
+    ],
+)
+def test_whether_jobs_are_guarded(
+    leases: list[dict[str, Any]], forbidden: tuple[str, ...], version: str, by_controller: bool, expected: bool | None
+) -> None:
+    cluster: Any = GuardLeases(leases, forbidden, version)
+    assert is_guarded(cluster, "team", by_controller=by_controller, now=NOW) is expected
+
+
+@pytest.mark.parametrize(("guarded", "level"), [(True, "ok"), (None, "ok"), (False, "warning")])
+def test_guard_is_advised_if_nothing_watches(monkeypatch: pytest.MonkeyPatch, guarded: bool | None, level: str) -> None:
+    monkeypatch.setattr(JobsClient, "is_guarded", lambda _client, _namespace: guarded)
+    finding = check_guard(client_of(Answering()), "team")
+    assert (finding.level.value, "rbac --namespace team --guard" in finding.advice) == (level, level == "warning")
+
+
 def labelled_runtime(name: str, step: str = "trainer", **labels: str) -> dict[str, Any]:
     return runtime(name, replicated_job(step=step), labels=labels or {"trainer.kubeflow.org/framework": "torch"})
 
@@ -500,6 +561,7 @@ def test_the_embedded_cluster_is_well(plane: ControlPlane, run: Run, tmp_path: P
             "api",
             "controller",
             "admission",
+            "guard",
             "runtime",
             "pods",
             "queue",

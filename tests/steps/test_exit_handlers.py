@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from support.on_first_use import OnFirstUse
 
-from trainwright.api.errors import Forbidden
+from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.state.workflow import Workflow
-from trainwright.steps.exit_handlers import WARNING, is_cleaned_up, warn_without_exit_handler
+from trainwright.steps.exit_handlers import NO_GUARD, WARNING, is_cleaned_up, warn_without_exit_handler, warn_without_guard
 from trainwright.steps.own_step import OwnStep
 from trainwright.submission.jobs_client import JobsClient
 
@@ -90,3 +90,22 @@ def test_the_log_warns_once(
     warn_without_exit_handler(client, OwnStep("exit-handler-1/train", workflow=Workflow("flow-1", "team", {})))
     warn_without_exit_handler(client, OwnStep("train"))
     assert capsys.readouterr().out == (f"{WARNING}\n" if warns else "")
+
+
+@pytest.mark.parametrize(("guarded", "warns"), [(True, False), (False, True), (None, False), (ServiceUnavailable("down"), False)])
+def test_log_warns_of_a_cluster_where_nothing_watches(
+    cluster: EmbeddedCluster,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    guarded: bool | Exception | None,
+    warns: bool,
+) -> None:
+    def answer(_client: JobsClient, namespace: str) -> bool | None:
+        assert namespace == "team"
+        if isinstance(guarded, Exception):
+            raise guarded
+        return guarded
+
+    monkeypatch.setattr(JobsClient, "is_guarded", answer)
+    assert warn_without_guard(JobsClient.of(cluster), "team") is (guarded is True)
+    assert capsys.readouterr().out == (f"{NO_GUARD}\n" if warns else "")

@@ -53,6 +53,17 @@ def check_mode(client: JobsClient, requested: Mode) -> Finding:
     return ok("mode", client.mode, summary)
 
 
+def check_guard(client: JobsClient, namespace: str) -> Finding:
+    """Report whether something ends jobs that nobody waits for any more. Raises ApiError."""
+    guarded = client.is_guarded(namespace)
+    if guarded is None:
+        return ok("guard", namespace, "not known whether jobs that nobody waits for are ended: a permission is missing")
+    if guarded:
+        return ok("guard", namespace, "jobs that nobody waits for any more are ended")
+    advice = f"`trainwright rbac --namespace {namespace} --guard` prints a guard; see docs/cancellation.md"
+    return warning("guard", namespace, "nothing ends a job whose waiting step is killed: it trains on", advice)
+
+
 def check_access(cluster: KubernetesCluster, namespace: str, mode: Mode = Mode.trainjob) -> Iterator[Finding]:
     """Check the permission for each API call of a job with a SelfSubjectAccessReview; calls to Kueue only if it is installed."""
     granted, needed = 0, list(_served_calls(cluster, mode))

@@ -20,6 +20,7 @@ from trainwright.cli.cluster_checks import (
     check_apis,
     check_cluster,
     check_controller,
+    check_guard,
     check_mode,
     summarized_access,
 )
@@ -98,6 +99,7 @@ def _run_checks(
     if mode is Mode.trainjob:
         yield from _run_check("controller", lambda: [check_controller(cluster, namespace)])
         yield from _run_check("admission", lambda: check_admission(cluster, namespace, runtime))
+    yield from _run_check("guard", lambda: [check_guard(client, namespace)])
     yield from _run_check("runtime", lambda: check_runtimes(client, namespace, runtime))
     if runtime:
         yield from _run_check("pods", lambda: check_pods(client, namespace, runtime))

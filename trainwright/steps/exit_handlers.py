@@ -1,4 +1,4 @@
-"""Warns of a run whose pipeline has no exit handler that cleans up: if the run is terminated under load, its jobs may train on."""
+"""Warns of a run that may leave jobs training when it is terminated: nothing on its cluster watches, no exit handler cleans up."""
 
 from __future__ import annotations
 
@@ -18,10 +18,28 @@ WARNING = (
     "warning: no exit handler of this run cleans up: if the run is terminated, its TrainJob may train on; put the steps of the "
     "pipeline into `with trainwright_exit_handler():` (docs/cancellation.md)"
 )
+NO_GUARD = (
+    "warning: nothing on this cluster ends the TrainJob if its step is killed: run a guard, as `trainwright rbac --guard` prints it "
+    "(docs/cancellation.md)"
+)
 _CLEANS_UP = re.compile(r"def clean_up\(|trainwright[\s\",\\]+clean\b")
 """In the program or the command of the exit task: the component, or `trainwright clean`."""
 _PARAMETER = re.compile(r"\{\{workflow\.parameters\.([^}]+)\}\}")
 log = logging.getLogger(__name__)
+
+
+def warn_without_guard(client: JobsClient, namespace: str) -> bool:
+    """Write a warning to the step's log if nothing ends the jobs of this namespace that nobody waits for; returns whether something
+    does. Without the right to see that there is no warning.
+    """
+    try:
+        is_guarded = client.is_guarded(namespace)
+    except ApiError as error:  # what follows meets it, too, if it lasts
+        log.debug("event=guard_not_known namespace=%s error=%s", namespace, error.message)
+        return False
+    if is_guarded is False:
+        write_line(NO_GUARD)
+    return bool(is_guarded)
 
 
 def warn_without_exit_handler(client: JobsClient, own: OwnStep) -> None:

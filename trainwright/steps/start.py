@@ -12,6 +12,7 @@ from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.submit.claim_folder import MOUNT, path_of_steps
 from trainwright.jobs.submit.workspace_claim import ensure_claim
+from trainwright.steps.exit_handlers import warn_without_guard
 from trainwright.steps.on_cluster import check_target
 from trainwright.storage.open import check_mounted
 
@@ -54,6 +55,8 @@ def start_run(
     workspace_path = path_of_steps(cluster, chosen.claim, namespace, workspace_path)
     below = f"/{chosen.path}" if chosen.path else ""
     path = f"{workspace_path.rstrip('/')}{below}" if workspace_path else ""
+    if owner == "kfp":  # every triggerer of Airflow searches for the jobs of its tasks
+        warn_without_guard(JobsClient.of(cluster), namespace)
     return StartedRun(run_id, chosen.claim, _for_jobs(workspace, chosen, below), path)
 
 

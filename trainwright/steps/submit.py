@@ -28,7 +28,7 @@ from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.jobs.wait.job_handle import JobHandle, submit_step
 from trainwright.jobs.wait.run_step import StepResult, run_step
-from trainwright.steps.exit_handlers import warn_without_exit_handler
+from trainwright.steps.exit_handlers import warn_without_exit_handler, warn_without_guard
 from trainwright.steps.own_step import own_step
 from trainwright.steps.row_trainer import check_prepared_rows
 from trainwright.steps.server_retries import ServerRetries
@@ -139,14 +139,15 @@ def train_step_of(
     check_prepared_rows(request, workspace_path)
     cluster = submission.connect_for_jobs(mode=submission_mode)
     own = own_step(cluster)
-    if request.on_cancel != CancelPolicy.keep:
+    space = namespace or request.namespace or cluster.default_namespace
+    if request.on_cancel != CancelPolicy.keep and not warn_without_guard(cluster, space):
         warn_without_exit_handler(cluster, own)
     identity = own.identity(run_id, "train", trial.index if trial is not None else -1)
     return TrainStep(
         cluster,
         request,
         identity,
-        namespace or request.namespace or cluster.default_namespace,
+        space,
         latest_export_lookup(request.export_uri) if request.export_uri else None,
         own.workflow if tie_to_run else None,
         job_retries,

@@ -94,6 +94,33 @@ def controller_state(
         return _UNREADABLE
 
 
+def is_guarded(
+    cluster: KubernetesCluster, namespace: str, *, by_controller: bool = True, now: datetime | None = None
+) -> bool | None:
+    """Whether something on the cluster ends the jobs of this namespace that nobody waits for any more; None if that is not known.
+
+    A guard, or with `by_controller` the controller of an embedded cluster or `trainwright controller`, which have TrainJobs alone.
+    Raises ApiError.
+    """
+    if by_controller and is_embedded_server(cluster):
+        return True
+    is_known = True
+    for place in dict.fromkeys((namespace, GUARD_NAMESPACE)):
+        try:
+            lease = cluster.get(LEASE, GUARD_LEASE, place)
+        except NotFound:
+            continue
+        except Forbidden:  # an optional right
+            is_known = False
+            continue
+        if _is_held(lease) and abs(_seconds_since_renewal(lease, now or datetime.now(UTC))) < _FRESH_SECONDS:
+            return True
+    if not is_known or not by_controller:
+        return False if is_known else None
+    state = controller_state(cluster, namespace, now=now)
+    return state.runs_plugins or (None if state.lease is LeaseState.unknown else False)
+
+
 def _state_of_leases(
     cluster: KubernetesCluster, namespace: str, current_time: datetime, sleep: Callable[[float], None]
 ) -> ControllerState:

@@ -24,7 +24,7 @@ from trainwright.cluster.warning_headers import OnWarning
 from trainwright.materialize import materialize
 from trainwright.materialize.frameworks.labelled_runtime import MARKS, framework_without_peers
 from trainwright.materialize.keys import Keys
-from trainwright.submission.controller_lease import controller_state, is_embedded_server
+from trainwright.submission.controller_lease import controller_state, is_embedded_server, is_guarded
 from trainwright.submission.mode import Mode
 
 NO_POLICY = "Trainer has no policy for {}"
@@ -101,6 +101,12 @@ class JobsClient(DelegatingCluster):
     def is_embedded(self) -> bool:
         """Whether the cluster is an embedded one that runs in another process. Raises ApiError."""
         return isinstance(self._cluster, KubernetesCluster) and is_embedded_server(self._cluster)
+
+    def is_guarded(self, namespace: str) -> bool | None:
+        """Whether something on the cluster ends jobs that nobody waits for any more; None if that is not known. Raises ApiError."""
+        if not isinstance(self._cluster, KubernetesCluster):
+            return True
+        return is_guarded(self._cluster, namespace, by_controller=self.mode is Mode.trainjob)
 
     def why_no_plugins(self, namespace: str) -> str:
         """Return why the policies of plugins may not run for TrainJobs; an empty string if they run. Raises ApiError."""
