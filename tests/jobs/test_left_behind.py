@@ -19,7 +19,7 @@ from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, submit_or_adopt
-from trainwright.jobs.state.cancel import CancelPolicy
+from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy
 from trainwright.jobs.state.left_behind import (
     Decision,
     RunState,
@@ -307,3 +307,14 @@ def test_clean_takes_jobs_of_ended_runs_without_waiting_for_their_lease(
     assert not left_jobs(cluster, "default", LeftJobs(abandoned=True))
     complete_workflow(cluster, workflow)
     assert [each.name for each in suspend_abandoned(cluster, "default")] == [name_of(made)]
+
+
+def test_a_job_that_may_not_be_deleted_is_suspended(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> None:
+    class NoDeletion(DelegatingCluster):
+        def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Any) -> None:
+            raise Forbidden("not you")
+
+    made = submit_or_adopt(cluster, train_request(on_cancel="delete"), waiting, "default").trainjob
+    complete_workflow(cluster, workflow)
+    assert ended(NoDeletion(cluster), made).outcome is CancelOutcome.suspended
+    assert current(cluster, made)["spec"]["suspend"] is True

@@ -114,6 +114,7 @@ ENDS: dict[str, tuple[Callable[[PipelineRun], None], bool]] = {
     "terminated, with exit handler": (lambda run: run.terminate(is_heard=False), True),
     "deleted": (lambda run: run.delete(), False),
     "launcher killed": (lambda run: run.steps[0].pod.kill_launcher(), False),
+    "all processes killed": (lambda run: run.steps[0].pod.kill(), False),
 }
 """Ways in which a run may end, and whether it has an exit handler."""
 

@@ -170,6 +170,7 @@ def _has_run(trainjob: Obj) -> bool:
 
 def cancel_version(cluster: Cluster, current: Obj, policy: CancelPolicy, marks: dict[str, str]) -> CancelOutcome | None:
     """Suspend the job with these marks as annotations, or delete it, only in this version; a queued one as `cancel_owned_job` does.
+    A job that may not be deleted is suspended.
 
     Returns None if it has changed since, or no longer exists. Raises ApiError.
     """
@@ -178,7 +179,8 @@ def cancel_version(cluster: Cluster, current: Obj, policy: CancelPolicy, marks: 
             return CancelOutcome.queued
         return CancelOutcome.dequeued if _delete_version(cluster, current) else None
     if policy is CancelPolicy.delete:
-        return CancelOutcome.deleted if _delete_version(cluster, current) else None
+        with contextlib.suppress(Forbidden):  # as of a controller, which may only patch jobs
+            return CancelOutcome.deleted if _delete_version(cluster, current) else None
     return CancelOutcome.suspended if _suspend_version(cluster, current, None, marks) else None
 
 
