@@ -15,6 +15,7 @@ from trainwright.jobs.submit.workspace_claim import ensure_claim
 from trainwright.steps.exit_handlers import warn_without_guard
 from trainwright.steps.on_cluster import check_target
 from trainwright.storage.open import check_mounted
+from trainwright.submission import JobsClient
 
 STEP = "start"
 
