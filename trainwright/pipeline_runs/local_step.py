@@ -84,15 +84,15 @@ def run_step(
         file = Path(folder, "component.py")
         file.write_text(program, "utf-8")
         words = [json.dumps(given) if word == "{{$}}" else word for word in container.get("args", [])]
-        command = [sys.executable, "-m", EXECUTOR, "--component_module_path", str(file), *words]
+        # -P: a step imports nothing from the folder in which the command was typed.
+        command = [sys.executable, "-P", "-m", EXECUTOR, "--component_module_path", str(file), *words]
         try:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                # A step imports nothing from the folder in which the command was typed.
-                env={**os.environ, "PYTHONSAFEPATH": "1", **environment, "_KFP_RUNTIME": "true"},
+                env={**os.environ, **environment, "_KFP_RUNTIME": "true"},
             )
         except OSError as error:
             if error.errno != errno.E2BIG:

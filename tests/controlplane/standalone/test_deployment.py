@@ -111,6 +111,7 @@ def test_the_rights_are_those_that_a_run_asks_for(others_plane: ControlPlane, st
     create(others_plane, "taken")
     create(others_plane, "left", "sleep 60")
     long_ago = renewal_patch(cluster.get(TRAINJOB, "left", "default"), 60, datetime.now(UTC) - timedelta(hours=1))
+    long_ago["metadata"]["annotations"][names.OWNER_ANNOTATION] = "kfp/run/train"
     cluster.patch(TRAINJOB, "left", long_ago, "default")
     eventually(lambda: cluster.get(TRAINJOB, "left", "default")["spec"].get("suspend"))
     create(others_plane, "mpi", runtimeRef={"name": "deepspeed-distributed"}, suspend=True)
