@@ -35,8 +35,10 @@ def clean_up(
     """
     from dataclasses import asdict
 
+    from trainwright.api import names
     from trainwright.jobs import TrainJobError
     from trainwright.jobs.state.cancel import CancelPolicy
+    from trainwright.jobs.state.label_values import label_value
     from trainwright.steps.clean import LeftJobs, clean, left_jobs
     from trainwright.steps.own_step import own_step
     from trainwright.steps.step_end import explained_end, write_line
@@ -50,8 +52,10 @@ def clean_up(
             write_line(f"the run has ended {status.state}: nothing to clean up")
             return []
         cluster = connect_for_jobs(mode=submission_mode)
-        workflow = own_step(cluster).workflow
-        left = LeftJobs(run=run_id or pipeline_run_id, owner="kfp", workflow=workflow.name if workflow is not None else "")
+        own = own_step(cluster)
+        workflow = own.workflow.name if own.workflow is not None else ""
+        labels = {names.PIPELINE_RUN_LABEL: label_value(own.run_instance)} if own.run_instance else {}
+        left = LeftJobs(run=run_id or pipeline_run_id, owner="kfp", workflow=workflow, labels=labels)
         if not left.run and not left.workflow:
             raise ValueError("run_id: set run_id, or pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER")
         cleaned = []
@@ -59,7 +63,7 @@ def clean_up(
             write_line(f"TrainJob {job.namespace}/{job.name} of {job.submitter} was {job.phase.value}: {job.outcome}")
             cleaned.append(asdict(job))
         if not cleaned:
-            write_line(f"no job of the run {left.run or left.workflow} is left")
+            write_line(f"no job of the run {left.run or left.workflow} is left running")
         if failed := [job["name"] for job in cleaned if job["failed"]]:
             raise TrainJobError(f"TrainJobs that may still be running: {', '.join(failed)}; see the log of this step")
     return cleaned

@@ -8,7 +8,7 @@ import pytest
 from pipeline_commands import Run
 from servers.kfp_api_server import KfpApiServer
 
-from trainwright.pipeline_runs.carried_values import object_texts
+from trainwright.pipeline_runs.carried_values import forgotten_values, object_texts
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.source import compile_pipeline, shipped_pipelines
 
@@ -89,8 +89,25 @@ def test_warning_of_a_text_inside_an_object_is_printed(run: Run, kfp: KfpApiServ
         assert "warning: see: the text 's' inside 'u': a quote or a backslash in it" in result.stderr
 
 
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (
+            ["with dsl.ParallelFor([1, 2]) as i:", "    with dsl.ParallelFor(['a']) as j:", "        see(u={}, v=[f'{j}'])"],
+            ["the item of a loop"],
+        ),
+        (["with dsl.ParallelFor([{'a': 'x'}]) as i:", "    see(u={'k': i.a})"], ["the field 'a' of a loop's item"]),
+        (["with dsl.ParallelFor([1, 2]) as i:", "    see(u={}, n=i)"], []),
+    ],
+)
+def test_value_that_the_compiler_forgets_is_warned_of(source, lines: list[str], found: list[str]) -> None:
+    warnings = forgotten_values(compile_pipeline(source(*lines)))
+    assert {each.partition("hand ")[2].partition(" to the group")[0] for each in warnings} == set(found)
+
+
 def test_shipped_pipelines_have_no_text_inside_an_object() -> None:
-    assert [object_texts(pipeline) for pipeline in shipped_pipelines().compiled.values() if object_texts(pipeline)] == []
+    shipped = shipped_pipelines().compiled.values()
+    assert [warning for pipeline in shipped for warning in (*object_texts(pipeline), *forgotten_values(pipeline))] == []
 
 
 @pytest.mark.parametrize(

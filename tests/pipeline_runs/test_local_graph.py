@@ -243,15 +243,13 @@ def test_nested_pipeline_sees_only_its_inputs_and_has_its_folder(world: World) -
     assert "s has no value" in world.lines.failures[0].task.message
 
 
-def test_value_that_the_compiler_forgets_is_waited_for_and_warned_of(world: World) -> None:
+def test_value_that_the_compiler_forgets_is_waited_for(world: World) -> None:
     name = "pipelinechannel--make-Output"
     uses = {"a": {"runtimeValue": {"constant": f"<{{{{$.inputs.parameters['{name}']}}}}>"}, "isOptional": True}}
     inner = dag(use=task(inputs={"parameters": {**uses, name: {"componentInputParameter": name}}}))
     world.programs = {"make": lambda _given: "made"}
     assert world.run(dag(for_loop_1=loop("inner", [1]), make=task()), {"inner": inner})
     assert world.inputs["for-loop-1-iteration-0/use"]["parameterValues"] == {"a": "<made>"}
-    (warning,) = [line for line in world.said if line.startswith("warning")]
-    assert "for-loop-1/use: kfp's compiler does not hand 'make-Output' to the group" in warning
 
 
 def test_input_from_a_task_without_that_output_fails_with_its_name(world: World) -> None:
@@ -270,6 +268,40 @@ def test_interrupt_starts_nothing_more_and_tries_nothing_again(world: World) -> 
     assert world.started.count("first") == 1
     assert "clean" in world.started
     assert "third" not in world.started or world.started.index("third") < world.started.index("clean")
+
+
+@pytest.mark.parametrize("tasks", [{"a": task("b"), "b": task("a")}, {"a": task("nope")}])
+def test_tasks_that_can_never_start_fail_the_run(world: World, tasks: dict[str, Any]) -> None:
+    assert not world.run(dag(last=task(), **tasks))
+    assert world.started == ["last"]
+    assert {failure.task.message for failure in world.lines.failures} == {
+        "it waits for itself, or for a task that does not exist"
+    }
+
+
+def test_error_of_a_task_is_its_failure_and_exit_handlers_run(world: World) -> None:
+    def full(_given: Any) -> Any:
+        raise OSError(28, "No space left on device")
+
+    world.programs = {"one": full}
+    assert not world.run(dag(one=task(), clean=task("one", **AFTER_ALL)))
+    assert world.started == ["one", "clean"]
+    assert world.lines.failures[0].task.message == "OSError: [Errno 28] No space left on device"
+
+
+def test_output_that_is_not_finite_is_warned_of(world: World) -> None:
+    world.programs = {"one": lambda _given: float("nan")}
+    condition = {"triggerPolicy": {"condition": "inputs.parameter_values['x'] > 0.5"}}
+    given = {"inputs": {"parameters": {"x": {"taskOutputParameter": {"producerTask": "one", "outputParameterKey": "Output"}}}}}
+    then = dag(then=task())
+    then["inputDefinitions"] = {"parameters": {"x": {"parameterType": "NUMBER_DOUBLE"}}}
+    TEXT["parameterType"] = "NUMBER_DOUBLE"
+    try:
+        assert not world.run(dag(one=task(), condition_1=task("one", component="then", **condition, **given)), {"then": then})
+    finally:
+        TEXT["parameterType"] = "STRING"
+    assert any("warning: one: the output 'Output' has a number that is not finite" in line for line in world.said)
+    assert "compares x, which is nan" in world.lines.failures[0].task.message
 
 
 def test_variables_and_values_of_the_run_are_filled_in(world: World) -> None:
@@ -295,7 +327,7 @@ def test_lines_of_the_executor_are_not_shown() -> None:
     said: list[str] = []
     lines = PrintedLines(said.append)
     for text in (
-        "[KFP Executor 2026-11-30 INFO]: Got executor_input:",
+        "[KFP Executor 2026-11-30 07:49:00,123 INFO]: Got executor_input:",
         "{",
         '    "secret": 1',
         "}",

@@ -55,6 +55,7 @@ def compiled(folder: Path, *lines: str) -> None:
         ),
         (["see(s=f'{words}')"], "see: kfp does not put 'words' into the text of the input 's'"),
         (["see(s=f'{copied(words=words).output}!')"], "see: kfp does not put 'Output' into the text of the input 's'"),
+        (["with dsl.If(s == 'C:\\\\new'):", "    see()"], "condition-1: a server reads a backslash in the text of a condition"),
         (["see().set_env_variable('A', f'{s}')"], "see: kfp does not put 's' into the variable A"),
         (
             ["with dsl.ParallelFor(configs) as c:", "    with dsl.If(c.epochs > 16):", "        see(s='long')"],
@@ -66,6 +67,18 @@ def test_confused_value_is_refused_with_its_task(tmp_path: Path, lines: list[str
     with pytest.raises(BadPipeline) as raised:
         compiled(tmp_path, *lines)
     assert said in str(raised.value)
+
+
+def test_field_name_that_kfp_cannot_have_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(BadPipeline, match="kfp cannot have a field 'name' in an item of a loop"):
+        compiled(tmp_path, "with dsl.ParallelFor([{'name': 'a'}]) as c:", "    see(s=c.name)")
+
+
+@pytest.mark.parametrize("default", ["one\nkey: value", "\ncomponents:\n", "a\u2028b", "# x\n# y"])
+def test_default_with_lines_compiles(tmp_path: Path, default: str) -> None:
+    file = tmp_path / "flow.py"
+    file.write_text(HEADER.replace('s: str = ""', f"s: str = {default!r}") + "    see(s=s)\n", "utf-8")
+    assert compile_pipeline(str(file)).parameters["s"].default == default
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import pytest
 from pipeline_commands import Run, has_ended
 from support.waiting import eventually
 
+from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_run import check_runnable_here
 from trainwright.pipeline_runs.source import compile_pipeline
@@ -57,7 +59,8 @@ def test_a_pipeline_runs_here_with_parameters_of_all_types(run: Run, tiny_yaml: 
     document = json.loads(result.stdout)
     assert document["state"] == "SUCCEEDED"
     assert document["outputs"] == {"Output": "3.5 ['x'] True"}
-    assert document["artifacts"] == str(tmp_path / "local_outputs")
+    assert Path(document["artifacts"]).parent == tmp_path / "local_outputs"
+    assert Path(document["artifacts"], "add", "executor_output.json").exists()
     assert "Task 'add' finished with status SUCCESS" in result.stderr
 
 
@@ -165,6 +168,15 @@ def test_packages_that_are_missing_and_containers_are_refused(tmp_path: Path) ->
         check_runnable_here(compile_pipeline(str(file)))
     assert "container is a program of an image, and not a lightweight Python component" in str(caught.value)
     assert "packages installs no-such-package==1.0, git+https://example.com/x; install" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["../../evil", "for-loop-1-iteration-0", "A"])
+def test_names_that_kfp_does_not_make_are_refused(tiny: CompiledPipeline, name: str) -> None:
+    documents = copy.deepcopy(tiny.documents)
+    tasks = documents[0]["root"]["dag"]["tasks"]
+    tasks[name] = tasks.pop("add")
+    with pytest.raises(BadPipeline, match="is malformed"):
+        check_runnable_here(CompiledPipeline(documents))
 
 
 @pytest.mark.parametrize("how", ["timeout", "SIGINT", "SIGTERM"])

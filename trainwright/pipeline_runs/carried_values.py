@@ -46,6 +46,29 @@ def object_texts(pipeline: CompiledPipeline) -> list[str]:
     return found
 
 
+def forgotten_values(pipeline: CompiledPipeline) -> list[str]:
+    """Return a warning for each value that kfp's compiler does not hand to the group of tasks that needs it."""
+    found = []
+    for component, name, task in pipeline.tasks():
+        declared = component.get("inputDefinitions", {})
+        inputs = task.get("inputs", {})
+        for kind, key in (("parameters", "componentInputParameter"), ("artifacts", "componentInputArtifact")):
+            for given in inputs.get(kind, {}).values():
+                if key in given and given[key] not in declared.get(kind, {}):
+                    found.append(
+                        f"{one_line(name)}: kfp's compiler does not hand {_value(given[key])} to the group of this task, so the "
+                        "run fails on a server; pass it to a task of that group as a separate input, and not in a text or an object"
+                    )
+    return list(dict.fromkeys(found))
+
+
+def _value(name: str) -> str:
+    item, is_field, key = one_line(name).removeprefix(_CHANNEL).partition("-subvar-")
+    if is_field:
+        return f"the field {key!r} of a loop's item"
+    return "the item of a loop" if "loop-item" in item else repr(item)
+
+
 def check_integers(pipeline: CompiledPipeline) -> None:
     """Refuse integers that are 2**53 or above: what was written may have been another number. Raises BadPipeline naming each."""
     spec = pipeline.documents[0]

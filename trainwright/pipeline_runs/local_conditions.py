@@ -6,6 +6,7 @@ It writes comparisons, of which some are negated, joined by `&&`:
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Callable
@@ -54,6 +55,8 @@ def _operand(text: str, value_of: Callable[[str], Any], shown: str) -> Any:
     value: Any
     if read["input"] is not None:
         value = value_of(read["input"])
+        if isinstance(value, float) and not math.isfinite(value):
+            raise BadValue(f"the condition {shown} compares {read['input']}, which is {value}")
         if value is None or isinstance(value, list | dict):
             raise BadValue(
                 f"the condition {shown} has nothing to compare: {read['input']} is {'null' if value is None else 'not one value'}"

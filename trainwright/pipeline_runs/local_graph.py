@@ -23,11 +23,11 @@ from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.local_claims import use_claims
 from trainwright.pipeline_runs.local_inputs import GROUP, Scope, State, TaskInputs, collected, upstream_of, with_defaults
 from trainwright.pipeline_runs.local_step import executor_input, imported, outputs_of, run_step
-from trainwright.pipeline_runs.local_values import BadValue, Values
+from trainwright.pipeline_runs.local_values import BadValue, Values, not_carried
 
 _AFTER_EVERY_END = "ALL_UPSTREAM_TASKS_COMPLETED"
-_MOST_ITERATIONS = 64
-"""Iterations of one loop that wait for a free place at once, if the loop has no limit."""
+_MAX_ARGUMENT = 128 * 1024
+"""Bytes of one argument of a process on Linux: a server passes the inputs of a task in one."""
 
 
 class Observer(Protocol):
@@ -119,7 +119,11 @@ class _Run:
                         name = running.pop(ended)
                         scope.states[name], scope.outputs[name] = ended.result()
                 elif not ready:
-                    break  # the rest waits for itself, which kfp's compiler refuses
+                    break
+        for name in waiting:  # kfp's compiler refuses this, but anyone may write the compiled form
+            scope.states[name] = State.omitted
+            problem = "it waits for itself, or for a task that does not exist"
+            self._observer.ends("/".join((*scope.place, name)), State.failed, {}, problem)
         return not {State.failed, State.omitted} & set(scope.states.values())
 
     @contextlib.contextmanager
@@ -157,8 +161,10 @@ class _Run:
                 self._observer.begins(label)
                 state, outputs = State.succeeded, imported(executor["importer"], looked_up.values())
                 self._observer.ends(label, state, outputs, "")
-        except BadValue as error:
-            self._observer.ends(label, State.failed, {}, str(error))
+        except (ValueError, LookupError, TypeError, OSError) as error:
+            # Whatever is wrong with one task, such as a full disk, the exit handlers run.
+            problem = str(error) if isinstance(error, BadValue) else f"{type(error).__name__}: {error}"
+            self._observer.ends(label, State.failed, {}, problem)
             state, outputs = State.failed, {}
         if state is State.failed:
             halted.set()
@@ -168,6 +174,10 @@ class _Run:
     def _nested(self, name: str, looked_up: TaskInputs, halted: threading.Event) -> tuple[State, Values]:
         """Run a group or a nested pipeline, as often as its loop says."""
         task, component, scope = looked_up.task, looked_up.component, looked_up.scope
+        if "retryPolicy" in task:
+            self._warn(
+                f"{looked_up.label}: set_retry of a nested pipeline has no effect in a run on this machine; set it on its tasks"
+            )
         is_group = GROUP.fullmatch(name) is not None
         inputs = with_defaults(component, looked_up.values())
         enclosing = scope if is_group else None
@@ -179,7 +189,9 @@ class _Run:
             Scope(component, {**inputs, iterator["itemInput"]: item}, (*scope.place, f"{name}[{at}]"), halted, enclosing)
             for at, item in enumerate(looked_up.items(iterator, inputs))
         ]
-        with self._pool(int(task.get("iteratorPolicy", {}).get("parallelismLimit") or _MOST_ITERATIONS)) as pool:
+        # More iterations than programs would only wait for a place.
+        limit = int(task.get("iteratorPolicy", {}).get("parallelismLimit") or self._graph.side_by_side)
+        with self._pool(min(limit, self._graph.side_by_side)) as pool:
             if not all(list(pool.map(self._iteration, iterations))):
                 return State.failed, {}
         return State.succeeded, collected(component, [each.own_outputs() for each in iterations], self._components)
@@ -200,13 +212,15 @@ class _Run:
             one["name"]: looked_up.filled(one.get("value", ""), f"{label}: {one['name']}") for one in container.get("env", [])
         }
         retries = looked_up.task.get("retryPolicy", {})
-        tries = int(retries.get("maxRetryCount", 0)) + 1
+        tries = max(int(retries.get("maxRetryCount", 0)), 0) + 1
         for attempt in range(tries):
             if attempt and self._graph.interrupted.wait(_pause_before(attempt, retries)):
                 break
             with self._places:
                 # A failure, or an interrupt while it waited for its place, which stops only what does not run after every end.
                 if halted.is_set() or (self._graph.interrupted.is_set() and halted is looked_up.scope.halted):
+                    if attempt:
+                        break
                     return State.omitted, {}
                 if not attempt:
                     self._observer.begins(label)
@@ -215,6 +229,9 @@ class _Run:
                     halted.set()  # before the next one takes the place
             if code == 0:
                 outputs = outputs_of(component, given)
+                for name in component.get("outputDefinitions", {}).get("parameters", {}).keys() & outputs.keys():
+                    if problem := not_carried(outputs[name]):
+                        self._warn(f"{label}: the output {name!r} has {problem}")
                 self._observer.ends(label, State.succeeded, outputs, "")
                 return State.succeeded, outputs
             if attempt + 1 < tries:

@@ -154,6 +154,8 @@ class TaskInputs:
 
         def value_of(name: str) -> Any:
             value = self._parameter(name, self._given.get(name, {"componentInputParameter": name}), is_optional=False)
+            if problem := not_carried(value):
+                self.warn(f"{place}: it has {problem}")
             if breaks_text(value):
                 self.warn(f"{place}: a server cannot put a value with quotes or backslashes there; pass it as a separate input")
             return value
@@ -205,7 +207,10 @@ class TaskInputs:
         return self._of_scope(name) if producer is None else self.scope.outputs.get(producer, {}).get(name)
 
     def _of_scope(self, name: str) -> Any:
-        """Return an input of the group that the task is in, or a value of the groups around it; None if there is none."""
+        """Return an input of the group that the task is in, or a value of the groups around it; None if there is none.
+
+        kfp's compiler forgets to hand some values down; `carried_values.forgotten_values` warns of them.
+        """
         if name in self.scope.inputs:
             return self.scope.inputs[name]
         for scope in _and_enclosing(self.scope):
@@ -214,11 +219,6 @@ class TaskInputs:
             item, is_field, key = name.partition(_FIELD)
             for found in (name, name.removeprefix(_CHANNEL), item if is_field else ""):
                 if found in known:
-                    self.warn(
-                        f"{self.label}: kfp's compiler does not hand {name.removeprefix(_CHANNEL)!r} to the group that this task is "
-                        "in, so the run fails on a server; pass it to a task of that group as a separate input, and not inside a "
-                        "text or an object"
-                    )
                     return field_of(known[found], key) if found == item and is_field else known[found]
         return None
 

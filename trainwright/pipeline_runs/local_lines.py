@@ -15,11 +15,11 @@ from trainwright.pipeline_runs.task_report import FailedTask
 from trainwright.text.one_line import one_line
 from trainwright.text.terminal import plain
 
-_OF_EXECUTOR = re.compile(r"\[KFP Executor .*?\]: ")
+_OF_EXECUTOR = re.compile(r"\[KFP Executor \d{4}-\d\d-\d\d \S+ [A-Z]+\]: (?P<dump>Got executor_input:)?")
 _TRACEBACK = "Traceback (most recent call last):"
 _MAX_MESSAGE, _MAX_OUTPUT = 1000, 300
 _WORDS = {State.succeeded: "SUCCESS", State.failed: "FAILURE", State.skipped: "SKIPPED", State.omitted: "OMITTED"}
-"""As kfp's own local runner says it."""
+"""As kfp.local says it."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class PrintedLines:
         """Print a line of a task, unless it is one of kfp's executor, which repeats the inputs."""
         text = plain(line)
         if found := _OF_EXECUTOR.match(text):
-            if text[found.end() :].startswith("Got executor_input:"):
+            if found["dump"]:
                 self._in_dump.add(task)
             return
         if task in self._in_dump:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trainwright.api.objects import Obj
+from trainwright.pipeline_runs.carried_values import forgotten_values
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_lines import LocalFailure
@@ -16,7 +18,10 @@ from trainwright.pipeline_runs.local_step import program_of
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.program_run import run_program
 from trainwright.pipeline_runs.task_report import FailedTask
+from trainwright.text.one_line import one_line
 
+_TASK = re.compile(r"(?!for-loop-\d+-iteration-\d+$)[a-z0-9][a-z0-9-]*")
+"""Names that kfp makes, but for the folders of iterations."""
 _INSTALLS = "pip install"
 _QUOTED = re.compile(r"'([^']*)'|\"([^\"]*)\"")
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*([<>=!~;].*)?")
@@ -32,6 +37,8 @@ class LocalRun:
     message: str = ""
     outputs: dict[str, Any] = field(default_factory=dict)
     failures: tuple[LocalFailure, ...] = ()
+    folder: str = ""
+    """Where the artifacts of this run are."""
 
 
 def run_locally(
@@ -48,7 +55,7 @@ def run_locally(
     Args:
         pipeline: The compiled pipeline.
         values: Values of its parameters.
-        folder: Where the artifacts of the steps go.
+        folder: Where the folder of the run is made, for the artifacts of its steps.
         kubeconfig: Of the cluster that the steps use; None leaves the choice to KUBECONFIG and so on.
         timeout_seconds: After so many seconds the run is stopped; None has no limit.
         on_line: Called with each line of output.
@@ -57,7 +64,7 @@ def run_locally(
     """
     check_runnable_here(pipeline)
     local, warnings = with_task_settings(pipeline, values)
-    for warning in warnings:
+    for warning in (*warnings, *forgotten_values(pipeline)):
         on_line(f"warning: {warning}")
     request = {"spec": local.documents[0], "platform": local.documents[1] if len(local.documents) > 1 else {}}
     result = run_program(
@@ -70,15 +77,20 @@ def run_locally(
     # Without a failure no task was left to start: the run was interrupted.
     cause = failures[0].task if failures else None
     message = "" if cause is None else f"task {cause.name} failed" + (f": {cause.message}" if cause.message else "")
-    return LocalRun(result["state"], message, result.get("outputs", {}), failures)
+    return LocalRun(result["state"], message, result.get("outputs", {}), failures, result["folder"])
 
 
 def check_runnable_here(pipeline: CompiledPipeline) -> None:
     """Check that every component can run in this environment, into which nothing is installed.
 
-    Raises BadPipeline naming the components of other images, and the packages that are not installed.
+    Raises BadPipeline naming the components of other images, the packages that are not installed, and tasks that kfp's compiler
+    does not write: their names would be folders elsewhere.
     """
-    problems = []
+    problems = [
+        f"the task {one_line(name)[:80]!r} is malformed"
+        for _, name, task in pipeline.tasks()
+        if not _TASK.fullmatch(name) or not _is_complete(pipeline, task)
+    ]
     for name, container in pipeline.executors():
         if not container:  # an importer
             continue
@@ -91,6 +103,12 @@ def check_runnable_here(pipeline: CompiledPipeline) -> None:
                 problems.append(f"{label} installs {', '.join(missing)}; install it in this environment")
     if problems:
         raise BadPipeline(f"{pipeline.name} cannot run on this machine: {'; '.join(problems)}")
+
+
+def _is_complete(pipeline: CompiledPipeline, task: Obj) -> bool:
+    """Whether the component of a task exists, and so does its executor."""
+    component, spec = pipeline.component_of(task), pipeline.documents[0]
+    return "dag" in component or component.get("executorLabel") in spec["deploymentSpec"].get("executors", {})
 
 
 def _packages(script: str) -> list[str]:

@@ -7,24 +7,35 @@ installation of packages, and `python3`, which is this interpreter.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from urllib.parse import unquote
 
 from trainwright.api.objects import Obj
-from trainwright.pipeline_runs.local_values import BadValue, Values, filled, typed
+from trainwright.pipeline_runs.local_values import BadValue, Values, filled, restored, typed
 
 EXECUTOR = "kfp.dsl.executor_main"
 _PROGRAM_FILE = '"$program_path/ephemeral_component.py"'
 """In the script that kfp's compiler writes: the next word of the command is the program."""
 _OUTPUT = "executor_output.json"
+_FILE = "file://"
 _MAX_LINE = 64 * 1024
+_READER_SECONDS = 5.0
+_START = f"""
+import json, runpy, sys
+with open(sys.argv[1], "rb") as arguments:
+    sys.argv[1:] = json.load(arguments)
+runpy.run_module({EXECUTOR!r}, run_name="__main__", alter_sys=True)
+"""
+"""Starts kfp's executor as `python -m` does, with arguments from a private file."""
 
 
 def program_of(container: Obj) -> str | None:
@@ -70,42 +81,44 @@ def run_step(
 
     Args:
         container: Its program and arguments; those of a lightweight Python component.
-        given: The input of kfp's executor.
+        given: The input of kfp's executor. It may contain credentials, so it is not among the arguments of the process.
         environment: Variables to add to those of this process.
-        on_line: Called with each line of its output.
+        on_line: Called with each line of its output, in another thread.
         running: Has its process while it runs.
 
-    Raises BadValue if the input is too long for a process, which it is for a pod, too.
+    Raises OSError, and ValueError for a variable that a process cannot have.
     """
     program = program_of(container)
     assert program is not None, "check_runnable_here refuses others"
-    Path(given["outputs"]["outputFile"]).unlink(missing_ok=True)  # of the try before
+    # A try begins without the outputs of the one before, as a pod does.
+    shutil.rmtree(Path(given["outputs"]["outputFile"]).parent, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="trainwright-step-") as folder:
-        file = Path(folder, "component.py")
+        file, arguments = Path(folder, "component.py"), Path(folder, "arguments.json")
         file.write_text(program, "utf-8")
         words = [json.dumps(given) if word == "{{$}}" else word for word in container.get("args", [])]
-        # -P: a step imports nothing from the folder in which the command was typed.
-        command = [sys.executable, "-P", "-m", EXECUTOR, "--component_module_path", str(file), *words]
-        try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                env={**os.environ, **environment, "_KFP_RUNTIME": "true"},
-            )
-        except OSError as error:
-            if error.errno != errno.E2BIG:
-                raise
-            raise BadValue("the values of its inputs are too long for the arguments of a process (128 KiB)") from None
+        arguments.write_text(json.dumps(["--component_module_path", str(file), *words]), "utf-8")
+        process = subprocess.Popen(
+            # -P: a step imports nothing from the folder in which the command was typed.
+            [sys.executable, "-P", "-c", _START, str(arguments)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **environment, "_KFP_RUNTIME": "true"},
+        )
         running.add(process)
         assert process.stdout is not None
-        with process.stdout as output:
-            while line := output.readline(_MAX_LINE):
-                on_line(line.decode("utf-8", "replace").rstrip("\r\n"))
+        reader = threading.Thread(target=_forward, args=(process.stdout, on_line), name="step-output", daemon=True)
+        reader.start()
         code = process.wait()
+        reader.join(_READER_SECONDS)  # a process that the step leaves behind may hold its output open
         running.discard(process)
         return code
+
+
+def _forward(output: IO[bytes], on_line: Callable[[str], None]) -> None:
+    with output:
+        while line := output.readline(_MAX_LINE):
+            on_line(line.decode("utf-8", "replace").rstrip("\r\n"))
 
 
 def outputs_of(component: Obj, given: Obj) -> Values:
@@ -140,9 +153,11 @@ def imported(importer: Obj, inputs: Values) -> Values:
     """Return the artifact of an importer. Raises BadValue for one that copies into a workspace, which a local run has none of."""
     if importer.get("downloadToWorkspace"):
         raise BadValue("download_to_workspace: a run on this machine has no workspace of Kubeflow Pipelines")
-    uri = importer["artifactUri"].get("constant", inputs.get("uri"))
-    metadata: Any = filled(importer.get("metadata", {}), lambda name: inputs.get(name, ""), {})
-    return {"artifact": [{"name": "artifact", "type": importer["typeSchema"], "uri": str(uri), "metadata": metadata}]}
+    uri = str(importer["artifactUri"].get("constant", inputs.get("uri")))
+    if uri.startswith(_FILE):  # to kfp, the path of an artifact is its address, which is a path on this machine
+        uri = unquote(uri.removeprefix(_FILE))
+    metadata: Any = filled(restored(importer.get("metadata", {})), lambda name: inputs.get(name, ""), {})
+    return {"artifact": [{"name": "artifact", "type": importer["typeSchema"], "uri": uri, "metadata": metadata}]}
 
 
 def _artifact(written: Obj, kind: Obj) -> Obj:

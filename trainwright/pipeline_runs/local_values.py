@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 
-from trainwright.jobs.request.typed_parameters import has_large_integer
+from trainwright.jobs.request.typed_parameters import LARGEST_INTEGER, has_large_integer
 from trainwright.text.one_line import one_line
 
 Values = dict[str, Any]
@@ -52,7 +52,7 @@ def as_text(value: Any) -> str:
 
 def restored(constant: Any) -> Any:
     """Return a constant of a compiled pipeline with its integers: kfp's compiler writes 3.0 for 3."""
-    if isinstance(constant, float) and constant.is_integer():
+    if isinstance(constant, float) and constant.is_integer() and abs(constant) < LARGEST_INTEGER:
         return int(constant)
     if isinstance(constant, dict):
         return {key: restored(value) for key, value in constant.items()}

@@ -22,12 +22,18 @@ def check_compiled(pipeline: CompiledPipeline) -> None:
     * `item.name` in a loop is not a field of the item: it is an attribute of kfp's placeholder, whose own name is then passed.
     * Two loops over one list, one inside the other, have the same item.
     * A list with a type, as List[str], is not replaced inside a text, nor is any value in a variable of a task.
+    * A backslash in the text of a condition is an escape to a server.
     * The field of an item is text, and `item.epochs > 16` is true for 7.
     """
     root = pipeline.documents[0]["root"]
     problems = {*_names_of_items(pipeline), *_loops_over_one_list(pipeline, root, frozenset()), *_not_replaced(pipeline)}
     for _, name, task in pipeline.tasks():
-        if found := _TEXT_ORDER.search(task.get("triggerPolicy", {}).get("condition", "")):
+        condition = task.get("triggerPolicy", {}).get("condition", "")
+        if "\\" in condition:
+            problems.add(
+                f"{one_line(name)}: a server reads a backslash in the text of a condition as an escape; compare in a task"
+            )
+        if found := _TEXT_ORDER.search(condition):
             problems.add(
                 f"{one_line(name)}: {_shown(found['name'])} is text to kfp, and not compared as a number; say what the list has, "
                 "as in List[int], or compare it in a task that returns a bool"

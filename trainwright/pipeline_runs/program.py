@@ -38,6 +38,9 @@ _LIBRARIES = ("__main__", "kfp", "trainwright")
 _PYTHON = (os.path.dirname(os.__file__), "<")
 _INSTALLED = re.compile(r"[/\\](site|dist)-packages[/\\]")
 _MAX_MESSAGE = 2000
+_SPEC = "\ncomponents:\n"
+"""With this key, the first in the order of the alphabet, begins what kfp's compiler writes below its comments."""
+_FIELD_NAME = "argument of type 'LoopArgumentVariable' is not iterable"
 
 
 def main(folder: Path) -> None:
@@ -74,8 +77,12 @@ def _run(spec: dict[str, Any], platform: dict[str, Any], parameters: dict[str, A
     signal.signal(signal.SIGTERM, lambda _number, _frame: graph.interrupted.set())
     succeeded, outputs = run_graph(graph, parameters)
     if succeeded:
-        return {"state": "SUCCEEDED", "outputs": {name: shown(value) for name, value in outputs.items()}}
-    return {"state": "FAILED", "failures": [asdict(failure) for failure in lines.failures]}
+        return {
+            "state": "SUCCEEDED",
+            "folder": str(graph.folder),
+            "outputs": {name: shown(each) for name, each in outputs.items()},
+        }
+    return {"state": "FAILED", "folder": str(graph.folder), "failures": [asdict(failure) for failure in lines.failures]}
 
 
 @functools.cache
@@ -101,7 +108,10 @@ def _compiled(pipeline: Any, source: str) -> str:
         file = Path(folder, "pipeline.yaml")
         with _explained(source, "does not compile"):
             compiler.Compiler().compile(pipeline_func=pipeline, package_path=str(file))
-        return file.read_text("utf-8")
+        text = file.read_text("utf-8")
+    # kfp writes defaults into comments as they are: one with a new line would end its comment.
+    header, body = text[: text.rindex(_SPEC)].splitlines(), text[text.rindex(_SPEC) + 1 :]
+    return "".join(f"{line}\n" for line in header if line.startswith("#")) + body
 
 
 def _pipeline(source: str) -> Any:
@@ -161,7 +171,8 @@ def _explained(source: str, what: str) -> Iterator[None]:
     except BadPipeline:
         raise
     except (Exception, SystemExit) as error:
-        raise BadPipeline(f"{source}: {what}: {_text(error)}{_place(error, source)}") from error
+        hint = "; kfp cannot have a field 'name' in an item of a loop: give it another name" if _FIELD_NAME in str(error) else ""
+        raise BadPipeline(f"{source}: {what}: {_text(error)}{hint}{_place(error, source)}") from error
 
 
 def _place(error: BaseException, source: str) -> str:

@@ -17,7 +17,7 @@ from trainwright.cli.manifests import read_text
 from trainwright.cli.output import print_lines
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.pipeline_runs.cache_check import cacheable_steps
-from trainwright.pipeline_runs.carried_values import object_texts
+from trainwright.pipeline_runs.carried_values import forgotten_values, object_texts
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
@@ -87,7 +87,7 @@ def _document(file: str) -> Any:
 
 def print_warnings(pipeline: CompiledPipeline, values: Mapping[str, Any] = {}) -> None:
     """Print which steps a server may take from its cache although their data has changed, and which values may not fit there."""
-    for warning in (*cacheable_steps(pipeline, values), *object_texts(pipeline)):
+    for warning in (*cacheable_steps(pipeline, values), *object_texts(pipeline), *forgotten_values(pipeline)):
         print_lines(f"warning: {warning}", error=True)
 
 

@@ -106,9 +106,9 @@ def _run_here(pipeline: CompiledPipeline, values: dict[str, Any], timeout: float
     if output is not None:
         failures = [{**asdict(failure.task), "log": list(failure.log)} for failure in ended.failures]
         run = {"state": ended.state, "message": ended.message, "outputs": ended.outputs, "failed_tasks": failures}
-        print_object({"pipeline": pipeline.name, "artifacts": str(folder), **run}, output)
+        print_object({"pipeline": pipeline.name, "artifacts": ended.folder, **run}, output)
     else:
-        print_lines(f"{pipeline.name} {ended.state}, artifacts in {folder}")
+        print_lines(f"{pipeline.name} {ended.state}, artifacts in {ended.folder}")
     return int(ExitCode.succeeded if ended.state == SUCCEEDED else ExitCode.failed)
 
 
