@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -26,6 +27,8 @@ from trainwright.pipeline_runs.local_step import executor_input, imported, outpu
 from trainwright.pipeline_runs.local_values import BadValue, Values, not_carried
 
 _AFTER_EVERY_END = "ALL_UPSTREAM_TASKS_COMPLETED"
+_GRACE_SECONDS = 3.0
+"""After an interrupt: a training's step suspends its job in less than one, and then waits for the pods, which nobody needs."""
 _MAX_ARGUMENT = 128 * 1024
 """Bytes of one argument of a process on Linux: a server passes the inputs of a task in one."""
 
@@ -72,7 +75,8 @@ class Graph:
 def run_graph(graph: Graph, values: Values) -> tuple[bool, Values]:
     """Run a pipeline with values of its parameters to its end. Returns whether it succeeded, and its outputs.
 
-    An exception such as KeyboardInterrupt in the calling thread ends the programs with SIGTERM, and is raised when they have ended.
+    An exception such as KeyboardInterrupt in the calling thread ends the programs with SIGTERM, and after 3 s with SIGKILL; then it is
+    raised.
     """
     return _Run(graph).all(values)
 
@@ -132,10 +136,15 @@ class _Run:
             try:
                 yield pool
             except BaseException:
-                # The end of the pool waits for its threads.
+                # The end of the pool waits for its threads, and these for their programs.
                 self._graph.interrupted.set()
                 for process in list(self._processes):
                     process.terminate()
+                deadline = time.monotonic() + _GRACE_SECONDS
+                for process in list(self._processes):
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(max(deadline - time.monotonic(), 0))
+                    process.kill()
                 raise
 
     def _may_start(self, task: Obj, upstream: set[State], scope: Scope) -> bool:
