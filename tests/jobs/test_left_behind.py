@@ -96,6 +96,7 @@ OTHER_OWNER = {"ownerReferences": [{"kind": "Workflow", "name": "earlier", "uid"
         (job(OWNED), Sight(), None),
         (job(OWNED, meta=OTHER_OWNER), Sight(), None),
         (job(OWNED, lease_ago=1), Sight(), LEASE - 1),
+        (job(OWNED, lease_ago=-1e10), Sight(), LEASE),
         (job({**OWNED, names.ON_CANCEL_ANNOTATION: "delete"}, lease_ago=LEASE), Sight(), DELETE),
     ],
 )

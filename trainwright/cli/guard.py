@@ -46,4 +46,5 @@ def guard(
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     with cluster_errors_exit():
         cluster = connect(kubeconfig, context=context)
-    run(cluster, GuardOptions(namespace, lease_namespace or cluster.default_namespace, mode), stop)
+    if problem := run(cluster, GuardOptions(namespace, lease_namespace or cluster.default_namespace, mode), stop):
+        fail(problem)

@@ -7,7 +7,10 @@ from collections import Counter
 
 import pytest
 
-from trainwright.controlplane.controllers.queue import KeyQueue
+from trainwright.controlplane.controllers.controller import Controller
+from trainwright.controlplane.controllers.loop import ControllerLoop
+from trainwright.controlplane.controllers.queue import LONGEST_WAIT, KeyQueue
+from trainwright.controlplane.embedded import EmbeddedCluster
 
 A, B = ("ns", "a"), ("ns", "b")
 
@@ -68,6 +71,26 @@ def test_of_several_times_the_earliest_holds_and_is_the_only_one() -> None:
     queue.done(A)
     clock.now = 60.0
     assert len(queue) == 0
+
+
+def test_a_wait_of_centuries_is_waited_for_in_parts() -> None:
+    queue, waits = KeyQueue(), []
+
+    def wait(seconds: float | None) -> None:
+        waits.append(seconds)
+        queue.close()
+
+    queue._changed.wait = wait  # type: ignore[method-assign, assignment]
+    queue.add_after(A, 2.5e11)
+    assert queue.take() is None
+    assert waits == [LONGEST_WAIT]
+
+
+def test_the_loop_of_all_controllers_waits_for_centuries_in_parts(cluster: EmbeddedCluster) -> None:
+    controller = Controller("far", lambda _key: None, {})
+    controller.queue.add_after(A, 2.5e11)
+    loop = ControllerLoop(cluster._server, cluster, [controller])
+    assert loop._seconds_to_next() == LONGEST_WAIT
 
 
 def test_closing_wakes_everyone() -> None:

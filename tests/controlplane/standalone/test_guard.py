@@ -31,6 +31,7 @@ from trainwright.api.kinds import EVENT, LEASE, POD, TRAINJOB
 from trainwright.api.objects import Obj, name_of
 from trainwright.cli import app
 from trainwright.cluster import connect
+from trainwright.controlplane.controllers.queue import KeyQueue
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
@@ -241,3 +242,26 @@ def test_adopted_job_is_kept(others_plane: ControlPlane, cluster: Any) -> None:
         assert not is_suspended(cluster, job)
         cluster.delete(WORKFLOW, "flow-2", "default")
         eventually(lambda: is_suspended(cluster, job), SECONDS)
+
+
+@pytest.mark.parametrize("broken", [(KeyQueue, "take"), (guard.Reflector, "run"), (guard.LeaderElector, "acquire")])
+def test_guard_without_one_of_its_threads_ends_and_releases_its_lease(
+    others_plane: ControlPlane, cluster: Any, monkeypatch: pytest.MonkeyPatch, broken: tuple[type, str]
+) -> None:
+    monkeypatch.setattr(guard, "_CHECK_SECONDS", 1.0)
+    monkeypatch.setattr(*broken, lambda *_: None)
+    result = CliRunner().invoke(app, ["guard", "--kubeconfig", str(others_plane._home.kubeconfig), "-n", "default"])
+    assert result.exit_code == 1
+    assert "the guard ends: its thread" in result.stderr
+    leases = cluster.list(LEASE, "default").items
+    assert [lease["spec"]["holderIdentity"] for lease in leases] == ([] if broken[1] == "acquire" else [""])
+
+
+def test_lease_renewed_in_the_year_9999_ends_no_guard(others_plane: ControlPlane, cluster: Any) -> None:
+    job = submit(cluster, create_workflow(cluster))
+    renewed = {"metadata": {"annotations": {names.WAITER_RENEWED_ANNOTATION: "9999-12-31T23:59:59Z"}}}
+    cluster.patch(TRAINJOB, name_of(job), renewed, "default")
+    with guarding(others_plane, GuardOptions(mode=Mode.trainjob)):
+        eventually(lambda: cluster.list(LEASE, "default").items, SECONDS)
+        settled(cluster)
+    assert not is_suspended(cluster, job)

@@ -18,7 +18,7 @@ from trainwright.cluster.reflector import Handler
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire.api_errors import StorageFailed
 from trainwright.controlplane.controllers.controller import Controller, ReconcileResult
-from trainwright.controlplane.controllers.queue import Key
+from trainwright.controlplane.controllers.queue import LONGEST_WAIT, Key
 from trainwright.controlplane.controllers.store_informer import StoreInformer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.life_signs import LifeSign
@@ -130,6 +130,6 @@ class ControllerLoop:
                 return controller, key
         return None
 
-    def _seconds_to_next(self) -> float | None:
+    def _seconds_to_next(self) -> float:
         waits = [seconds for controller in self._controllers if (seconds := controller.queue.seconds_to_next()) is not None]
-        return min(waits, default=None)
+        return min((*waits, LONGEST_WAIT))

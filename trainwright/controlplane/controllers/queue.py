@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from trainwright.backoff import Backoff
 
 BACKOFF = Backoff(0.05, 60.0)
+LONGEST_WAIT = 3600.0
+"""Of one wait: anyone may note a time in the year 9999 on an object, and waits of centuries raise OverflowError."""
 
 Key = tuple[str, str]
 """Namespace and name."""
@@ -78,7 +80,7 @@ class KeyQueue:
                 key = self._next()
                 if key is not None:
                     return key
-                self._changed.wait(self._delayed[0][0] - self._clock() if self._delayed else None)
+                self._changed.wait(min(self._delayed[0][0] - self._clock(), LONGEST_WAIT) if self._delayed else None)
             return None
 
     def poll(self) -> Key | None:

@@ -53,6 +53,8 @@ PAGE = 50
 """Objects in a page of a list: 500 JobSets would take more memory than all that is kept of 10,000."""
 _UNSERVED_SECONDS = 30.0
 """Between two looks whether a kind is served, and may be read."""
+_CHECK_SECONDS = 5.0
+"""Between two looks whether all threads live."""
 _BEHIND_SECONDS = 5.0
 """After so many seconds a job is looked at again about which the watches do not show the truth yet."""
 _ANNOTATIONS = (
@@ -76,23 +78,32 @@ class GuardOptions:
     mode: Mode = Mode.auto
 
 
-def run(cluster: KubernetesCluster, options: GuardOptions, stop: threading.Event) -> None:
-    """Guard until `stop` is set, and release the Lease."""
+def run(cluster: KubernetesCluster, options: GuardOptions, stop: threading.Event) -> str:
+    """Guard until `stop` is set, and release the Lease. Returns why it ended before, empty if it did not.
+
+    A guard without one of its threads ends, so that its Deployment starts another: its Lease must not say that it guards.
+    """
     small = cluster.in_small_memory(page=PAGE)
     runs = _Runs(cluster.in_small_memory(page=PAGE, metadata_only=True), options.namespace, stop)
     views: dict[Mode, Cluster] = {Mode.trainjob: small, Mode.jobset: JobSetCluster(small)}
     guarded = [_Jobs(views[mode], mode, runs, stop) for mode in views if options.mode in (mode, Mode.auto)]
-    runs.start(guarded)
+    threads = runs.start(guarded)
     for jobs in guarded:
-        jobs.start()
+        threads += jobs.start()
     where = options.namespace or options.lease_namespace
     elector = LeaderElector(cluster.with_timeout(5), GUARD_LEASE, where, f"{socket.gethostname()}_{uuid.uuid4()}", _SIGN_OF_LIFE)
-    threading.Thread(target=_hold_lease, args=(elector, stop), name="lease", daemon=True).start()
+    threads.append(threading.Thread(target=_hold_lease, args=(elector, stop), name="lease", daemon=True))
+    threads[-1].start()
     log.info("event=guard_started namespace=%s mode=%s pid=%d", options.namespace or "(all)", options.mode, os.getpid())
-    stop.wait()
+    ended: list[str] = []
+    while not ended and not stop.wait(_CHECK_SECONDS):
+        ended = [thread.name for thread in threads if not thread.is_alive()]
+    problem = f"the guard ends: its thread {ended[0]} has ended; see its log for the cause" if ended and not stop.is_set() else ""
+    stop.set()
     for jobs in guarded:
         jobs.queue.close()
     elector.release()
+    return problem
 
 
 _SIGN_OF_LIFE = LeaderElectionConfig(lease_duration=30, renew_deadline=20, retry_period=5)
@@ -128,11 +139,10 @@ class _Runs:
         self._steps: dict[str, tuple[str, str]] = {}
         """The `step_of` the pods, by UID."""
 
-    def start(self, guarded: list[_Jobs]) -> None:
+    def start(self, guarded: list[_Jobs]) -> list[threading.Thread]:
         """Watch, and let the jobs know what has ended."""
         self._guarded = guarded
-        self.workflows.start()
-        self.pods.start()
+        return [self.workflows.start(), self.pods.start()]
 
     def sight(self, trainjob: Obj) -> Sight:
         """Return what the watches show of those who wait for a job."""
@@ -170,9 +180,10 @@ class _Jobs:
         lister = _Patient(cluster, trim, stop, what=str(mode))
         self.watch = Reflector(lister, TRAINJOB, runs.namespace, label_selector=selector, stop=stop, handler=self._on_job)
 
-    def start(self) -> None:
-        self.watch.start()
-        threading.Thread(target=self._work, name=f"guard-{self._mode}", daemon=True).start()
+    def start(self) -> list[threading.Thread]:
+        worker = threading.Thread(target=self._work, name=f"guard-{self._mode}", daemon=True)
+        worker.start()
+        return [self.watch.start(), worker]
 
     def add_those(self, concerned: Any) -> None:
         """Look again at the known jobs that are concerned."""

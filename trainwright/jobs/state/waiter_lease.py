@@ -30,8 +30,8 @@ class WaiterLease:
     renewed: str
 
     def seconds_left(self, now: datetime) -> float:
-        """Return the seconds until the lease expires; 0 or less if it has."""
-        return self.seconds - seconds_between(self.renewed, now)
+        """Return the seconds until the lease expires; 0 or less if it has. One renewed in the future counts as renewed now."""
+        return self.seconds - max(seconds_between(self.renewed, now), 0.0)
 
 
 def lease_seconds(requested: int) -> int:
