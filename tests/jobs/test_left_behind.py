@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -113,10 +114,32 @@ def test_a_job_is_looked_at_only_where_the_answer_may_differ() -> None:
         assert decide(trainjob, never, NOW).policy is None
 
 
-@pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"name": "p"}', '{"of": "a later version"}', "1", "null"])
+def note(**fields: str) -> str:
+    return json.dumps({**json.loads(POD_NOTE), **fields})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "no JSON", "[]", '{"name": "p"}', '{"of": "a later version"}', "1", "null"),
+        *("[" * 2000, "[" * 100_000, note(step="s" * 2048)),
+        *(note(run="a b c"), note(run="x" * 300), note(run="x,y"), note(namespace=".."), note(namespace=""), note(name="a/b")),
+        note(workflow="../../secrets"),
+    ],
+)
 def test_a_note_that_cannot_be_read_is_none(text: str) -> None:
     assert waiting_pod_of(job({names.WAITING_POD_ANNOTATION: text})) is None
     assert runs_of(job({names.WAITING_POD_ANNOTATION: text}, meta=OTHER_OWNER)) == ()
+
+
+@pytest.mark.parametrize("run", ["a b c", "x" * 300])
+def test_lease_decides_about_a_job_whose_note_names_an_impossible_run(
+    cluster: EmbeddedCluster, workflow: Obj, waiting: Identity, run: str
+) -> None:
+    noted = replace(waiting, submitter=replace(waiting.submitter, waiting_pod=note(run=run, workflow="flow-1")))
+    made = submit_or_adopt(cluster, train_request(), noted, "default", waiter_lease_seconds=LEASE).trainjob
+    assert ended(cluster, made).outcome is None
+    assert ended(cluster, made, later=LEASE + 1).outcome is CancelOutcome.suspended
 
 
 @pytest.fixture(autouse=True)

@@ -265,3 +265,15 @@ def test_lease_renewed_in_the_year_9999_ends_no_guard(others_plane: ControlPlane
         eventually(lambda: cluster.list(LEASE, "default").items, SECONDS)
         settled(cluster)
     assert not is_suspended(cluster, job)
+
+
+def test_note_that_cannot_be_read_hinders_no_other_job(others_plane: ControlPlane, cluster: Any) -> None:
+    evil, flow = submit(cluster, create_workflow(cluster, "a-evil")), create_workflow(cluster)
+    deep = {"metadata": {"annotations": {names.WAITING_POD_ANNOTATION: "[" * 100_000}}}
+    cluster.patch(TRAINJOB, name_of(evil), deep, "default")
+    job = submit(cluster, flow)
+    with guarding(others_plane, GuardOptions(mode=Mode.trainjob)):
+        eventually(lambda: cluster.list(LEASE, "default").items, SECONDS)
+        complete_workflow(cluster, flow)
+        eventually(lambda: is_suspended(cluster, job), SECONDS)
+    assert not is_suspended(cluster, evil)

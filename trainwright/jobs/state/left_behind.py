@@ -18,6 +18,7 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Forbidden, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, owners_of, uid_of
+from trainwright.api.rules.metadata import is_subdomain, label_value_fault
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_version, versions_of
 from trainwright.jobs.state.waiter_lease import RENEWALS, lost_mark, waiter_lease_of
@@ -26,6 +27,8 @@ from trainwright.submission.suspension import is_queued
 
 UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of pods whose containers may run: who knows only the metadata of pods needs no more."""
+NOTE_CHARACTERS = 2048
+"""Of a note on a job: four times as many as usual."""
 _TRY = re.compile(r"\(\d+\)")
 
 
@@ -55,12 +58,19 @@ class WaitingPod:
 
 
 def waiting_pod_of(trainjob: Obj) -> WaitingPod | None:
-    """Return the pod that waits for a job; None if none is noted, or the note cannot be read."""
-    try:
-        noted = json.loads(annotations_of(trainjob).get(names.WAITING_POD_ANNOTATION, ""))
-        return WaitingPod(**{str(key): str(value) for key, value in noted.items()})
-    except (ValueError, TypeError, AttributeError):  # anyone may write annotations: the lease decides then
+    """Return the pod that waits for a job; None if none is noted, or the note cannot be read, or no pod can have its names.
+
+    Anyone may write annotations, and the lease decides then: so it reads no long text, and asks no server for impossible names.
+    """
+    text = annotations_of(trainjob).get(names.WAITING_POD_ANNOTATION, "")
+    if len(text) > NOTE_CHARACTERS:
         return None
+    try:
+        pod = WaitingPod(**{str(key): str(value) for key, value in json.loads(text).items()})
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+    are_names = all(map(is_subdomain, (pod.namespace, pod.name, pod.workflow or pod.name)))
+    return pod if are_names and not label_value_fault(pod.run) else None
 
 
 def step_of(pod: Obj) -> tuple[str, str]:
