@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.errors import ApiError, NotFound, ServiceUnavailable
 from trainwright.api.kinds import POD
+from trainwright.api.objects import name_of
 from trainwright.cluster import answers, connect
 from trainwright.cluster.answers import AnswerEncoded, AnswerTooLarge, lines_of
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
@@ -104,13 +105,23 @@ def test_answer_that_drips_is_given_up(
 
 
 def test_list_without_a_last_page_is_given_up(stub: Any, cluster: KubernetesCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trainwright.cluster.kubernetes_cluster._MAX_PAGES", 3)
+    monkeypatch.setattr("trainwright.cluster.kubernetes_cluster._MAX_OBJECTS", 1500)
     for _ in range(4):
         stub.answer({"metadata": {"continue": "more"}, "items": []})
-    with pytest.raises(ServiceUnavailable, match="has more than 3 pages of pods") as raised:
+    with pytest.raises(ServiceUnavailable, match="has more than 1500 pods") as raised:
         cluster.list(POD, "team")
     assert not raised.value.retryable
     assert len(stub.asked) == 3
+
+
+def test_list_of_large_objects_is_read_one_by_one_in_small_memory(stub: Any, cluster: KubernetesCluster) -> None:
+    large, small = {"metadata": {"name": "a", "annotations": {"a": "x" * 3000}}}, {"metadata": {"name": "b"}}
+    stub.answer({"metadata": {}, "items": [large, small]})
+    stub.answer({"metadata": {"continue": "more", "resourceVersion": "7"}, "items": [large]})
+    stub.answer({"metadata": {}, "items": [small]})
+    found = cluster.in_small_memory(page=50, page_bytes=2000).list(POD, "team")
+    assert [name_of(item) for item in found.items] == ["a", "b"]
+    assert [asked.query for asked in stub.asked] == [{"limit": "50"}, {"limit": "1"}, {"limit": "50", "continue": "more"}]
 
 
 def test_connection_is_used_again_after_whole_answers_alone(stub: Any, cluster: KubernetesCluster) -> None:

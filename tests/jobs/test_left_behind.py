@@ -14,7 +14,7 @@ from factories import train_request
 from support.argo_workflows import RUN, complete_workflow, create_step_pod, create_workflow, note_of, served_workflows
 
 from trainwright.api import names
-from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.errors import BadRequest, Forbidden, NotFound
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of
 from trainwright.cluster.delegating import DelegatingCluster
@@ -71,6 +71,10 @@ QUEUED: dict[str, Any] = {"meta": {"labels": {names.QUEUE_LABEL: "q"}}, "spec": 
 OTHER_OWNER = {"ownerReferences": [{"kind": "Workflow", "name": "earlier", "uid": "uid-earlier"}]}
 
 
+def owner(number: int) -> Obj:
+    return {"kind": "Workflow", "name": f"flow-{number}", "uid": f"uid-{number}"}
+
+
 @pytest.mark.parametrize(
     ("trainjob", "sight", "expected"),
     [
@@ -97,6 +101,7 @@ OTHER_OWNER = {"ownerReferences": [{"kind": "Workflow", "name": "earlier", "uid"
         (job(OWNED), Sight(), None),
         (job(OWNED, meta=OTHER_OWNER), Sight(), None),
         (job(OWNED, lease_ago=1), Sight(), LEASE - 1),
+        (job(NOTED, lease_ago=1, meta={"ownerReferences": [owner(number) for number in range(21)]}), Sight((ENDED,)), LEASE - 1),
         (job(OWNED, lease_ago=-1e10), Sight(), LEASE),
         (job({**OWNED, names.ON_CANCEL_ANNOTATION: "delete"}, lease_ago=LEASE), Sight(), DELETE),
     ],
@@ -223,7 +228,14 @@ class Without(DelegatingCluster):
         return super().get(kind, name, namespace)
 
 
-@pytest.mark.parametrize("error", [Forbidden("not you"), NotFound("the server could not find the requested resource")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Forbidden("not you"),
+        NotFound("the server could not find the requested resource"),
+        BadRequest("name: 'a/b' is not the name of a Workflow"),
+    ],
+)
 def test_without_knowledge_of_workflows_the_lease_decides(cluster: EmbeddedCluster, waiting: Identity, error: Exception) -> None:
     made = submit_or_adopt(cluster, train_request(), waiting, "default", waiter_lease_seconds=LEASE).trainjob
     view = Without(cluster, error)

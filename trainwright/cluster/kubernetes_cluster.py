@@ -18,7 +18,16 @@ import orjson
 from trainwright.api.errors import ApiError, BadRequest, Forbidden, ServiceUnavailable, Unauthorized, error_from_status
 from trainwright.api.kinds import POD, Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.cluster.answers import OBJECT_BYTES, PAGE_BYTES, TooManyPages, lines_of, pieces_of, read_answer, shorten_refusals
+from trainwright.cluster.answers import (
+    OBJECT_BYTES,
+    PAGE_BYTES,
+    AnswerTooLarge,
+    TooManyPages,
+    lines_of,
+    pieces_of,
+    read_answer,
+    shorten_refusals,
+)
 from trainwright.cluster.connection_failure import CannotConnect, connection_failure
 from trainwright.cluster.kubeconfig import InvalidKubeconfig
 from trainwright.cluster.missing_namespace import with_namespace_hint
@@ -33,8 +42,8 @@ READ_SECONDS = 60
 SILENCE_SECONDS = 15
 """Seconds after the end of its timeout at which a silent watch is aborted."""
 PAGE = 500
-_MAX_PAGES = 2000
-"""A million objects, which no client of ours has the memory for."""
+_MAX_OBJECTS = 1_000_000
+"""In a list: no client of ours has the memory for more."""
 FIELD_MANAGER = "trainwright"
 """The manager of written fields in `metadata.managedFields`; without one the server would record the name of the Python client."""
 _MAX_RENEWALS = 3
@@ -48,7 +57,7 @@ _CONTENT = {
 
 
 class _Request(TypedDict, total=False):
-    """`read_seconds` 0 means the default timeout, None no timeout."""
+    """`read_seconds` 0 means the default timeout, None no timeout. `most_bytes` are those of the answer."""
 
     accept: str
     body: Any
@@ -56,6 +65,7 @@ class _Request(TypedDict, total=False):
     content_type: str
     read_seconds: float | None
     on_warning: OnWarning | None
+    most_bytes: int
 
 
 class KubernetesCluster:
@@ -76,7 +86,7 @@ class KubernetesCluster:
         self.origin = origin
         """Source of the credentials, for logs and messages."""
         self._renew = renew
-        self._page, self._is_metadata_only = PAGE, False
+        self._page, self._page_bytes, self._is_metadata_only = PAGE, PAGE_BYTES, False
         self._connect(configuration)
 
     @property
@@ -98,10 +108,13 @@ class KubernetesCluster:
         configuration.cert_file = configuration.key_file = configuration.refresh_api_key_hook = None
         return KubernetesCluster(configuration, default_namespace=self.default_namespace, origin="token")
 
-    def in_small_memory(self, *, page: int, metadata_only: bool = False) -> KubernetesCluster:
-        """Return a client with the same connections that reads lists in pages of so many objects, or only the metadata of objects."""
+    def in_small_memory(self, *, page: int, page_bytes: int = PAGE_BYTES, metadata_only: bool = False) -> KubernetesCluster:
+        """Return a client with the same connections that reads lists in pages of so many objects, or only the metadata of objects.
+
+        Where objects are so large that a page would have more than `page_bytes`, it reads one object at a time.
+        """
         client = copy.copy(self)
-        client._page, client._is_metadata_only = page, metadata_only
+        client._page, client._page_bytes, client._is_metadata_only = page, page_bytes, metadata_only
         return client
 
     def _accept(self, form: str) -> str:
@@ -117,11 +130,19 @@ class KubernetesCluster:
 
     def pages(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Iterator[Listing]:
         """As `list`, page by page; all pages have the resource version of the first."""
-        query, accept = [*_selectors(options), *_query(limit=self._page)], self._accept(f"{_METADATA}List")
-        token, version = "", ""
-        for _ in range(_MAX_PAGES):
-            page_query = [*query, *_query(**{"continue": token})]
-            page = self._json("get", _collection_path(kind, namespace), query=page_query, accept=accept)
+        query, accept = _selectors(options), self._accept(f"{_METADATA}List")
+        token, version, limit = "", "", self._page
+        for _ in range(_MAX_OBJECTS // self._page):
+            page_query = [*query, *_query(limit=limit, **{"continue": token})]
+            most = self._page_bytes if limit > 1 else max(self._page_bytes, OBJECT_BYTES)
+            try:
+                page = self._json("get", _collection_path(kind, namespace), query=page_query, accept=accept, most_bytes=most)
+            except AnswerTooLarge:
+                if most >= OBJECT_BYTES:
+                    raise
+                limit = 1
+                continue
+            limit = self._page
             items, metadata = page.get("items") or [], page.get("metadata") or {}
             if not isinstance(metadata, dict) or not isinstance(items, builtins.list) or not all(map(_is_object, items)):
                 raise ServiceUnavailable(f"{self.host} returned something other than a list of Kubernetes objects")
@@ -133,7 +154,7 @@ class KubernetesCluster:
             token = metadata.get("continue") or ""
             if not token:
                 return
-        raise TooManyPages(f"{self.host} has more than {_MAX_PAGES} pages of {kind.plural}")
+        raise TooManyPages(f"{self.host} has more than {_MAX_OBJECTS} {kind.plural}, or pages without end")
 
     def watch(self, kind: Kind, namespace: str | None = None, **options: Unpack[WatchOptions]) -> Iterator[WatchEvent]:
         seconds = options.get("timeout_seconds", 300)
@@ -227,7 +248,7 @@ class KubernetesCluster:
     def _json(self, method: str, path: str, **request: Unpack[_Request]) -> Obj:
         response = self._request(method, path, **request)
         try:
-            body = read_answer(response, self.host, PAGE_BYTES if "query" in request and method == "get" else OBJECT_BYTES)
+            body = read_answer(response, self.host, request.get("most_bytes", OBJECT_BYTES))
         except ServiceUnavailable:
             self._server.note_lost()
             raise

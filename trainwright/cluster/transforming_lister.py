@@ -27,6 +27,7 @@ class TransformingLister:
         version = ""
         for page in pages(kind, namespace, **options):
             items.extend(map(self._transform, page.items))
+            page.items.clear()  # it would stay in memory while the next one is read
             version = version or page.resource_version
         return Listing(items, version)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +39,7 @@ from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone import guard
 from trainwright.controlplane.standalone.guard import GuardOptions
 from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs.state.left_behind import runs_of
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.jobs.state.workflow import WORKFLOW
@@ -277,3 +279,20 @@ def test_note_that_cannot_be_read_hinders_no_other_job(others_plane: ControlPlan
         complete_workflow(cluster, flow)
         eventually(lambda: is_suspended(cluster, job), SECONDS)
     assert not is_suspended(cluster, evil)
+
+
+@pytest.mark.parametrize("mode", [Mode.trainjob, Mode.jobset])
+def test_little_is_kept_of_a_large_job(cluster: Any, mode: Mode) -> None:
+    view = cluster if mode is Mode.trainjob else JobSetCluster(cluster)
+    job = submit(view, create_workflow(cluster))
+    assert guard.trim(job)["metadata"]["annotations"].items() <= job["metadata"]["annotations"].items()
+    owners = [{"apiVersion": "a/v1", "kind": "Workflow", "name": "n" * 300, "uid": f"{number:036d}"} for number in range(3000)]
+    notes = dict.fromkeys((*job["metadata"]["annotations"], names.SUSPENDED_BY_ANNOTATION), "x" * 100_000)
+    conditions = [{"type": f"t{number}", "status": "True", "reason": "r", "message": "m" * 9999} for number in range(999)]
+    large = {"metadata": {**job["metadata"], "annotations": notes, "ownerReferences": owners}, "spec": job["spec"]}
+    kept = guard.trim({**large, "status": {"conditions": conditions}})
+    assert len(json.dumps(kept)) < 16_000
+    assert names.SUSPENDED_BY_ANNOTATION in kept["metadata"]["annotations"], (
+        "that it is there tells that a person resumed the job"
+    )
+    assert runs_of(kept) == runs_of(large) == ()

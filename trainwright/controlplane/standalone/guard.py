@@ -31,6 +31,8 @@ from trainwright.controlplane.controllers.events import report_left_job
 from trainwright.controlplane.controllers.queue import Key, KeyQueue
 from trainwright.controlplane.standalone.leader_election import LeaderElectionConfig, LeaderElector
 from trainwright.jobs.state.left_behind import (
+    MOST_RUNS,
+    NOTE_CHARACTERS,
     UNFINISHED_PODS,
     RunState,
     Sight,
@@ -49,8 +51,9 @@ from trainwright.submission.controller_lease import GUARD_LEASE
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.mode import Mode
 
-PAGE = 50
-"""Objects in a page of a list: 500 JobSets would take more memory than all that is kept of 10,000."""
+PAGE, PAGE_BYTES = 50, 1024 * 1024
+"""Of a page of a list: 500 JobSets would take more memory than all that is kept of 10,000, and 50 objects may have 1.5 MB each."""
+_MOST_CONDITIONS = 16
 _UNSERVED_SECONDS = 30.0
 """Between two looks whether a kind is served, and may be read."""
 _CHECK_SECONDS = 5.0
@@ -83,8 +86,9 @@ def run(cluster: KubernetesCluster, options: GuardOptions, stop: threading.Event
 
     A guard without one of its threads ends, so that its Deployment starts another: its Lease must not say that it guards.
     """
-    small = cluster.in_small_memory(page=PAGE)
-    runs = _Runs(cluster.in_small_memory(page=PAGE, metadata_only=True), options.namespace, stop)
+    small = cluster.in_small_memory(page=PAGE, page_bytes=PAGE_BYTES)
+    metadata = cluster.in_small_memory(page=PAGE, page_bytes=PAGE_BYTES, metadata_only=True)
+    runs = _Runs(metadata, options.namespace, stop)
     views: dict[Mode, Cluster] = {Mode.trainjob: small, Mode.jobset: JobSetCluster(small)}
     guarded = [_Jobs(views[mode], mode, runs, stop) for mode in views if options.mode in (mode, Mode.auto)]
     threads = runs.start(guarded)
@@ -258,12 +262,14 @@ class _Patient:
 
 
 def trim(trainjob: Obj) -> Obj:
-    """Return what `decide` needs of a job. Pure."""
+    """Return what `decide` needs of a job, in at most a few KiB: whoever may create jobs decides how large they are. Pure."""
     metadata = _trimmed(trainjob, (names.QUEUE_LABEL,), _ANNOTATIONS)
-    if owners := [owner for owner in owners_of(trainjob) if owner.get("kind") == WORKFLOW.kind]:
-        metadata["ownerReferences"] = owners
-    conditions = (trainjob.get("status") or {}).get("conditions") or []
-    status = [{"type": each.get("type"), "status": each.get("status"), "reason": each.get("reason")} for each in conditions]
+    owners = [owner for owner in owners_of(trainjob) if owner.get("kind") == WORKFLOW.kind]
+    if owners:
+        kept = owners[: MOST_RUNS + 1]  # one more than are asked about: so many are still too many
+        metadata["ownerReferences"] = [_short_fields(owner, ("kind", "name", "uid")) for owner in kept]
+    conditions = ((trainjob.get("status") or {}).get("conditions") or [])[:_MOST_CONDITIONS]
+    status = [_short_fields(each, ("type", "status", "reason")) for each in conditions]
     suspended = {"suspend": True} if (trainjob.get("spec") or {}).get("suspend") else {}
     return {"metadata": metadata, "spec": suspended, "status": {"conditions": status}}
 
@@ -277,6 +283,11 @@ def _trimmed(obj: Obj, labels: tuple[str, ...], annotations: tuple[str, ...]) ->
     metadata: Obj = {field: given[field] for field in _METADATA if field in given}
     for part, wanted in (("labels", labels), ("annotations", annotations)):
         entries = given.get(part) or {}
-        if kept := {key: entries[key] for key in wanted if key in entries}:
+        if kept := _short_fields(entries, wanted):
             metadata[part] = kept
     return metadata
+
+
+def _short_fields(entries: Obj, wanted: tuple[str, ...]) -> Obj:
+    """Return the entries wanted. Of one that is too long to be read only that it is there."""
+    return {key: "" if len(entries[key]) > NOTE_CHARACTERS else entries[key] for key in wanted if entries.get(key) is not None}

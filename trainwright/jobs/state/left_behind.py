@@ -15,7 +15,7 @@ from datetime import datetime
 
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
-from trainwright.api.errors import Forbidden, NotFound
+from trainwright.api.errors import BadRequest, Forbidden, NotFound
 from trainwright.api.kinds import POD
 from trainwright.api.objects import Obj, annotations_of, is_deleting, labels_of, name_of, namespace_of, owners_of, uid_of
 from trainwright.api.rules.metadata import is_subdomain, label_value_fault
@@ -29,6 +29,8 @@ UNFINISHED_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 """Field selector of pods whose containers may run: who knows only the metadata of pods needs no more."""
 NOTE_CHARACTERS = 2048
 """Of a note on a job: four times as many as usual."""
+MOST_RUNS = 20
+"""That are asked about for one job. Anyone may write owners, thousands of them, and each costs a request."""
 _TRY = re.compile(r"\(\d+\)")
 
 
@@ -103,12 +105,13 @@ class RunState(enum.Enum):
 def runs_of(trainjob: Obj) -> tuple[Run, ...]:
     """Return the runs whose ends decide about a job: that of the pod that waits, and those that own the job.
 
-    Several runs may have adopted it. Without a noted pod, whoever waits now is elsewhere: no run tells anything about it.
+    Several runs may have adopted it; with more than `MOST_RUNS` the lease decides. Without a noted pod, whoever waits now is
+    elsewhere: no run tells anything about it.
     """
     pod = waiting_pod_of(trainjob)
-    if pod is None or not pod.workflow_uid:
+    owners = [owner for owner in owners_of(trainjob) if owner.get("kind") == WORKFLOW.kind]
+    if pod is None or not pod.workflow_uid or len(owners) > MOST_RUNS:
         return ()
-    owners = (owner for owner in owners_of(trainjob) if owner.get("kind") == WORKFLOW.kind)
     owning = (Run(namespace_of(trainjob), str(owner.get("name")), str(owner.get("uid"))) for owner in owners)
     return tuple({run.uid: run for run in (*owning, Run(pod.namespace, pod.workflow, pod.workflow_uid))}.values())
 
@@ -199,7 +202,7 @@ def _read_state(cluster: Cluster, run: Run) -> RunState:
     except NotFound as error:
         # Only an answer that names the object says that it is gone; another one, that the cluster does not serve its kind.
         return RunState.ended if error.details.get("name") == run.name else RunState.unknown
-    except Forbidden:  # an optional right: the lease decides
+    except (BadRequest, Forbidden):  # an owner with an impossible name, or an optional right: the lease decides
         return RunState.unknown
 
 
