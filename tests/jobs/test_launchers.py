@@ -24,15 +24,18 @@ def code(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def found(runtime: str, command: str, **fields: Any) -> tuple[str, str]:
+def found(runtime: str, command: str | list[str], **fields: Any) -> tuple[str, str]:
     """Return the problem of a request on two nodes, and its warning about launchers."""
     given = {"num_nodes": 2, "num_proc_per_node": 1, **fields}
-    request = train_request(runtime=runtime, command=shlex.split(command), **given)
+    words = shlex.split(command) if isinstance(command, str) else command
+    request = train_request(runtime=runtime, command=words, **given)
     try:
         resolved = resolve(request, catalogue_runtime(runtime))
     except IncompatibleRuntime as error:
         return error.problems[0].message, ""
-    return "", next((warning for warning in resolved.warnings if "launcher" in warning or "one world" in warning), "")
+    warnings = [warning for warning in resolved.warnings if "launcher" in warning or "one world" in warning]
+    assert len(warnings) <= 1
+    return "", "".join(warnings)
 
 
 @pytest.mark.parametrize(
@@ -65,10 +68,21 @@ def test_launcher_of_several_worlds_is_refused_with_a_working_command(
     assert working in problem
 
 
-@pytest.mark.parametrize("command", ["torchrun --nproc-per-node 2 main.py", "accelerate launch main.py", "deepspeed main.py"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun --nproc-per-node 2 main.py",
+        "accelerate launch main.py",
+        "deepspeed main.py",
+        "mpirun -n 2 torchrun --nproc_per_node=2 main.py",
+        "mpirun -np 2 -x A=1 --mca btl tcp accelerate launch --num_processes 2 main.py",
+        "mpirun --allow-run-as-root bash -c 'cd x && torchrun --nnodes=1 main.py'",
+        "horovodrun -np 2 torchrun main.py",
+    ],
+)
 def test_launcher_in_the_pod_of_mpirun_alone_is_refused_without_code(command: str) -> None:
     problem, _ = found(MPI, command)
-    assert "the launcher's pod only; use command 'mpirun --hostfile /etc/mpi/hostfile main.py'" in problem
+    assert "the launcher's pod only; use command 'mpirun --hostfile /etc/mpi/hostfile python main.py'" in problem
 
 
 @pytest.mark.parametrize(
@@ -127,6 +141,156 @@ def test_launcher_in_a_manifest_is_warned_of() -> None:
     assert any(
         "spec.trainer.command: 'mpirun -np 2 python main.py' does not make one world" in warning for warning in resolved.warnings
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "timeout 3600 torchrun main.py",
+        "timeout -k 10 --signal=TERM 1h torchrun main.py",
+        "nice -n 10 torchrun main.py",
+        "env -u FOO A=1 torchrun main.py",
+        "env -S 'torchrun main.py'",
+        "stdbuf -oL torchrun main.py",
+        "numactl -N 0 --membind=0 torchrun main.py",
+        "tini -- torchrun main.py",
+        "sudo -E -u me torchrun main.py",
+        "uv run --with torch torchrun main.py",
+        "conda run --no-capture-output -n x torchrun main.py",
+        "nohup setsid torchrun main.py",
+        "python -um torch.distributed.run main.py",
+        "python -mtorch.distributed.run main.py",
+        "python --check-hash-based-pycs always -m torch.distributed.run main.py",
+        "python /usr/local/bin/torchrun main.py",
+        "python -m accelerate launch main.py",
+        "python -m accelerate.commands.accelerate_cli launch main.py",
+        "ds main.py",
+        "mpiexec.hydra -n 2 python main.py",
+        "mpirun.mpich -n 2 python main.py",
+        "busybox sh -c 'torchrun main.py'",
+        "bash -lc -- 'torchrun main.py'",
+        "bash -euo pipefail -c 'torchrun main.py'",
+        "bash -c -e 'torchrun main.py'",
+        ["bash", "-c", "bash -c 'torchrun main.py'"],
+    ],
+)
+def test_launcher_behind_another_program_is_read(code: str, command: str | list[str]) -> None:
+    problem, _ = found(JAX, command, code=code)
+    assert "does not make one world" in problem
+    assert "main.py'" in problem.partition("use command")[2]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "# it's the start\ntorchrun main.py",
+        "set -e  # strict\ntorchrun main.py",
+        "echo '# no comment' a#b; torchrun main.py",
+        "cd x && { torchrun main.py; }",
+        "if true; then torchrun main.py; fi",
+        "for i in 1; do torchrun main.py; done",
+        "! torchrun main.py",
+        "eval torchrun main.py",
+        "eval 'torchrun main.py'",
+        "command torchrun main.py",
+        "2>&1 torchrun main.py",
+        "> log torchrun main.py 2>/dev/null",
+        "pip install deepspeed && torchrun main.py 2>&1 | tee log",
+        "cat > x <<'E' && torchrun main.py\n# it's\nE",
+        "cat > x <<-E\nit's\n\tE\ntorchrun main.py",
+        "torchrun \\\n  main.py",
+    ],
+)
+def test_launcher_in_a_script_is_read(code: str, script: str) -> None:
+    problem, _ = found(JAX, ["bash", "-c", script], code=code)
+    assert "'torchrun main.py" in problem
+    assert "use command 'torchrun main.py" in problem
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "torchrun --nn=1 main.py",
+        "torchrun --nnodes=01 main.py",
+        "torchrun --nnodes 1:1 main.py",
+        "torchrun --stand main.py",
+        "torchrun -m --standalone main.py",
+        "torchrun --nnodes=2 --rdzv-endpoint=localhost:0 main.py",
+        "torchrun --nnodes=2 --rdzv-endpoint [::1]:29400 main.py",
+        "torchrun --master-addr 127.0.0.1 main.py",
+        "bash -c 'PET_NNODES=1 torchrun main.py'",
+        "bash -c 'export PET_NNODES=1; torchrun main.py'",
+        "bash -c 'unset PET_NNODES; torchrun main.py'",
+        "env PET_STANDALONE=1 torchrun main.py",
+        "env -i torchrun main.py",
+        "env -u PET_NNODES torchrun main.py",
+    ],
+)
+def test_options_and_variables_that_leave_torchrun_alone_are_refused(code: str, command: str) -> None:
+    assert "does not make one world" in found(TORCH, command, code=code)[0]
+    assert found(TORCH, command, code=code, num_nodes=1) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("runtime", "command"),
+    [
+        (TORCH, "torchrun --nnodes 1:2 main.py"),
+        (TORCH, "bash -c 'torchrun --standalone prepare.py && torchrun main.py'"),
+        (TORCH, "bash -c 'if [ $N = 1 ]; then torchrun --standalone main.py; else torchrun main.py; fi'"),
+        (TORCH, "./start.sh torchrun --standalone main.py"),
+        (TORCH, "./start.sh 'PET_NNODES=1 torchrun main.py'"),
+        (JAX, "./start.sh torchrun main.py"),
+        (JAX, "firejail --quiet torchrun main.py"),
+        (JAX, "bash -c '$(which torchrun) main.py'"),
+        (JAX, "bash -c 'LAUNCH=torchrun; $LAUNCH main.py'"),
+        (JAX, "bash -c '${LAUNCH:-torchrun} main.py'"),
+        (JAX, ["bash", "-c", "bash <<E\ntorchrun main.py\nE"]),
+        (JAX, ["bash", "-c", '"$0" "$@"', "torchrun", "main.py"]),
+        (JAX, ["python", "-c", "import os; os.system('torchrun main.py')"]),
+        (JAX, ["python", "-c", "import subprocess; subprocess.run(['torchrun', 'main.py'])"]),
+        (MPI, "bash -c '$PY -mtorch.distributed.run main.py'"),
+    ],
+)
+def test_launcher_that_is_not_read_with_certainty_is_warned_of(code: str, runtime: str, command: str | list[str]) -> None:
+    problem, warning = found(runtime, command, code=code)
+    assert not problem
+    assert "may not make one world" in warning
+
+
+@pytest.mark.parametrize(
+    ("runtime", "command"),
+    [
+        (JAX, "bash -c 'torchrun \\\n --nnodes=2 \\\n --rdzv-endpoint=h:1 main.py'"),
+        (JAX, "env PET_NNODES=2 torchrun main.py"),
+        (JAX, "torchrun --help"),
+        (JAX, "accelerate env"),
+        (JAX, "bash -c 'command -v torchrun; torchrun --nnodes=2 main.py'"),
+        (JAX, "bash -c 'pip install deepspeed  # for torchrun\n./start'"),
+        (JAX, "conda run -n deepspeed python main.py"),
+        (JAX, "bash -c 'conda activate deepspeed; python main.py'"),
+        (MPI, "python main.py --strategy deepspeed --epochs 3"),
+        (TORCH, "./start.sh torchrun main.py"),
+        (TORCH, "torchrun train --standalone"),
+        (TORCH, "torchrun --no-python /app/train --standalone"),
+        (TORCH, "torchrun --max-restarts 0 -m pkg.train --standalone"),
+        (TORCH, "torchrun --nproc-per-node=2 -- train --nnodes=1"),
+        (TORCH, "env PET_NNODES=1 torchrun --nnodes=2 main.py"),
+        (TORCH, "bash -c 'python -m pip install x && ./start'"),
+    ],
+)
+def test_command_that_only_looks_like_several_worlds_is_accepted(code: str, runtime: str, command: str) -> None:
+    assert found(runtime, command, code=code) == ("", "")
+
+
+def test_launcher_beneath_mpirun_that_names_the_number_of_nodes_is_accepted() -> None:
+    assert found(MPI, "mpirun --wdir /x/deepspeed -np 2 torchrun --nnodes=2 --master-addr $A main.py") == ("", "")
+    assert "may not make one world" in found(MPI, "mpirun -np 2 torchrun main.py", num_nodes=1)[1]
+    assert "may not make one world" in found(MPI, "mpirun -np 2 ./train deepspeed --x 1")[1]
+
+
+def test_working_command_runs_a_program_that_is_not_python_as_it_was() -> None:
+    problem, _ = found(TORCH, "torchrun --standalone --no-python /app/train --lr 1")
+    assert "use command 'torchrun --no-python /app/train --lr 1'" in problem
 
 
 def test_nothing_is_created_for_a_launcher_of_several_worlds(cluster: EmbeddedCluster, code: str) -> None:
