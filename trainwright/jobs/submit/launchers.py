@@ -7,6 +7,7 @@ places: `_JOINS` is the rule. A command that starts several worlds is refused, a
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -148,6 +149,8 @@ def _makes_one_world(start: _Start, resolved: ResolvedRequest) -> bool:
     place = _place(resolved)
     if start.inner is not None and not _joins(start.inner, _Place.POD):  # which is started for each process, or once in each pod
         return False
+    if start.launcher == "accelerate" and resolved.nodes > 1 and place is not _Place.ONE_POD and not _may_have_gpus(resolved):
+        return False
     if resolved.nodes == 1 and place is not _Place.PROCESS:
         return start.launcher != _PYTHON or _JOINS[_PYTHON].get(place, _NEVER) is _ALWAYS or _processes(resolved) <= 1
     return _joins(start, place)
@@ -169,8 +172,20 @@ def _joins(start: _Start, place: _Place) -> bool:
     )
 
 
+def _may_have_gpus(resolved: ResolvedRequest) -> bool:
+    """Whether anything asks for GPUs. Without, `accelerate launch` starts one process on each node, which does not join the others."""
+    asked = [
+        resolved.request.resources_per_node,
+        resolved.request.manifest,
+        resolved.runtime["spec"],
+    ]
+    return "gpu" in json.dumps(asked, default=str).lower()
+
+
 def _is_unsure(start: _Start, resolved: ResolvedRequest) -> bool:
     """Whether it is open how many worlds a launcher makes which is not known to make one."""
+    if start.launcher == "accelerate" and _joins(start, _place(resolved)):
+        return True  # on processors alone: nobody knows whether the nodes have GPUs that were not asked for
     count = _value(start.inner or start, "--nnodes") or ""
     if _FROM_ONE_NODE.fullmatch(count) and not _ONE_NODE.fullmatch(count):  # it waits for the others, but not for long
         return True
