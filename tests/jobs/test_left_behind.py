@@ -300,12 +300,18 @@ def test_a_job_of_two_runs_ends_with_the_last(cluster: EmbeddedCluster, workflow
     assert ended(cluster, made).decision.policy is SUSPEND
 
 
-def test_a_person_who_resumes_or_follows_a_job_takes_it_from_its_run(
-    cluster: EmbeddedCluster, workflow: Obj, waiting: Identity
-) -> None:
+def left_behind(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> Obj:
+    """A job that was suspended since its run has ended."""
     made = submit_or_adopt(cluster, train_request(), waiting, "default", waiter_lease_seconds=LEASE).trainjob
     complete_workflow(cluster, workflow)
     ended(cluster, made)
+    return made
+
+
+def test_a_person_who_resumes_or_follows_a_job_takes_it_from_its_run(
+    cluster: EmbeddedCluster, workflow: Obj, waiting: Identity
+) -> None:
+    made = left_behind(cluster, workflow, waiting)
     resume_job(cluster, made)
     assert ended(cluster, made, later=LEASE + 1).outcome is None
     followed = submit_or_adopt(cluster, train_request(), STEP, "default").trainjob
@@ -316,9 +322,7 @@ def test_a_person_who_resumes_or_follows_a_job_takes_it_from_its_run(
 def test_a_job_resumed_by_hand_is_left_alone_until_its_step_waits_again(
     cluster: EmbeddedCluster, workflow: Obj, waiting: Identity
 ) -> None:
-    made = submit_or_adopt(cluster, train_request(), waiting, "default", waiter_lease_seconds=LEASE).trainjob
-    complete_workflow(cluster, workflow)
-    ended(cluster, made)
+    made = left_behind(cluster, workflow, waiting)
     cluster.patch(TRAINJOB, name_of(made), {"spec": {"suspend": False}}, "default")
     assert ended(cluster, made, later=LEASE + 1).outcome is None
     submit_or_adopt(cluster, train_request(), waiting, "default", waiter_lease_seconds=LEASE)

@@ -199,7 +199,7 @@ def generated(seed: int, *, plain: bool = False) -> tuple[str, list[str], list[s
     """Return the source of a pipeline, and the inputs and outputs of all its tasks as sorted lines of JSON."""
     generator = Generator(random.Random(seed), plain)
     chosen = {name: about for name, about in PARAMETERS.items() if not plain}
-    known = [Value(name, kind, lambda _run, value=value: value) for name, (_, kind, value) in chosen.items()]  # type: ignore[misc]
+    known = [_parameter(name, kind, value) for name, (_, kind, value) in chosen.items()]
     body = _body(generator, known, "    ", depth=0)
     signature = ", ".join(f"{name}: {about[0]} = {about[2]!r}" for name, about in chosen.items())
     source = f"{COMPONENTS}\n\n@dsl.pipeline(name='generated')\ndef generated({signature}):\n" + "\n".join(generator.lines) + "\n"
@@ -215,6 +215,10 @@ def line(value: Any) -> str:
 
 def constant(value: Any, kind: str) -> Value:
     return Value(repr(value), kind, lambda _run: value)
+
+
+def _parameter(name: str, kind: str, value: Any) -> Value:
+    return Value(name, kind, lambda _run: value)
 
 
 def written(value: Any) -> str:

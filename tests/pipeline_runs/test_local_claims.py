@@ -48,7 +48,7 @@ def test_paths_below_the_mount_are_in_the_folder_of_the_claim(
     assert found.get("export_uri", "file://").startswith("file://")
 
 
-def test_other_paths_stay(tmp_path: Path) -> None:
+def test_paths_outside_of_the_mount_are_unchanged(tmp_path: Path) -> None:
     given = {"workspace_path": "/workspaces", "export_uri": "s3://workspace/x"}
     assert used(given, tmp_path) == given
     plain = {"inputDefinitions": {"parameters": {"path": TEXT}}}
@@ -63,7 +63,7 @@ def test_sub_path_is_made_below_the_folder(tmp_path: Path) -> None:
             used({}, tmp_path, mount(subPath=outside))
 
 
-def test_other_paths_of_a_training_are_those_of_its_pods(tmp_path: Path) -> None:
+def test_export_path_of_a_training_is_unchanged(tmp_path: Path) -> None:
     training = component(export_uri=TEXT, task_config={"parameterType": "TASK_CONFIG"})
     given = {"export_uri": "file:///workspace/out"}
     assert used(given, tmp_path, of=training) == {**given, "workspace_path": str(tmp_path)}

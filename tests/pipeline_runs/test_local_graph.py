@@ -23,7 +23,8 @@ class World:
     """Runs specifications whose programs are functions of their place in the run; `ended` has the tasks in order."""
 
     def __init__(self, folder: Path):
-        self.folder, self.said = folder, []  # type: ignore[var-annotated]
+        self.folder = folder
+        self.said: list[str] = []
         self.programs: dict[str, Callable[[dict[str, Any]], Any]] = {}
         self.inputs: dict[str, dict[str, Any]] = {}
         self.started: list[str] = []
@@ -92,7 +93,10 @@ def loop(component: str, items: list[Any], *after: str, limit: int = 0) -> dict[
 
 
 AFTER_ALL = {"triggerPolicy": {"strategy": "ALL_UPSTREAM_TASKS_COMPLETED"}}
-FAIL: Callable[[Any], Any] = lambda _given: RuntimeError()  # noqa: E731
+
+
+def fail(_given: Any) -> RuntimeError:
+    return RuntimeError()
 
 
 @pytest.fixture
@@ -112,7 +116,7 @@ def test_tasks_that_do_not_wait_for_each_other_run_side_by_side(world: World) ->
 def test_no_task_starts_after_a_failure_but_those_after_every_end(world: World) -> None:
     status = {"inputs": {"parameters": {"a": {"taskFinalStatus": {"producerTask": "exit-handler-1"}}}}}
     block = dag(fail=task(), then=task("fail"), later=task("then"))
-    world.programs = {"fail": FAIL}
+    world.programs = {"fail": fail}
     root = dag(
         exit_handler_1=task(component="block"), other=task("exit-handler-1"), clean=task("exit-handler-1", **status, **AFTER_ALL)
     )
@@ -128,7 +132,7 @@ def test_no_task_starts_after_a_failure_but_those_after_every_end(world: World) 
 
 
 def test_failed_exit_handler_fails_the_run(world: World) -> None:
-    world.programs = {"clean": FAIL}
+    world.programs = {"clean": fail}
     assert not world.run(dag(work=task(), clean=task("work", **AFTER_ALL)))
 
 
@@ -186,13 +190,13 @@ def test_loops_in_loops_are_collected_into_one_list(world: World) -> None:
 
 
 def test_failure_in_a_loop_leaves_out_what_has_not_begun(world: World) -> None:
-    world.programs = {"for-loop-1-iteration-0/each": FAIL}
+    world.programs = {"for-loop-1-iteration-0/each": fail}
     assert not world.run(dag(for_loop_1=loop("body", [1, 2, 3], limit=1), last=task("for-loop-1")), {"body": dag(each=task())})
     assert world.started == ["for-loop-1-iteration-0/each"]
 
 
 @pytest.mark.parametrize(("value", "branch"), [("yes", "then"), ("no", "otherwise")])
-def test_one_branch_runs_and_gives_the_value(world: World, value: str, branch: str) -> None:
+def test_branch_whose_condition_holds_gives_the_value(world: World, value: str, branch: str) -> None:
     given = {"inputs": {"parameters": {"pipelinechannel--x": {"componentInputParameter": "x"}}}}
     holds = "inputs.parameter_values['pipelinechannel--x'] == 'yes'"
     branches = dag(
@@ -316,7 +320,7 @@ def test_variables_and_values_of_the_run_are_filled_in(world: World) -> None:
 
 def test_step_that_waited_for_a_place_is_left_out_after_a_failure(world: World) -> None:
     one, two = (f"for-loop-1-iteration-{at}/each" for at in range(2))
-    world.programs = {one: FAIL, two: FAIL}
+    world.programs = {one: fail, two: fail}
     world.side_by_side = 1
     assert not world.run(dag(for_loop_1=loop("body", [1, 2])), {"body": dag(each=task())})
     assert len(world.started) == 1

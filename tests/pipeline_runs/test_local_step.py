@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from trainwright.pipeline_runs.local_step import executor_input, imported, outputs_of, run_step
+from trainwright.pipeline_runs.local_values import BadValue
 
 pytestmark = pytest.mark.medium
 TEXT = {"parameterType": "STRING"}
@@ -28,7 +29,8 @@ def run(folder: Path, value: str, *body: str, **environment: str) -> tuple[int, 
     running: set[subprocess.Popen[bytes]] = set()
     code = run_step(container(*body), given, environment, lines.append, running)
     assert not running
-    return code, outputs_of(COMPONENT, given).get("Output"), [line for line in lines if "KFP Executor" not in line]
+    output = outputs_of(COMPONENT, given)["Output"] if code == 0 else None
+    return code, output, [line for line in lines if "KFP Executor" not in line]
 
 
 def test_inputs_of_any_size_arrive_and_are_not_among_the_arguments(tmp_path: Path) -> None:
@@ -45,8 +47,15 @@ def test_try_begins_without_the_outputs_of_the_one_before(tmp_path: Path) -> Non
     body = [f"os.makedirs({str(stale.parent)!r})", f"open({str(stale)!r}, 'w').write('stale')", "raise SystemExit(3)"]
     assert run(tmp_path, "", *body)[0] == 3
     assert stale.exists()
-    assert run(tmp_path, "", "os._exit(0)")[:2] == (0, None)
+    with pytest.raises(BadValue, match="has ended without the output 'Output'"):
+        run(tmp_path, "", "os._exit(0)")
     assert not stale.exists()
+
+
+def test_try_that_cannot_begin_afresh_fails(tmp_path: Path) -> None:
+    (tmp_path / "do").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="symbolic link"):
+        run(tmp_path, "", "return ''")
 
 
 def test_process_that_a_step_leaves_behind_does_not_hold_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

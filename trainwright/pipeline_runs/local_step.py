@@ -91,7 +91,8 @@ def run_step(
     program = program_of(container)
     assert program is not None, "check_runnable_here refuses others"
     # A try begins without the outputs of the one before, as a pod does.
-    shutil.rmtree(Path(given["outputs"]["outputFile"]).parent, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(Path(given["outputs"]["outputFile"]).parent)
     with tempfile.TemporaryDirectory(prefix="trainwright-step-") as folder:
         file, arguments = Path(folder, "component.py"), Path(folder, "arguments.json")
         file.write_text(program, "utf-8")
@@ -124,7 +125,7 @@ def _forward(output: IO[bytes], on_line: Callable[[str], None]) -> None:
 def outputs_of(component: Obj, given: Obj) -> Values:
     """Return what a task has written: parameters as the types that its component declares, artifacts with their types.
 
-    Raises BadValue for an output that is not of its type.
+    Raises BadValue for a parameter that is missing, with which a step fails on a server, too, or is not of its type.
     """
     made, outputs = component.get("outputDefinitions", {}), given["outputs"]
     try:
@@ -135,14 +136,15 @@ def outputs_of(component: Obj, given: Obj) -> Values:
         raise BadValue(f"{outputs['outputFile']}: not the output of kfp's executor: {error}") from None
     found: Values = {}
     for name, about in made.get("parameters", {}).items():
-        value = written.get("parameterValues", {}).get(name)
-        with contextlib.suppress(FileNotFoundError):  # a parameter that is returned has no file
-            value = Path(outputs["parameters"][name]["outputFile"]).read_text("utf-8")
-        if value is not None:
-            try:
-                found[name] = typed(value, about["parameterType"])
-            except BadValue as error:
-                raise BadValue(f"the output {name!r}: {error}") from None
+        try:
+            value = written.get("parameterValues", {}).get(name)
+            if value is None:  # what is returned comes first, as on a server
+                value = Path(outputs["parameters"][name]["outputFile"]).read_text("utf-8")
+            found[name] = typed(value, about["parameterType"])
+        except FileNotFoundError:
+            raise BadValue(f"its program has ended without the output {name!r}") from None
+        except BadValue as error:
+            raise BadValue(f"the output {name!r}: {error}") from None
     for name, artifacts in written.get("artifacts", {}).items():
         kind = made.get("artifacts", {}).get(name, {}).get("artifactType", {})
         found[name] = [_artifact(one, kind) for one in artifacts.get("artifacts", [])]

@@ -73,14 +73,14 @@ def test_of_several_times_the_earliest_holds_and_is_the_only_one() -> None:
     assert len(queue) == 0
 
 
-def test_a_wait_of_centuries_is_waited_for_in_parts() -> None:
-    queue, waits = KeyQueue(), []
+def test_a_wait_of_centuries_is_waited_for_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, waits = KeyQueue(), list[float | None]()
 
     def wait(seconds: float | None) -> None:
         waits.append(seconds)
         queue.close()
 
-    queue._changed.wait = wait  # type: ignore[method-assign, assignment]
+    monkeypatch.setattr(queue._changed, "wait", wait)
     queue.add_after(A, 2.5e11)
     assert queue.take() is None
     assert waits == [LONGEST_WAIT]
