@@ -36,6 +36,7 @@ from trainwright.controlplane.home import Home, Running
 from trainwright.controlplane.lifecycle import StartFailed, start, stop
 from trainwright.controlplane.processes import control_planes
 from trainwright.jobs import wait_for
+from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.state.progress import progress_of
 
@@ -266,7 +267,8 @@ def test_kills_at_random_moments_never_lose_or_double_a_job(home: Home, tmp_path
         up(home)
     cluster = connect(home.kubeconfig)
     for name in names:
-        done = wait_for(cluster, cluster.get(TRAINJOB, name, "default"))
+        # The deadline's error tells why a job that does not end is waiting, which a stopped test does not.
+        done = wait_for(cluster, cluster.get(TRAINJOB, name, "default"), deadlines=Deadlines(total=100))
         assert done["status"]["jobsStatus"][0]["succeeded"] == 1
     assert not list(tmp_path.glob("*-running"))
     for pod in cluster.list(POD, "default").items:
