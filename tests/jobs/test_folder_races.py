@@ -12,7 +12,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, is_deleting, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, RunFolderTaken, TrainRequest, submit_or_adopt
-from trainwright.jobs.submit import submit_or_adopt as submission
+from trainwright.jobs.submit import creation
 
 REQUEST = TrainRequest(workspace="pvc://shared", dataset_uri="hf://a/b", model_uri="hf://a/b")
 OURS = Identity("kfp", "run", "train")
@@ -40,8 +40,8 @@ def test_a_try_that_was_killed_before_it_looked_is_withdrawn_by_the_next(
         raise Killed
 
     with monkeypatch.context() as patched:
-        patched.setattr(submission, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
-        patched.setattr(submission, "resolve_holder_conflict", killed)
+        patched.setattr(creation, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
+        patched.setattr(creation, "resolve_holder_conflict", killed)
         with pytest.raises(Killed):
             submit_or_adopt(cluster, REQUEST, OURS, "default")
     assert len(jobs(cluster)) == 2
@@ -54,7 +54,7 @@ def test_a_job_that_cannot_be_withdrawn_is_named(cluster: EmbeddedCluster, monke
     def refused(*_: Any, **__: Any) -> None:
         raise Forbidden("trainjobs may not be deleted")
 
-    monkeypatch.setattr(submission, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
+    monkeypatch.setattr(creation, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
     monkeypatch.setattr(EmbeddedCluster, "delete", refused)
     with pytest.raises(RunFolderTaken, match=rf"{OURS.name()!r} cannot be deleted: .*may not be deleted; delete it manually"):
         submit_or_adopt(cluster, REQUEST, OURS, "default")

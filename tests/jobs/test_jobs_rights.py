@@ -140,7 +140,7 @@ def test_the_table_is_what_is_asked(
         cluster.create({**wanted, "metadata": metadata})
 
     with monkeypatch.context() as patched:
-        patched.setattr("trainwright.jobs.submit.submit_or_adopt.check_holder", another_in_this_moment)
+        patched.setattr("trainwright.jobs.submit.creation.check_holder", another_in_this_moment)
         with pytest.raises(RunFolderTaken, match="was deleted"):
             submit_or_adopt(cluster, with_volume, Identity("o", "contested", "volume"), SPACE)
 

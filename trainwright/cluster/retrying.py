@@ -50,17 +50,13 @@ class RetryingCluster(DelegatingCluster):
         """Create an object. Returns the existing one if a previous try lost its response; the caller checks its owner."""
         if options.get("dry_run"):
             return self.with_retries(lambda: self._cluster.create(obj, **options))
-        return self.create_once(obj, lambda: self._cluster.create(obj, **options))
-
-    def create_once(self, obj: Obj, send: Callable[[], Obj]) -> Obj:
-        """As `create`, for an object that is created by calling `send`."""
         attempts = 0
 
         def attempt() -> Obj:
             nonlocal attempts
             attempts += 1
             try:
-                return send()
+                return self._cluster.create(obj, **options)
             except AlreadyExists:
                 kind = kind_of(obj)
                 if attempts == 1 or kind is None:

@@ -1,4 +1,4 @@
-"""Adoption of an existing TrainJob: checks that it is the one that the step would create, and resumes it if needed."""
+"""Adopts an existing TrainJob: waits for its other client to go, resumes it and takes the lease. Or supersedes it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from trainwright.api import names
 from trainwright.api.conditions import is_finished
 from trainwright.api.errors import Conflict, NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of
+from trainwright.api.objects import Obj, annotations_of, name_of, namespace_of
 from trainwright.api.verdict import superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
+from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job, versions_of
-from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.waiter_lease import RENEWALS, active_lease_of, release_patch, renewal_patch, waiter_lease_of
 from trainwright.submission.suspension import MARKS, early_stop_reason, is_suspended_by_us
@@ -30,37 +29,11 @@ Notes = Mapping[str, str | None]
 """Annotations about the client that waits for a job; None removes that of an earlier one."""
 
 
-def check_owner(existing: Obj, identity: Identity) -> None:
-    """Raise TrainJobNameTaken if the job belongs to another step or run."""
-    owner = annotations_of(existing).get(names.OWNER_ANNOTATION)
-    if owner != str(identity):
-        raise TrainJobNameTaken(
-            f"the TrainJob {name_of(existing)!r} exists and belongs to {owner or 'another owner'}, not to {identity}"
-        )
-
-
-def has_same_request(existing: Obj, desired: Obj) -> bool:
-    """Whether the job was created from the same request."""
-    key = names.SPEC_DIGEST_ANNOTATION
-    return bool(annotations_of(existing).get(key) == annotations_of(desired)[key])
-
-
-def check_digest(existing: Obj, desired: Obj) -> None:
-    """Raise TrainJobNameTaken if the job was created from another request."""
-    if not has_same_request(existing, desired):
-        raise TrainJobNameTaken(
-            f"the TrainJob {name_of(existing)!r} was created from another request and has not failed; "
-            "delete it, or use another run id"
-        )
-
-
 def supersede(cluster: Cluster, trainjob: Obj, on_cancel: str, reason: str) -> None:
-    """Stop a job for good, before its step submits another one: both would write to one folder. A finished job is left as it is.
+    """Stop a job for good, before its step submits another one: both would write to one folder.
 
     It is deleted if `on_cancel` says so, else suspended, also with `keep`. Raises ApiError, so that two jobs never run at once.
     """
-    if is_finished(trainjob) or is_deleting(trainjob):
-        return
     policy = CancelPolicy.delete if on_cancel == CancelPolicy.delete else CancelPolicy.suspend
     if policy is CancelPolicy.suspend:
         suspend_job(cluster, trainjob, superseded(reason))
