@@ -34,16 +34,17 @@ WAYS = {"at once": True, "ordinary": False}
 """Whether the step suspends its job at once."""
 PROGRAM = """
 import sys
-from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+from trainwright.jobs import Identity, Submission, TrainRequest, Waiting, run_step
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.wait.run_step import cancel_handler
+from trainwright.jobs.state.cancel import cancel_by_suspending
 from trainwright.submission import connect_for_jobs
 
 kubeconfig, run, suspends_at_once = sys.argv[1:]
 request = TrainRequest(runtime="torch-distributed", command=["sleep", "600"])
-on_signal = None if suspends_at_once == "True" else cancel_handler(request)
+on_signal = None if suspends_at_once == "True" else cancel_by_suspending
+submission = Submission(connect_for_jobs(kubeconfig), request, Identity("bench", run, "train"), "default")
 try:
-    run_step(connect_for_jobs(kubeconfig), request, Identity("bench", run, "train"), "default", on_signal=on_signal)
+    run_step(submission, Waiting.of(request, on_signal=on_signal))
 except Cancelled:
     sys.exit(3)
 """

@@ -33,7 +33,17 @@ from trainwright.checkpoints.hf_trainer import training_state
 from trainwright.cluster.protocol import Cluster
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.report_options import ReportOptions
-from trainwright.jobs import Identity, StartTimeout, StepResult, Submitted, TrainRequest, delete_job, run_step, submit_or_adopt
+from trainwright.jobs import (
+    Identity,
+    StartTimeout,
+    StepResult,
+    Submission,
+    Submitted,
+    TrainRequest,
+    delete_job,
+    run_step,
+    submit_or_adopt,
+)
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.pods import pods_of
@@ -170,10 +180,10 @@ class Bench:
 
     def run(self, run: str, **fields: Any) -> StepResult:
         """Run a job to its end, with a limit on its start and its time. Raises as `run_step`."""
-        return run_step(self.cluster, self.request(**fields), Identity(OWNER, run, "train"), "default")
+        return run_step(Submission(self.cluster, self.request(**fields), Identity(OWNER, run, "train"), "default"))
 
     def submit(self, run: str, **fields: Any) -> Submitted:
-        return submit_or_adopt(self.cluster, self.request(**fields), Identity(OWNER, run, "train"), "default")
+        return submit_or_adopt(Submission(self.cluster, self.request(**fields), Identity(OWNER, run, "train"), "default"))
 
     def request(self, **fields: Any) -> TrainRequest:
         limits = {"start_timeout_seconds": SECONDS, "run_timeout_seconds": SECONDS, "on_cancel": "delete"}

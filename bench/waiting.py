@@ -24,7 +24,7 @@ from typing import Any
 from trainwright.api.kinds import JOB, JOBSET, NAMESPACE, POD, TRAINJOB, Kind
 from trainwright.cluster import connect
 from trainwright.cluster.kubernetes_cluster import KubernetesCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
@@ -115,7 +115,7 @@ def submission(cluster: KubernetesCluster) -> dict[str, Any]:
     counts = []
     for run in ("first", "second", "third"):
         before = _requests(cluster)
-        submit_or_adopt(cluster, request, Identity("bench", run, "train"), "default")
+        submit_or_adopt(Submission(cluster, request, Identity("bench", run, "train"), "default"))
         counts.append(_requests(cluster) - before)
     return {"how": "submit", "requests_first": counts[0], "requests": counts[-1]}
 

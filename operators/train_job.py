@@ -32,7 +32,7 @@ from trainwright.operators.values.task_identity import task_identity
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from trainwright.jobs import Identity, Submitted, TrainRequest
+    from trainwright.jobs import Identity, Submission, Submitted, TrainRequest
     from trainwright.jobs.wait.stop_event import StopEvent
     from trainwright.submission.jobs_client import JobsClient
 
@@ -315,7 +315,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> Any:
-        from trainwright.jobs import run_step
+        from trainwright.jobs import Waiting, run_step
         from trainwright.jobs.wait.stop_event import stop_on_signals
         from trainwright.operators.values.allowed_places import check_places
         from trainwright.steps.row_trainer import check_prepared_rows
@@ -331,16 +331,16 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         if not self.durable and int(context["ti"].try_number) > 1:
             cancellation.stop_previous_try(cluster, identity, namespace, self.on_cancel)
         if self.wait_for_completion and not self.deferrable:
-            more = {"event_printer": self._event_printer(), "on_signal": self._on_signal(context)}
-            more |= self._submission_arguments(identity)
+            submission = self._submission(cluster, request, identity)
             with tracked(self, context) as tracker, report_end(self):
 
                 def on_submitted(submitted: Submitted) -> None:
                     report_submitted(self, context, submitted)
                     tracker.begin(submitted.trainjob)
 
-                more["on_submitted"] = on_submitted
-                return self._done(context, run_step(cluster, request, identity, namespace, observers=(tracker,), **more))
+                printer, on_signal = self._event_printer(), self._on_signal(context)
+                more: Any = {"observers": (tracker,), "on_signal": on_signal, "on_submitted": on_submitted}
+                return self._done(context, run_step(submission, Waiting.of(request, printer, **more)))
         limit = self.execution_timeout.total_seconds() if self.execution_timeout else None
         with stop_on_signals() as stop:
             if not self.wait_for_completion:
@@ -453,25 +453,19 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         return find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, self.request()))
 
     def _wait_in_worker(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
-        from trainwright.jobs.wait.run_step import waiting_of
+        from trainwright.jobs import Waiting
         from trainwright.jobs.wait.run_to_end import follow_to_end
 
-        request, printer = self.request(), self._event_printer()
-        ended = follow_to_end(
-            cluster,
-            trainjob,
-            resubmit=partial(self._submit, context, cluster),
-            preemption_budget=request.preemption_budget,
-            **waiting_of(request, printer, on_signal=self._on_signal(context)),
-        )
+        printer = self._event_printer()
+        waiting = Waiting.of(self.request(), printer, on_signal=self._on_signal(context))
+        ended = follow_to_end(cluster, trainjob, waiting, resubmit=partial(self._submit, context, cluster))
         return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 
     def _submit(self, context: Context, cluster: JobsClient) -> Submitted:
         from trainwright.jobs import submit_or_adopt
 
-        request, identity = self.request(), self._identity(context)
-        more = {**self._submission_arguments(identity), "waiter_lease_seconds": self._lease_seconds()}
-        submitted = submit_or_adopt(cluster, request, identity, self._namespace(cluster, request), **more)
+        submission = self._submission(cluster, self.request(), self._identity(context))
+        submitted = submit_or_adopt(submission, waiter_lease_seconds=self._lease_seconds())
         report_submitted(self, context, submitted)
         return submitted
 
@@ -501,14 +495,17 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _on_signal(self, context: Context) -> Any:
         return cancellation.on_signal(context, self.on_cancel, durable=self.durable)
 
-    def _submission_arguments(self, identity: Any) -> dict[str, Any]:
-        """Arguments of a submission besides the request: the run's latest export, and the credentials of its connections."""
-        look = self._latest_export if self.export_uri else None
-        return {"latest_checkpoint": look, "credentials": step_credentials(self.store_conn_id, self.hub_conn_id)}
+    def _submission(self, cluster: JobsClient, request: TrainRequest, identity: Identity) -> Submission:
+        """The submission, with the run's latest export and the credentials of the task's connections."""
+        from trainwright.jobs import Submission
+
+        namespace, latest = self._namespace(cluster, request), self._latest_export if self.export_uri else None
+        found = step_credentials(self.store_conn_id, self.hub_conn_id)
+        return Submission(cluster, request, identity, namespace, latest, credentials=found)
 
     def _lease_seconds(self) -> int:
         """The length of the lease on the job; 0 without one, as where nobody waits."""
-        from trainwright.jobs.wait.run_step import waiter_options_of
+        from trainwright.jobs.wait.waiting import waiter_options_of
 
         return waiter_options_of(self.request(), suspends_at_once=False).lease_seconds if self.wait_for_completion else 0
 

@@ -202,22 +202,19 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             raise error
 
     def _wait_in_worker(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
-        from trainwright.jobs import LogStreamOptions, TrainJobDeadline
-        from trainwright.jobs.wait.run_step import deadlines_of, wait_settings_of
+        from trainwright.jobs import TrainJobDeadline, Waiting
         from trainwright.jobs.wait.run_to_end import follow_to_end
+        from trainwright.jobs.wait.waiting import wait_settings_of
 
-        options, printer = self._options(), self._event_printer()
+        settings, printer = wait_settings_of(self._options()), self._event_printer()
+        waiting = Waiting(
+            replace(settings, deadlines=replace(settings.deadlines, total=float(self.timeout))),
+            printer,
+            on_signal=cancellation.on_signal_of_sensor(context, self.on_cancel),
+            on_error=cancellation.on_error(self._on_give_up),
+        )
         try:
-            ended = follow_to_end(
-                cluster,
-                trainjob,
-                deadlines=replace(deadlines_of(options), total=float(self.timeout)),
-                settings=wait_settings_of(options),
-                on_event=printer,
-                logs=LogStreamOptions.parse(options.logs, options.log_bytes),
-                on_signal=cancellation.on_signal_of_sensor(context, self.on_cancel),
-                on_error=cancellation.on_error(self._on_give_up),
-            )
+            ended = follow_to_end(cluster, trainjob, waiting)
         except TrainJobDeadline as error:
             if error.what == "total":
                 raise AirflowSensorTimeout(str(error)) from None

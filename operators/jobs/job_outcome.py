@@ -268,7 +268,7 @@ class WaitsForTrainJob(TextTemplates):
 
         Raises TaskDeferred.
         """
-        from trainwright.jobs.wait.run_step import deadlines_of, restarts_of_request
+        from trainwright.jobs.wait.waiting import deadlines_of, restarts_of_request
 
         warn_of_short_deferral(self.log, self.min_defer_seconds)
         left, metadata = until - time.time() if until is not None else None, trainjob["metadata"]

@@ -89,7 +89,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
 
         from trainwright.jobs import TrainRequest
         from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
-        from trainwright.jobs.wait.run_step import deadlines_of
+        from trainwright.jobs.wait.waiting import deadlines_of
         from trainwright.steps.change_jobs import job_named
         from trainwright.submission.jobs_client import JobsClient
 

@@ -18,7 +18,8 @@ from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Deadlines, Identity, TrainJobFailed, TrainRequest
+from trainwright.jobs import Deadlines, Identity, Submission, TrainJobFailed, TrainRequest, Waiting
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import run_folder
@@ -82,7 +83,10 @@ class Trained:
         identity = Identity("kfp", run, "train")
         deadlines = Deadlines(queue=60, start=60, run=60)
         try:
-            run_to_end(self.plane.cluster, request, identity, "default", latest_checkpoint=latest, deadlines=deadlines)
+            run_to_end(
+                Submission(self.plane.cluster, request, identity, "default", latest_checkpoint=latest),
+                Waiting(WaitSettings(deadlines=deadlines)),
+            )
         except TrainJobFailed:
             assert failures > 1
         else:

@@ -24,7 +24,7 @@ from trainwright.controlplane.environments.store import EnvironmentFailed
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, TrainRequest, run_step
+from trainwright.jobs import Identity, Submission, TrainRequest, run_step
 from trainwright.jobs.logs.follow_logs import read_logs
 from trainwright.jobs.state.pods import pods_of, step_of
 
@@ -149,7 +149,7 @@ def fit(factor: float) -> dict:
             "cores": len(os.sched_getaffinity(0))}
 """
     request = TrainRequest(runtime=RUNTIME, func=source, func_args={"factor": 2.0}, num_nodes=2)
-    assert run_step(plane.cluster, request, Identity("test", "run", "function"), "default").results == {
+    assert run_step(Submission(plane.cluster, request, Identity("test", "run", "function"), "default")).results == {
         "sum": 6.0,
         "size": 2,
         "cores": len(os.sched_getaffinity(0)),  # mpirun binds ranks to the first cores, in every pod the same

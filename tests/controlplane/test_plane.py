@@ -19,6 +19,7 @@ from trainwright.controlplane.plane import ControlPlane
 from trainwright.jobs import Deadlines, TrainJobDeadline, TrainJobFailed, delete_job, suspend_job, wait_for
 from trainwright.jobs.logs.follow_logs import LogSelector, read_logs
 from trainwright.jobs.state.pods import pods_of
+from trainwright.jobs.wait.job_observer import WaitSettings
 
 pytestmark = pytest.mark.medium
 
@@ -156,7 +157,7 @@ def test_a_pod_without_its_claim_stays_pending_and_says_why(plane: ControlPlane)
         {"manager": "a.b/c", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
     ]
     with pytest.raises(TrainJobDeadline, match='persistentvolumeclaim "no" not found'):
-        wait_for(plane.cluster, plane.cluster.create(job), deadlines=Deadlines(start=2))
+        wait_for(plane.cluster, plane.cluster.create(job), WaitSettings(deadlines=Deadlines(start=2)))
 
 
 def test_the_node_offers_this_machine_its_disk_too(plane: ControlPlane, tmp_path: Path) -> None:
@@ -170,7 +171,9 @@ def test_the_node_offers_this_machine_its_disk_too(plane: ControlPlane, tmp_path
     spec = {"resourcesPerNode": {"limits": {"ephemeral-storage": "1Ei"}}}
     with pytest.raises(TrainJobDeadline, match="ephemeral-storage"):
         wait_for(
-            plane.cluster, plane.cluster.create(trainjob("large", script="true", trainer=spec)), deadlines=Deadlines(start=2)
+            plane.cluster,
+            plane.cluster.create(trainjob("large", script="true", trainer=spec)),
+            WaitSettings(deadlines=Deadlines(start=2)),
         )
 
 

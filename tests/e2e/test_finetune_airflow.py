@@ -16,8 +16,9 @@ from trainwright.checkpoints.exported import open_export
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Deadlines, Identity, TrainRequest
+from trainwright.jobs import Deadlines, Identity, Submission, TrainRequest, Waiting
 from trainwright.jobs.trainers.sft import SftSettings
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.storage.uri import StorageUri
 from trainwright.workspace import read_receipt
@@ -89,7 +90,10 @@ def test_a_training_on_a_new_claim_resumes_from_the_export(runs: Path, tmp_path:
     plane.start()
     try:
         deadlines = Deadlines(queue=120, start=120, run=240)
-        run_to_end(plane.cluster, request, Identity("kfp", "second", "train"), "default", deadlines=deadlines)
+        run_to_end(
+            Submission(plane.cluster, request, Identity("kfp", "second", "train"), "default"),
+            Waiting(WaitSettings(deadlines=deadlines)),
+        )
         assert plane.cluster.get(CLAIM, "second", "default")["spec"]["accessModes"] == ["ReadWriteMany"]
     finally:
         plane.stop(5)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from trainwright.api import names
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, POD, SECRET, TRAINJOB
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cluster import Cluster, kubernetes_cluster
-from trainwright.jobs import Deadlines, Identity, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for
+from trainwright.jobs import Deadlines, Identity, Submission, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.errors import StepFailed
 from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -87,7 +88,7 @@ def _submitted(plane: Faulted, folder: Path, seed: int, met: set[str]) -> str:
     with FaultyApi(folder, plane.kubeconfig, seed, jobset_only=True) as api:
         try:
             request = TrainRequest(runtime="deepspeed-distributed", command=["sleep", "600"], num_nodes=2)
-            job = submit_or_adopt(connect_for_jobs(api.kubeconfig), request, step, "default").trainjob
+            job = submit_or_adopt(Submission(connect_for_jobs(api.kubeconfig), request, step, "default")).trainjob
             assert [uid_of(there) for there in jobs_of(plane, step, jobset_only=True)] == [uid_of(job)]
             assert job["spec"]["suspend"] is False
             for kind, suffix in ((SECRET, "ssh-auth"), (CONFIG_MAP, "hostfile")):
@@ -126,21 +127,21 @@ def _follow(plane: Faulted, api: FaultyApi, outcome: str, step: Identity) -> Non
     cluster = connect_for_jobs(api.kubeconfig)
     own: Cluster = JobSetCluster(plane.cluster) if api.jobset_only else plane.cluster
     request = TrainRequest(runtime="once", command=["bash", "-c", SCRIPTS[outcome]])
-    job = submit_or_adopt(cluster, request, step, "default").trainjob
+    job = submit_or_adopt(Submission(cluster, request, step, "default")).trainjob
     with ThreadPoolExecutor(2) as pool:
         if outcome == "deletion":
             deleted = pool.submit(_deleted_once_it_runs, own, job)
             with pytest.raises(TrainJobDeleted):
-                wait_for(cluster, job, deadlines=NO_LONGER, settings=SHORT_CONNECTIONS)
+                wait_for(cluster, job, replace(SHORT_CONNECTIONS, deadlines=NO_LONGER))
             deleted.result(SECONDS)
             assert not jobs_of(plane, step, jobset_only=api.jobset_only)
             return
         logs = pool.submit(lambda: [line.text for line in follow_logs(cluster, job)])
         if outcome == "success":
-            assert uid_of(wait_for(cluster, job, deadlines=NO_LONGER, settings=SHORT_CONNECTIONS)) == uid_of(job)
+            assert uid_of(wait_for(cluster, job, replace(SHORT_CONNECTIONS, deadlines=NO_LONGER))) == uid_of(job)
         else:
             with pytest.raises(StepFailed, match="exited 7"):
-                wait_for(cluster, job, deadlines=NO_LONGER, settings=SHORT_CONNECTIONS)
+                wait_for(cluster, job, replace(SHORT_CONNECTIONS, deadlines=NO_LONGER))
         read = logs.result(SECONDS)
     assert read == [f"line {number}" for number in range(1, 6)], f"the log was read as {read}"
     (there,) = jobs_of(plane, step, jobset_only=api.jobset_only)

@@ -16,7 +16,7 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, named, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainJobNameTaken, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainJobNameTaken, TrainRequest, submit_or_adopt
 from trainwright.jobs.code.code_package import PackedCode, pack_code
 from trainwright.jobs.manifest.code_patch import MOUNT
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
@@ -77,7 +77,7 @@ def maps(cluster: Any) -> list[dict[str, Any]]:
 
 
 def submit(cluster: Any, request: TrainRequest, step: Identity = STEP) -> Any:
-    return submit_or_adopt(cluster, request, step, "default")
+    return submit_or_adopt(Submission(cluster, request, step, "default"))
 
 
 def test_code_is_there_before_its_job_and_goes_with_it(cluster: EmbeddedCluster, wanted: TrainRequest) -> None:

@@ -20,7 +20,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, generation_of, is_deleting, name_of, uid_of
 from trainwright.api.verdict import Verdict, superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
+from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.waiter_lease import is_active
 from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide
@@ -219,7 +219,7 @@ class Submissions(RuleBasedStateMachine):
         if end and fault == "answer lost":
             faulty.afterwards = lambda job: self.end(job, end)
         try:
-            made = submit_or_adopt(faulty, train_request(**request), identity, "default")  # type: ignore[arg-type]
+            made = submit_or_adopt(Submission(faulty, train_request(**request), identity, "default"))  # type: ignore[arg-type]
         except TrainJobNameTaken:
             assert not faulty.created
             return
@@ -243,7 +243,7 @@ class Submissions(RuleBasedStateMachine):
         """Another client acts between the look and the create: the step itself, or somebody whose job has the same name."""
         if isinstance(other, Identity):
             with contextlib.suppress(TrainJobNameTaken):
-                submit_or_adopt(self.cluster, train_request(), other, "default")
+                submit_or_adopt(Submission(self.cluster, train_request(), other, "default"))
             return
         numbers = [int(annotations_of(job)[names.ATTEMPT_ANNOTATION]) for job in self.jobs()]
         name = STEP.name(max(numbers, default=0) + 1)

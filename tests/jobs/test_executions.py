@@ -16,7 +16,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.api.verdict import is_superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainJobNameTaken, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.waiter_lease import renewal_patch
@@ -32,7 +32,7 @@ def by(**changed: Any) -> Identity:
 
 
 def submitted(cluster: EmbeddedCluster, identity: Identity = STEP, **request: Any) -> Submitted:
-    return submit_or_adopt(cluster, train_request(**request), identity, "default")
+    return submit_or_adopt(Submission(cluster, train_request(**request), identity, "default"))
 
 
 def active(cluster: EmbeddedCluster) -> list[str]:
@@ -200,7 +200,7 @@ def test_an_export_of_the_training_before_is_not_that_of_the_next(cluster: Embed
 
     for execution in ({}, {"clears": "3"}):
         request = train_request(runtime="trl-sft", command=[], args=[], **ON_CLAIM)
-        made = submit_or_adopt(cluster, request, by(**execution), "default", latest_checkpoint=latest)
+        made = submit_or_adopt(Submission(cluster, request, by(**execution), "default", latest_checkpoint=latest))
         set_status(made.trainjob, "Complete")
     assert len(set(asked)) == 2
 
@@ -258,7 +258,8 @@ def test_a_step_that_cannot_know_who_it_is_waits_while_another_one_renews_the_le
     stop = threading.Event()
     found: list[Submitted] = []
     waiting = threading.Thread(
-        target=lambda: found.append(submit_or_adopt(cluster, train_request(), unsure, "default", stop=stop)), daemon=True
+        target=lambda: found.append(submit_or_adopt(Submission(cluster, train_request(), unsure, "default"), stop=stop)),
+        daemon=True,
     )
     waiting.start()
     waiting.join(0.5)

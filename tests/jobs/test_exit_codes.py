@@ -13,7 +13,7 @@ from trainwright.api.errors import ApiError, Forbidden, Invalid, ServiceUnavaila
 from trainwright.cluster import NoCluster
 from trainwright.cluster.permissions import AccessDenied, Permission
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, IncompatibleRuntime, RuntimeNotFound, TrainJobNameTaken, submit_or_adopt
+from trainwright.jobs import Identity, IncompatibleRuntime, RuntimeNotFound, Submission, TrainJobNameTaken, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import (
     Cancelled,
     ImagePullFailure,
@@ -74,7 +74,7 @@ def test_whether_another_try_may_help(error: Any, retryable: bool, in_vain: bool
 
 
 def test_a_run_that_took_too_long_says_what_it_has_used(cluster: EmbeddedCluster, add_pod: Any) -> None:
-    job = submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
+    job = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
     add_pod(job, phase="Running", startTime=datetime.now(UTC).replace(year=2020).strftime("%Y-%m-%dT%H:%M:%SZ"))
     error = deadline_of(cluster, job, "too long", "run")
     error.add_outcome("it is suspended")

@@ -22,6 +22,7 @@ from trainwright.jobs import (
     RunTimeout,
     StartTimeout,
     StepFailed,
+    Submission,
     TrainJobDeadline,
     TrainJobFailed,
     submit_or_adopt,
@@ -31,6 +32,7 @@ from trainwright.jobs.diagnosis.errors import CannotRun
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
 from trainwright.jobs.diagnosis.failure_class import failure_of
 from trainwright.jobs.diagnosis.report import report_of
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.runtimes.launch import CANNOT_RUN_MARK
 
 PULLING = {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}
@@ -147,12 +149,12 @@ def test_a_deadline_has_an_error_of_its_own(
     errors: tuple[type[Exception], ...],
     retryable: bool,
 ) -> None:
-    job = submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
+    job = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
     job["spec"]["suspend"] = suspend
     cluster.update(job)
     add_pod(job, phase="Pending", **status)
     with pytest.raises(TrainJobDeadline) as raised:
-        wait_for(cluster, job, deadlines=deadlines)
+        wait_for(cluster, job, WaitSettings(deadlines=deadlines))
     assert not isinstance(raised.value, TrainJobFailed)
     assert all(isinstance(raised.value, error) for error in errors)
     assert raised.value.retryable is retryable
@@ -160,7 +162,7 @@ def test_a_deadline_has_an_error_of_its_own(
 
 def test_queue_timeout_reports_the_reason_of_kueue(cluster: EmbeddedCluster) -> None:
     request = train_request(labels={"kueue.x-k8s.io/queue-name": "gpus"})
-    job = submit_or_adopt(cluster, request, Identity("o", "r", "s"), "default").trainjob
+    job = submit_or_adopt(Submission(cluster, request, Identity("o", "r", "s"), "default")).trainjob
     job["spec"]["suspend"] = True
     job = cluster.update(job)
     name = job["metadata"]["name"]
@@ -170,7 +172,7 @@ def test_queue_timeout_reports_the_reason_of_kueue(cluster: EmbeddedCluster) -> 
         involved = {"kind": "Workload", "name": about, "namespace": "default"}
         cluster.create({"apiVersion": "v1", "kind": "Event", "metadata": metadata, "involvedObject": involved, **event})
     with pytest.raises(QueueTimeout, match="queue: Pending: insufficient quota for gpu"):
-        wait_for(cluster, job, deadlines=Deadlines(queue=0.01))
+        wait_for(cluster, job, WaitSettings(deadlines=Deadlines(queue=0.01)))
 
 
 def test_the_report_as_data(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any, add_pod: Any) -> None:

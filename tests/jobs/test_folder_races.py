@@ -11,7 +11,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, is_deleting, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, RunFolderTaken, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.submit import creation
 
 REQUEST = TrainRequest(workspace="pvc://shared", dataset_uri="hf://a/b", model_uri="hf://a/b")
@@ -43,10 +43,10 @@ def test_a_try_that_was_killed_before_it_looked_is_withdrawn_by_the_next(
         patched.setattr(creation, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
         patched.setattr(creation, "resolve_holder_conflict", killed)
         with pytest.raises(Killed):
-            submit_or_adopt(cluster, REQUEST, OURS, "default")
+            submit_or_adopt(Submission(cluster, REQUEST, OURS, "default"))
     assert len(jobs(cluster)) == 2
     with pytest.raises(RunFolderTaken, match=r"'theirs' of airflow/dag/run/train.*this one was deleted"):
-        submit_or_adopt(cluster, REQUEST, OURS, "default")
+        submit_or_adopt(Submission(cluster, REQUEST, OURS, "default"))
     assert jobs(cluster) == ["theirs"]
 
 
@@ -57,4 +57,4 @@ def test_a_job_that_cannot_be_withdrawn_is_named(cluster: EmbeddedCluster, monke
     monkeypatch.setattr(creation, "check_holder", lambda _cluster, wanted, _owners: another_first(cluster, wanted))
     monkeypatch.setattr(EmbeddedCluster, "delete", refused)
     with pytest.raises(RunFolderTaken, match=rf"{OURS.name()!r} cannot be deleted: .*may not be deleted; delete it manually"):
-        submit_or_adopt(cluster, REQUEST, OURS, "default")
+        submit_or_adopt(Submission(cluster, REQUEST, OURS, "default"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,9 +19,11 @@ from trainwright.jobs import (
     Identity,
     JobEvent,
     Phase,
+    Submission,
     TrainJobDeadline,
     TrainJobDeleted,
     TrainJobFailed,
+    Waiting,
     wait_for,
 )
 from trainwright.jobs.diagnosis.errors import Diverged
@@ -32,11 +34,10 @@ from trainwright.jobs.wait.job_events import PhaseChanged
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import follow_to_end, run_to_end
 
-Started = Callable[..., "Waiting"]
 QUICK = WaitSettings(poll_seconds=0.05)
 
 
-class Waiting:
+class WaitInThread:
     """`wait_for` in a thread of its own, and what came of it."""
 
     def __init__(self, cluster: Any, trainjob: dict[str, Any], **options: Any):
@@ -59,7 +60,7 @@ class Waiting:
         assert not self._thread.is_alive()
         return self.outcome
 
-    def begun(self) -> Waiting:
+    def begun(self) -> WaitInThread:
         eventually(lambda: self.told)
         return self
 
@@ -69,7 +70,7 @@ def remove(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
 
 
 def test_every_change_is_told_once_until_it_has_succeeded(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
-    waiting = Waiting(cluster, job).begun()
+    waiting = WaitInThread(cluster, job).begun()
     running = {"jobsStatus": [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]}
     set_status(job, **running)
     eventually(lambda: len(waiting.told) == 2)
@@ -85,15 +86,15 @@ def test_every_change_is_told_once_until_it_has_succeeded(cluster: EmbeddedClust
 
 def test_what_finished_before_we_look_is_seen(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
     done = set_status(job, "Complete")
-    assert wait_for(cluster, job, settings=QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # an old copy
-    assert wait_for(cluster, done, settings=QUICK) == done
+    assert wait_for(cluster, job, QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # an old copy
+    assert wait_for(cluster, done, QUICK) == done
     with pytest.raises(TrainJobFailed, match="FailedReason: the Failed message") as raised:
-        wait_for(cluster, set_status(job, "Failed"), settings=QUICK)
+        wait_for(cluster, set_status(job, "Failed"), QUICK)
     assert raised.value.trainjob["metadata"]["name"] == job["metadata"]["name"]
 
 
 def test_deleted_while_waiting(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
-    waiting = Waiting(cluster, job).begun()
+    waiting = WaitInThread(cluster, job).begun()
     remove(cluster, job)
     outcome = waiting.end()
     assert isinstance(outcome, TrainJobDeleted)
@@ -103,7 +104,7 @@ def test_deleted_while_waiting(cluster: EmbeddedCluster, job: dict[str, Any]) ->
 def test_deleted_before_we_look(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
     remove(cluster, job)
     with pytest.raises(TrainJobDeleted):
-        wait_for(cluster, job, settings=QUICK)
+        wait_for(cluster, job, QUICK)
 
 
 def test_another_of_the_same_name_is_not_the_one_we_wait_for(
@@ -113,7 +114,7 @@ def test_another_of_the_same_name_is_not_the_one_we_wait_for(
     again = cluster.create({**job, "metadata": {"name": job["metadata"]["name"], "namespace": "default"}})
     set_status(again, "Complete")
     with pytest.raises(TrainJobDeleted):
-        wait_for(cluster, job, settings=QUICK)
+        wait_for(cluster, job, QUICK)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +137,7 @@ def test_a_deadline_says_what_it_waited_for(
     cluster.patch(TRAINJOB, job["metadata"]["name"], {"spec": spec}, "default")
     seen = set_status(job, **status)
     with pytest.raises(TrainJobDeadline, match=words) as raised:
-        wait_for(cluster, seen, deadlines=deadlines, settings=QUICK)
+        wait_for(cluster, seen, replace(QUICK, deadlines=deadlines))
     assert raised.value.what == what
 
 
@@ -185,7 +186,7 @@ def test_deadline_counts_the_start_until_all_pods_have_started(
 
 
 def test_stop_ends_the_wait_with_what_was_seen_last(cluster: EmbeddedCluster, job: dict[str, Any]) -> None:
-    waiting = Waiting(cluster, job).begun()
+    waiting = WaitInThread(cluster, job).begun()
     waiting.stop.set()
     assert waiting.end()["metadata"]["uid"] == job["metadata"]["uid"]
 
@@ -200,7 +201,7 @@ class Refusing:
 
 def test_who_may_not_read_the_job_is_told_at_once(job: dict[str, Any]) -> None:
     with pytest.raises(Forbidden, match="not you"):
-        wait_for(Refusing(Forbidden("not you")), job, settings=QUICK)  # type: ignore[arg-type]
+        wait_for(Refusing(Forbidden("not you")), job, QUICK)  # type: ignore[arg-type]
 
 
 def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_not(
@@ -218,10 +219,10 @@ def test_a_cluster_that_stays_away_ends_the_wait_and_one_that_comes_back_does_no
                 raise ServiceUnavailable("down", retry_after=0.2)
             return cluster.list(*arguments, **more)
 
-    assert wait_for(Flaky(), job, settings=QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # type: ignore[arg-type]
+    assert wait_for(Flaky(), job, QUICK)["metadata"]["uid"] == job["metadata"]["uid"]  # type: ignore[arg-type]
     monkeypatch.setattr(job_watch, "CLUSTER_LOST_SECONDS", 0.1)
     with pytest.raises(ServiceUnavailable, match="down"):
-        wait_for(Refusing(ServiceUnavailable("down")), job, settings=QUICK)  # type: ignore[arg-type]
+        wait_for(Refusing(ServiceUnavailable("down")), job, QUICK)  # type: ignore[arg-type]
 
 
 def report(step: int, loss: str) -> dict[str, Any]:
@@ -239,7 +240,7 @@ def test_training_that_diverges_is_stopped_and_the_wait_names_the_figure(
 
     def wait() -> None:
         try:
-            follow_to_end(cluster, job, settings=QUICK, on_event=seen.extend)
+            follow_to_end(cluster, job, Waiting(QUICK, observers=(seen.extend,)))
         except Exception as error:
             outcome.append(error)
 
@@ -265,20 +266,20 @@ def test_training_that_ends_with_a_loss_that_is_not_finite_has_diverged(
     set_status(job, "Complete", **report(9, "nan"))
     for _ in range(2):  # a retry adopts the finished job
         with pytest.raises(Diverged, match="loss is nan since step 9 \\(in its last report\\); it had already ended"):
-            run_to_end(cluster, train_request(), Identity("o", "r", "s"), "default", settings=QUICK)
+            run_to_end(Submission(cluster, train_request(), Identity("o", "r", "s"), "default"), Waiting(QUICK))
     with pytest.raises(Diverged, match="it had already ended"):
-        follow_to_end(cluster, job, settings=QUICK, on_error=lambda *_: "it keeps running")
+        follow_to_end(cluster, job, Waiting(QUICK, on_error=lambda *_: "it keeps running"))
 
 
 def test_divergence_is_ignored_where_the_settings_say_so(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
     set_status(job, "Complete", **report(9, "nan"))
-    assert wait_for(cluster, job, settings=WaitSettings(poll_seconds=0.05, fail_on_divergence=False))
+    assert wait_for(cluster, job, WaitSettings(poll_seconds=0.05, fail_on_divergence=False))
 
 
 def test_last_report_before_a_resumption_is_no_divergence(cluster: EmbeddedCluster, job: dict[str, Any], set_status: Any) -> None:
     stale = report(9, "nan")
     stale["trainerStatus"]["metrics"].append({"name": "loss_not_finite_reports", "value": "5"})
     set_status(job, **stale)
-    waiting = Waiting(cluster, job).begun()
+    waiting = WaitInThread(cluster, job).begun()
     set_status(job, "Complete", **report(10, "1.5"))
     assert waiting.end()["metadata"]["name"] == job["metadata"]["name"]

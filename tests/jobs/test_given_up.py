@@ -18,7 +18,7 @@ from trainwright.api.verdict import is_superseded, superseded, verdict_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import TrainRequest, submit_or_adopt, suspend_job
+from trainwright.jobs import Submission, TrainRequest, Waiting, submit_or_adopt, suspend_job
 from trainwright.jobs.diagnosis.errors import (
     CannotStart,
     CommandNotFound,
@@ -67,7 +67,7 @@ def _no_controllers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def submitted(cluster: EmbeddedCluster) -> Job:
-    return submit_or_adopt(cluster, REQUEST, STEP, "default").trainjob
+    return submit_or_adopt(Submission(cluster, REQUEST, STEP, "default")).trainjob
 
 
 def current(cluster: EmbeddedCluster, job: Job) -> Job:
@@ -107,7 +107,7 @@ def test_second_waiter_gets_the_error_of_the_first(cluster: EmbeddedCluster, sub
     left = give_up(cluster, submitted, first)
     assert phase_of(left) is Phase.Failed
     with pytest.raises(type(first)) as raised:
-        wait_for(cluster, left, settings=SETTINGS)
+        wait_for(cluster, left, SETTINGS)
     assert type(raised.value) is type(first)
     assert [line for line in str(first).splitlines() if line not in str(raised.value)] == []
     assert current(cluster, submitted) == left, "a second waiter changes nothing"
@@ -116,7 +116,7 @@ def test_second_waiter_gets_the_error_of_the_first(cluster: EmbeddedCluster, sub
 def test_report_of_a_second_waiter_has_exit_code_and_last_lines(cluster: EmbeddedCluster, submitted: Job) -> None:
     left = give_up(cluster, submitted, failing(submitted))
     with pytest.raises(StepFailed) as raised:
-        wait_for(cluster, left, settings=SETTINGS)
+        wait_for(cluster, left, SETTINGS)
     report = raised.value.report
     assert report is not None
     assert report.cause is not None
@@ -127,19 +127,19 @@ def test_report_of_a_second_waiter_has_exit_code_and_last_lines(cluster: Embedde
 def test_waiter_of_a_given_up_job_does_not_stop_it_again(cluster: EmbeddedCluster, submitted: Job) -> None:
     left = give_up(cluster, submitted, RunTimeout("was Running for more than 5 s", "run"))
     with pytest.raises(RunTimeout, match=r"5 s\Z"):
-        follow_to_end(cluster, left, settings=SETTINGS)
+        follow_to_end(cluster, left, Waiting(SETTINGS))
 
 
 def test_retry_after_a_failure_submits_the_next_attempt(cluster: EmbeddedCluster, submitted: Job) -> None:
     give_up(cluster, submitted, failing(submitted))
-    retry = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    retry = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"))
     assert (retry.adopted, retry.attempt) == (False, 2)
     assert resume_job(cluster, submitted) is ResumeOutcome.superseded, "both would write to one folder"
 
 
 def test_retry_after_a_deadline_resumes_the_job_without_its_verdict(cluster: EmbeddedCluster, submitted: Job) -> None:
     give_up(cluster, submitted, RunTimeout("was Running for more than 5 s", "run"))
-    retry = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    retry = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"))
     assert (retry.adopted, retry.attempt) == (True, 1)
     left = current(cluster, submitted)
     assert not left["spec"]["suspend"]
@@ -149,7 +149,7 @@ def test_retry_after_a_deadline_resumes_the_job_without_its_verdict(cluster: Emb
 def test_changed_request_after_a_deadline_is_the_next_attempt(cluster: EmbeddedCluster, submitted: Job) -> None:
     give_up(cluster, submitted, CannotStart("the claim is missing", "start"))
     changed = TrainRequest(runtime="torch-distributed", command=["sleep", "5"])
-    retry = submit_or_adopt(cluster, changed, STEP, "default")
+    retry = submit_or_adopt(Submission(cluster, changed, STEP, "default"))
     assert (retry.adopted, retry.attempt) == (False, 2)
     assert is_superseded(current(cluster, submitted))
 
@@ -158,9 +158,9 @@ def test_claim_that_was_missing_is_created_for_the_resumed_job(cluster: Embedded
     def request(workspace: str) -> TrainRequest:
         return TrainRequest(runtime="torch-distributed", command=["sleep", "60"], workspace=workspace)
 
-    first = submit_or_adopt(cluster, request("pvc://nowhere"), STEP, "default").trainjob
+    first = submit_or_adopt(Submission(cluster, request("pvc://nowhere"), STEP, "default")).trainjob
     give_up(cluster, first, CannotStart("the claim is missing", "start"))
-    retry = submit_or_adopt(cluster, request("pvc://nowhere?size=1Gi"), STEP, "default")
+    retry = submit_or_adopt(Submission(cluster, request("pvc://nowhere?size=1Gi"), STEP, "default"))
     assert (retry.adopted, retry.attempt) == (True, 1)
     assert name_of(cluster.get(CLAIM, "nowhere", "default")) == "nowhere"
 
@@ -176,7 +176,7 @@ def test_person_may_resume_a_given_up_job(cluster: EmbeddedCluster, submitted: J
 def test_job_that_others_have_started_again_is_adopted(cluster: EmbeddedCluster, submitted: Job) -> None:
     give_up(cluster, submitted, failing(submitted))
     cluster.patch(TRAINJOB, name_of(submitted), {"spec": {"suspend": False}}, "default")
-    retry = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    retry = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"))
     assert (retry.adopted, retry.attempt) == (True, 1)
     assert names.VERDICT_ANNOTATION not in annotations_of(current(cluster, submitted))
 
@@ -194,7 +194,7 @@ def test_job_that_is_resumed_while_its_retry_submits_is_stopped_again(
         return True
 
     monkeypatch.setattr(submit_or_adopt_module, "wait_until_pods_ended", resume_meanwhile)
-    retry = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    retry = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"))
     assert (resumed, retry.attempt) == ([True], 2)
     left = current(cluster, submitted)
     assert left["spec"]["suspend"], "two jobs of one step never run at once"
@@ -283,7 +283,9 @@ def test_end_of_a_job_counts_more_than_the_deadline_that_it_met(
         return str(cancel_job(client, job, CancelPolicy.suspend, verdict=verdict, timeout_seconds=0))
 
     def follow() -> Job:
-        return follow_to_end(cluster, submitted, deadlines=Deadlines(total=0.01), settings=SETTINGS, on_error=end_and_cancel)
+        return follow_to_end(
+            cluster, submitted, Waiting(replace(SETTINGS, deadlines=Deadlines(total=0.01)), on_error=end_and_cancel)
+        )
 
     if status == "Complete":
         assert is_true(follow(), "Complete")
@@ -326,7 +328,7 @@ def test_request_that_fails_leaves_no_verdict(cluster: EmbeddedCluster, submitte
 
 def test_jobset_that_carries_the_job_keeps_the_verdict(cluster: EmbeddedCluster) -> None:
     client = JobSetCluster(cluster)
-    job = submit_or_adopt(client, REQUEST, STEP, "default").trainjob
+    job = submit_or_adopt(Submission(client, REQUEST, STEP, "default")).trainjob
     cancel_unwatched_job(client, job, cancel_by_suspending, failing(job))
     assert phase_of(client.get(TRAINJOB, name_of(job), "default")) is Phase.Failed
     jobset = cluster.get(JOBSET, name_of(job), "default")

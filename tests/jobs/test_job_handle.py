@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from typing import Any
 
@@ -12,7 +13,7 @@ from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs import Identity, Submission, TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobDeleted
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.waiter_lease import MIN_SECONDS, waiter_lease_of
@@ -29,11 +30,11 @@ def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
 
 
 def test_a_handle_names_one_job_and_survives_its_text(cluster: EmbeddedCluster) -> None:
-    handle = submit_step(cluster, train_request(workspace="pvc://w"), STEP, "default")
+    handle = submit_step(Submission(cluster, train_request(workspace="pvc://w"), STEP, "default"))
     assert JobHandle.parse(handle.model_dump_json()) == handle
     assert (handle.namespace, handle.folder, handle.has_results) == ("default", "runs/run", False)
     assert handle.uid == the_job(cluster)["metadata"]["uid"]
-    assert submit_step(cluster, train_request(workspace="pvc://w"), STEP, "default") == handle, "a retry adopts"
+    assert submit_step(Submission(cluster, train_request(workspace="pvc://w"), STEP, "default")) == handle, "a retry adopts"
 
 
 @pytest.mark.parametrize("text", ["", "train-1", "{}", '{"name": "a", "password": "hunter2"}', "[1]"])
@@ -43,7 +44,7 @@ def test_what_is_no_handle_is_refused(text: str) -> None:
 
 
 def test_the_lease_begins_before_anybody_waits(cluster: EmbeddedCluster) -> None:
-    submit_step(cluster, train_request(waiter_lease_seconds=1), STEP, "default")
+    submit_step(Submission(cluster, train_request(waiter_lease_seconds=1), STEP, "default"))
     lease = waiter_lease_of(the_job(cluster))
     assert lease is not None
     assert lease.seconds == MIN_SECONDS
@@ -51,18 +52,18 @@ def test_the_lease_begins_before_anybody_waits(cluster: EmbeddedCluster) -> None
 
 @pytest.mark.parametrize("fields", [{"waiter_lease_seconds": 0}, {"on_cancel": "keep"}])
 def test_a_job_that_is_to_run_on_has_no_lease(cluster: EmbeddedCluster, fields: dict[str, Any]) -> None:
-    submit_step(cluster, train_request(**fields), STEP, "default")
+    submit_step(Submission(cluster, train_request(**fields), STEP, "default"))
     assert waiter_lease_of(the_job(cluster)) is None
 
 
 def test_the_job_is_tied_to_the_workflow(cluster: EmbeddedCluster) -> None:
     reference = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"}
-    submit_step(cluster, train_request(), STEP, "default", workflow=Workflow("w", "default", reference))
+    submit_step(Submission(cluster, train_request(), STEP, "default", workflow=Workflow("w", "default", reference)))
     assert the_job(cluster)["metadata"]["ownerReferences"] == [reference]
 
 
 def test_waiting_ends_with_the_job(cluster: EmbeddedCluster, set_status: Any) -> None:
-    handle = submit_step(cluster, train_request(workspace="pvc://w"), STEP, "default")
+    handle = submit_step(Submission(cluster, train_request(workspace="pvc://w"), STEP, "default"))
     set_status(
         the_job(cluster),
         "Complete",
@@ -73,17 +74,17 @@ def test_waiting_ends_with_the_job(cluster: EmbeddedCluster, set_status: Any) ->
 
 
 def test_a_job_that_is_gone_or_another_one_is_not_waited_for(cluster: EmbeddedCluster) -> None:
-    handle = submit_step(cluster, train_request(), STEP, "default")
+    handle = submit_step(Submission(cluster, train_request(), STEP, "default"))
     cluster.delete(TRAINJOB, handle.name, "default")
     with pytest.raises(TrainJobDeleted, match="no longer exists"):
         wait_step(cluster, handle, OPTIONS)
-    submit_step(cluster, train_request(), STEP, "default")
+    submit_step(Submission(cluster, train_request(), STEP, "default"))
     with pytest.raises(TrainJobDeleted, match="and created again since"):
         wait_step(cluster, handle, OPTIONS)
 
 
 def test_a_retry_of_the_wait_resumes_what_its_cancellation_suspended(cluster: EmbeddedCluster, set_status: Any) -> None:
-    handle = submit_step(cluster, train_request(), STEP, "default")
+    handle = submit_step(Submission(cluster, train_request(), STEP, "default"))
     cancel_owned_job(cluster, the_job(cluster), CancelPolicy.suspend, timeout_seconds=0)
     assert the_job(cluster)["spec"]["suspend"] is True
 
@@ -96,11 +97,13 @@ def test_a_retry_of_the_wait_resumes_what_its_cancellation_suspended(cluster: Em
 
 
 def test_a_signal_suspends_the_job(cluster: EmbeddedCluster) -> None:
-    handle = submit_step(cluster, train_request(waiter_lease_seconds=0), STEP, "default")
+    handle = submit_step(Submission(cluster, train_request(waiter_lease_seconds=0), STEP, "default"))
+
+    before = signal.getsignal(signal.SIGTERM)
 
     def kill() -> None:
-        eventually(lambda: waiter_lease_of(the_job(cluster)) is not None, what="the wait has begun")
-        os.kill(os.getpid(), 15)
+        eventually(lambda: signal.getsignal(signal.SIGTERM) != before, what="the wait has begun")
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=kill).start()
     with pytest.raises(Cancelled, match="is suspended"):

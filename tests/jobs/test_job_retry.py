@@ -13,7 +13,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, uid_of
 from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, StepFailed, TrainJobFailed, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, StepFailed, Submission, TrainJobFailed, TrainRequest, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis import job_retry, preemption
 from trainwright.jobs.diagnosis.errors import CannotRun, DeadlineExceeded, ImagePullFailure, OutOfMemory, Preempted
 from trainwright.jobs.diagnosis.job_retry import may_retry
@@ -71,7 +71,8 @@ def ends(set_status: Any, add_pod: Any) -> Ends:
 
 
 def run(cluster: EmbeddedCluster, end: Callable[[Submitted], None], request: TrainRequest | None = None, **more: Any) -> Any:
-    return run_to_end(cluster, request or train_request(), STEP, "default", on_submitted=end, **more)
+    waiting = Waiting(on_submitted=end, **more)
+    return run_to_end(Submission(cluster, request or train_request(), STEP, "default"), waiting)
 
 
 def attempts(cluster: EmbeddedCluster) -> int:
@@ -151,7 +152,7 @@ def test_a_retry_resumes_from_the_checkpoints_of_the_failed_job(cluster: Embedde
         resume="s3://bucket/x",
         resume_secret="s",
     )
-    first = submit_or_adopt(cluster, request, STEP, "default").trainjob
+    first = submit_or_adopt(Submission(cluster, request, STEP, "default")).trainjob
     made = cluster.create(jobset(name_of(first)))
     ended = run(cluster, ends(BROKEN, None), request, job_retries=1)
     assert annotations_of(ended)[names.RESUMES_FROM_ANNOTATION] == uid_of(made)

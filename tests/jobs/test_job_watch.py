@@ -17,7 +17,7 @@ from trainwright.api.objects import name_of
 from trainwright.api.phase import Phase
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainJobDeleted, submit_or_adopt, wait_for
+from trainwright.jobs import Identity, Submission, TrainJobDeleted, submit_or_adopt, wait_for
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.job_watch import JobWatch, LatestValue
 
@@ -58,7 +58,7 @@ class Counting:
 @pytest.fixture
 def jobs(cluster: EmbeddedCluster) -> list[dict[str, Any]]:
     request = train_request()
-    return [submit_or_adopt(cluster, request, Identity("o", str(run), "s"), "default").trainjob for run in range(8)]
+    return [submit_or_adopt(Submission(cluster, request, Identity("o", str(run), "s"), "default")).trainjob for run in range(8)]
 
 
 class Waits:
@@ -76,7 +76,7 @@ class Waits:
 
     def _wait(self, cluster: Any, job: dict[str, Any], begun: threading.Event) -> None:
         try:
-            seen = wait_for(cluster, job, on_event=lambda _: begun.set(), settings=QUICK)
+            seen = wait_for(cluster, job, QUICK, on_event=lambda _: begun.set())
             self.outcomes[job["metadata"]["name"]] = seen["metadata"]["name"]
         except Exception as error:
             self.outcomes[job["metadata"]["name"]] = error
@@ -110,7 +110,7 @@ def test_looks_at_a_running_job_cost_no_request(
             set_status(jobs[0], "Complete")
         return 0.01
 
-    wait_for(counting, jobs[0], settings=WaitSettings(poll_seconds=0.01, interval=interval))  # type: ignore[arg-type]
+    wait_for(counting, jobs[0], WaitSettings(poll_seconds=0.01, interval=interval))  # type: ignore[arg-type]
     assert next(looks) >= 20
     at_the_end = 2  # what the job has used, and what it started from
     assert counting.pods == [f"jobset.sigs.k8s.io/jobset-name={name_of(jobs[0])}"] * (1 + at_the_end)
@@ -153,7 +153,7 @@ def test_a_watch_that_lags_behind_ends_no_wait(
 
     monkeypatch.setattr(JobWatch, "next_change", late)
     monkeypatch.setattr(JobWatch, "is_absent", lambda _self: True)
-    assert wait_for(cluster, job, settings=QUICK)["metadata"]["uid"] == job["metadata"]["uid"]
+    assert wait_for(cluster, job, QUICK)["metadata"]["uid"] == job["metadata"]["uid"]
 
 
 def test_only_the_latest_change_is_kept() -> None:

@@ -13,7 +13,7 @@ from trainwright.api.errors import Conflict, Forbidden, ServiceUnavailable
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, CancelResult, cancel_job, cancel_owned_job
 
 STOPPING = [CancelPolicy.suspend, CancelPolicy.delete]
@@ -218,7 +218,9 @@ def test_who_may_not_see_pods_has_stopped_it_all_the_same(cluster: EmbeddedClust
 
 
 def queued(cluster: EmbeddedCluster) -> Job:
-    return submit_or_adopt(cluster, train_request(queue_name="team"), Identity("o", "r", "queued"), "default").trainjob
+    return submit_or_adopt(
+        Submission(cluster, train_request(queue_name="team"), Identity("o", "r", "queued"), "default")
+    ).trainjob
 
 
 def test_a_job_that_still_waits_in_its_queue_is_deleted(cluster: EmbeddedCluster) -> None:

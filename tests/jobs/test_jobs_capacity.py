@@ -12,7 +12,7 @@ from trainwright.api import names
 from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import NODE, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.submit.capacity import too_large
 
 STEP = Identity("kfp", "run", "train")
@@ -31,7 +31,7 @@ def add_node(cluster: EmbeddedCluster) -> Callable[..., None]:
 
 def submit(cluster: EmbeddedCluster, **limits: str) -> None:
     amounts = {key.replace("gpu", "nvidia.com/gpu"): value for key, value in limits.items()}
-    submit_or_adopt(cluster, train_request(resources_per_node={"limits": amounts}), STEP, "default")
+    submit_or_adopt(Submission(cluster, train_request(resources_per_node={"limits": amounts}), STEP, "default"))
 
 
 def test_on_one_machine_it_is_refused_with_what_there_is(cluster: EmbeddedCluster, add_node: Any) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trainwright.api.errors import Invalid
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.preview import preview_submission
 from trainwright.jobs.submit.resolve import resolve
@@ -46,7 +46,7 @@ def test_what_the_runtime_cannot_serve_is_refused_by_field_before_anything_is_cr
     cluster: EmbeddedCluster, fields: Any, field: str, words: str
 ) -> None:
     with pytest.raises(Invalid) as raised:
-        submit_or_adopt(cluster, train_request(**fields), Identity("o", "r", "s"), "default")
+        submit_or_adopt(Submission(cluster, train_request(**fields), Identity("o", "r", "s"), "default"))
     (problem,) = raised.value.problems
     assert problem.field == field
     assert words in problem.message
@@ -59,7 +59,7 @@ def test_nodes_that_would_not_find_each_other_are_refused_before_anything_is_cre
     monkeypatch.setattr(JobsClient, "why_no_plugins", lambda *_: "another controller")
     request = train_request(runtime="paddle-distributed", num_nodes=2)
     with pytest.raises(PolicyMissing, match=r"no policy for paddle.*another controller"):
-        submit_or_adopt(cluster, request, Identity("o", "r", "s"), "default")
+        submit_or_adopt(Submission(cluster, request, Identity("o", "r", "s"), "default"))
     with pytest.raises(PolicyMissing):
         preview_submission(request, Identity("o", "r", "s"), "default", cluster)
     assert not cluster.list(TRAINJOB).items
@@ -97,7 +97,7 @@ def test_the_choice_is_logged_and_returned(cluster: EmbeddedCluster, caplog: pyt
     bare["metadata"] = {"name": "mine", "labels": {"trainer.kubeflow.org/support": "deprecated"}}
     cluster.create(bare)
     caplog.set_level("INFO", "trainwright.jobs")
-    choice = submit_or_adopt(cluster, train_request(runtime="mine"), Identity("o", "r", "s"), "default").runtime
+    choice = submit_or_adopt(Submission(cluster, train_request(runtime="mine"), Identity("o", "r", "s"), "default")).runtime
     assert (choice.kind, choice.name, choice.found, choice.steps) == (
         CLUSTER_TRAINING_RUNTIME.kind,
         "mine",

@@ -25,7 +25,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, Preempted, StepFailed, TrainJobFailed, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Preempted, StepFailed, Submission, TrainJobFailed, TrainRequest, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis import preemption
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.failure_class import failure_of
@@ -87,7 +87,7 @@ class BackgroundRun:
 
     def _run(self, cluster: Any, request: TrainRequest, **more: Any) -> None:
         try:
-            self.result = run_to_end(cluster, request, STEP, "default", **more)
+            self.result = run_to_end(Submission(cluster, request, STEP, "default"), Waiting(**more))
         except BaseException as error:
             self.error = error
 
@@ -149,7 +149,7 @@ def test_a_runtime_of_the_documented_form_restarts_by_itself(controllers: Contro
     spec["failurePolicy"], job["podFailurePolicy"] = said["failurePolicy"], wanted["podFailurePolicy"]
     job["template"]["spec"]["restartPolicy"] = wanted["template"]["spec"]["restartPolicy"]
     cluster.create({**runtime, "metadata": {"name": "itself"}})
-    made = submit_or_adopt(cluster, TrainRequest(runtime="itself", command=["true"]), STEP, "default").trainjob
+    made = submit_or_adopt(Submission(cluster, TrainRequest(runtime="itself", command=["true"]), STEP, "default")).trainjob
     for restarts in (1, 2):
         (pod,) = eventually(lambda: [pod for pod in pods_of(cluster, made) if not (pod.get("status") or {}).get("conditions")])
         cluster.patch(POD, name_of(pod), {"status": TAKEN}, "default", subresource="status")
@@ -238,14 +238,14 @@ def test_whoever_is_killed_in_between_loses_no_count(
 
 
 def test_adoption_counts_a_preemption_once(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
-    submit_or_adopt(cluster, train_request(), STEP, "default")
+    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     first = fail(TAKEN)
     error = failure_of(cluster, first)
     assert isinstance(error, Preempted)
     assert preemption.wait_to_resume(cluster, error, 3, threading.Event())
     assert preemption.wait_to_resume(cluster, error, 3, threading.Event())  # another who followed the same job
     for _ in range(3):
-        submit_or_adopt(cluster, train_request(), STEP, "default")
+        submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     assert count(cluster) == 1
     set_status(newest(cluster), "Complete")
     assert preemption.mark_if_preempted(cluster, newest(cluster)) == newest(cluster)
@@ -256,13 +256,15 @@ def test_a_signal_ends_the_wait_before_the_next_is_submitted(
 ) -> None:
     monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(600.0, 600.0))
     stop = threading.Event()
-    submit_or_adopt(cluster, train_request(), STEP, "default")
+    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     fail(TAKEN)
 
     monkeypatch.setattr(run_module, "stop_on_signals", lambda: nullcontext(stop))
     threading.Timer(0.05, stop.set).start()
     with pytest.raises(Cancelled, match="was preempted, and the wait to submit it again was cancelled"):
-        run_module.follow_to_end(cluster, newest(cluster), resubmit=lambda: pytest.fail("nothing is submitted any more"))
+        run_module.follow_to_end(
+            cluster, newest(cluster), Waiting(), resubmit=lambda: pytest.fail("nothing is submitted any more")
+        )
     assert count(cluster) == 1
     assert len(attempts_of(cluster, STEP, "default")) == 1
 
@@ -275,27 +277,27 @@ def test_resume_fails_if_the_preemption_cannot_be_recorded(cluster: EmbeddedClus
         def patch(self, *_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    submit_or_adopt(cluster, train_request(), STEP, "default")
+    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     error = failure_of(cluster, fail(TAKEN))
     assert isinstance(error, Preempted)
     with pytest.raises(Preempted, match="cannot be recorded: not you"):
         preemption.wait_to_resume(Narrow(), error, 3, threading.Event())  # type: ignore[arg-type]
-    retried = submit_or_adopt(Narrow(), train_request(), STEP, "default")  # type: ignore[arg-type]
+    retried = submit_or_adopt(Submission(Narrow(), train_request(), STEP, "default"))  # type: ignore[arg-type]
     assert preemptions_so_far(retried.trainjob) == 1
 
 
 def test_a_job_that_was_submitted_elsewhere_is_followed_on(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
-    submitted = submit_or_adopt(cluster, train_request(), STEP, "default")
+    submitted = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     fail(TAKEN)
 
     def again() -> Any:
-        made = submit_or_adopt(cluster, train_request(), STEP, "default")
+        made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
         set_status(made.trainjob, "Complete")
         return made
 
-    assert name_of(follow_to_end(cluster, submitted.trainjob, resubmit=again)) == f"{submitted.name}-2"
+    assert name_of(follow_to_end(cluster, submitted.trainjob, Waiting(), resubmit=again)) == f"{submitted.name}-2"
     with pytest.raises(TrainJobFailed):
-        follow_to_end(cluster, submitted.trainjob)
+        follow_to_end(cluster, submitted.trainjob, Waiting())
 
 
 def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_beginning_is_asked_for(
@@ -315,29 +317,29 @@ def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_begin
     def create_jobset() -> str:
         return uid_of(cluster.create(jobset(name_of(newest(cluster)), replicated_job())))
 
-    submit_or_adopt(cluster, request, STEP, "default")
+    submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert told() == ("", "")
     first = create_jobset()
     fail(TAKEN)
-    made = submit_or_adopt(cluster, request, STEP, "default")
+    made = submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert told() == (first, first)
-    assert submit_or_adopt(cluster, request, STEP, "default").name == made.name
+    assert submit_or_adopt(Submission(cluster, request, STEP, "default")).name == made.name
     second = create_jobset()
     fail(TAKEN)
-    submit_or_adopt(cluster, request, STEP, "default")
+    submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert told() == (f"{second},{first}", f"{second},{first}")
     fail(TAKEN)  # and its JobSet cannot be read
-    submit_or_adopt(cluster, request, STEP, "default")
+    submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert told() == (f"{second},{first}", f"{second},{first}")
     fail(BROKEN)
-    submit_or_adopt(cluster, request, STEP, "default")
+    submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert told() == ("", "")
 
 
 def test_a_first_generation_says_nothing_of_preemptions(cluster: EmbeddedCluster, fail: Any) -> None:
-    made = submit_or_adopt(cluster, train_request(), STEP, "default")
+    made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     assert names.PREEMPTIONS_ANNOTATION not in annotations_of(made.trainjob)
     fail(BROKEN)
-    second = submit_or_adopt(cluster, train_request(), STEP, "default")
+    second = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     assert names.PREEMPTIONS_ANNOTATION not in annotations_of(second.trainjob)
     assert names.PREEMPTED_ANNOTATION not in annotations_of(cluster.get(TRAINJOB, made.name, "default"))

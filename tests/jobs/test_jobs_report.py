@@ -10,7 +10,7 @@ from factories import train_request
 
 from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.report import last_seen, report_of
 from trainwright.jobs.state.describe import description_of
 
@@ -35,7 +35,7 @@ class WithLogs:
 @pytest.fixture
 def failed(cluster: EmbeddedCluster, set_status: Any) -> dict[str, Any]:
     job: dict[str, Any] = set_status(
-        submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob, "Failed"
+        submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob, "Failed"
     )
     return job
 

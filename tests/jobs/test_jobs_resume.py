@@ -16,7 +16,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of, named
 from trainwright.api.verdict import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.manifest.resume_patch import PATCH_MANAGER
 from trainwright.jobs.manifest.training_program import loads_best_model
 from trainwright.jobs.state.submitter import Submitter
@@ -124,7 +124,7 @@ def test_pods_learn_it_of_a_given_manifest_and_of_the_arguments_of_the_runtime()
 def test_trainer_with_a_reference_does_not_start_from_weights(cluster: EmbeddedCluster, builtin: str) -> None:
     """The reference would be the base model, and after a restart it would be for a training of all weights too."""
     with pytest.raises(Invalid, match="resume: weights:URI is not for trainers with a reference model"):
-        submit_or_adopt(cluster, sft(resume="weights:s3://b/run", builtin=builtin), STEP, "default")
+        submit_or_adopt(Submission(cluster, sft(resume="weights:s3://b/run", builtin=builtin), STEP, "default"))
 
 
 def test_never_is_told_to_the_container_that_decides_with_which_job_it_is() -> None:
@@ -154,12 +154,16 @@ def test_an_export_on_a_claim_is_mounted_beside_the_workspace() -> None:
 
 def test_weights_come_with_what_reads_them_and_the_export_of_the_run_itself(cluster: EmbeddedCluster) -> None:
     request = sft(resume="weights:gs://models/champion", resume_secret="store")
-    made = submit_or_adopt(cluster, request, STEP, "default", latest_checkpoint=lambda _step: "s3://bucket/run/checkpoint-5")
+    made = submit_or_adopt(
+        Submission(cluster, request, STEP, "default", latest_checkpoint=lambda _step: "s3://bucket/run/checkpoint-5")
+    )
     told = variables(deciding(made.trainjob)[1])
     assert told[names.RESUME_VARIABLE] == "weights:gs://models/champion"
     assert told[names.RESUME_EXPORT_VARIABLE] == "s3://bucket/run/checkpoint-5"
     assert {"GOOGLE_SERVICE_ACCOUNT_KEY", "AWS_SECRET_ACCESS_KEY", names.RESUME_JOB_VARIABLE} < set(told)
-    again = submit_or_adopt(cluster, request, STEP, "default", latest_checkpoint=lambda _step: "s3://bucket/run/checkpoint-9")
+    again = submit_or_adopt(
+        Submission(cluster, request, STEP, "default", latest_checkpoint=lambda _step: "s3://bucket/run/checkpoint-9")
+    )
     assert again.adopted
 
 
@@ -182,23 +186,23 @@ def test_weights_are_for_the_command_of_the_runtime(cluster: EmbeddedCluster, ow
     with pytest.raises(
         Invalid, match=rf"resume: weights:URI is for the runtime's own command, and {next(iter(own))} replaces it"
     ):
-        submit_or_adopt(cluster, sft(resume="weights:s3://b/run", **own), STEP, "default")
+        submit_or_adopt(Submission(cluster, sft(resume="weights:s3://b/run", **own), STEP, "default"))
     launched = sft(resume="weights:s3://b/run", command=["torchrun", "/resume/orderly_exit.py", "mine"])
-    assert submit_or_adopt(cluster, launched, STEP, "default").attempt == 1
+    assert submit_or_adopt(Submission(cluster, launched, STEP, "default")).attempt == 1
 
 
 def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(
     cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Invalid, match=r"resume: the runtime 'torch-distributed' cannot resume from an export"):
-        submit_or_adopt(cluster, train_request(resume="s3://bucket/run"), STEP, "default")
+        submit_or_adopt(Submission(cluster, train_request(resume="s3://bucket/run"), STEP, "default"))
     assert cluster.list(TRAINJOB).items == []
-    first = submit_or_adopt(cluster, train_request(), STEP, "default")
+    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     assert "no init container" not in caplog.text
     set_status(first.trainjob, "Failed")
-    submit_or_adopt(cluster, train_request(), STEP, "default")
+    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     assert "whether attempt 2 resumes from a checkpoint depends on its program" in caplog.text
-    submit_or_adopt(cluster, train_request(resume="never"), Identity("kfp", "run", "other"), "default")
+    submit_or_adopt(Submission(cluster, train_request(resume="never"), Identity("kfp", "run", "other"), "default"))
     assert "whether it starts from scratch depends on its program" in caplog.text
 
 
@@ -211,33 +215,41 @@ def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedClus
     def latest(answer: str) -> Callable[[Identity], str]:
         return lambda _step: asked.append(answer) or answer  # type: ignore[func-returns-value]
 
-    made = submit_or_adopt(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-5"))
-    again = submit_or_adopt(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-9"))
-    without = submit_or_adopt(cluster, with_secret(), STEP, "default")
+    made = submit_or_adopt(
+        Submission(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-5"))
+    )
+    again = submit_or_adopt(
+        Submission(cluster, with_secret(), STEP, "default", latest_checkpoint=latest("s3://bucket/run/checkpoint-9"))
+    )
+    without = submit_or_adopt(Submission(cluster, with_secret(), STEP, "default"))
     assert (again.adopted, without.adopted, asked) == (True, True, ["s3://bucket/run/checkpoint-5"])
     _, container = deciding(made.trainjob)
     assert variables(container)[names.RESUME_EXPORT_VARIABLE] == "s3://bucket/run/checkpoint-5"
     never = submit_or_adopt(
-        cluster, with_secret(resume="never"), Identity("kfp", "never", "n"), "default", latest_checkpoint=latest("x")
+        Submission(cluster, with_secret(resume="never"), Identity("kfp", "never", "n"), "default", latest_checkpoint=latest("x"))
     )
     assert names.RESUME_EXPORT_VARIABLE not in variables(deciding(never.trainjob)[1])
     assert len(asked) == 1
-    empty = submit_or_adopt(cluster, with_secret(), Identity("kfp", "empty", "e"), "default", latest_checkpoint=latest(""))
+    empty = submit_or_adopt(
+        Submission(cluster, with_secret(), Identity("kfp", "empty", "e"), "default", latest_checkpoint=latest(""))
+    )
     assert PATCH_MANAGER not in [patch["manager"] for patch in empty.trainjob["spec"]["runtimePatches"]]
-    none = submit_or_adopt(cluster, sft(), Identity("kfp", "none", "s"), "default", latest_checkpoint=latest("s3://bucket/run"))
+    none = submit_or_adopt(
+        Submission(cluster, sft(), Identity("kfp", "none", "s"), "default", latest_checkpoint=latest("s3://bucket/run"))
+    )
     assert PATCH_MANAGER not in [patch["manager"] for patch in none.trainjob["spec"]["runtimePatches"]]
     assert "without resume_secret or store_secret the pods cannot read the export s3://bucket/run" in caplog.text
 
 
 def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster, set_status: Any) -> None:
-    first = submit_or_adopt(cluster, train_request(), STEP, "default")
+    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(cluster, train_request(), STEP, "default")
+    second = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     assert {name_of(job) for job in cluster.list(TRAINJOB).items} == {first.name, second.name}
     set_status(second.trainjob, "Failed")
-    other = submit_or_adopt(cluster, train_request(), Identity("kfp", "run", "other"), "default")
+    other = submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "run", "other"), "default"))
     set_status(other.trainjob, "Failed")
-    third = submit_or_adopt(cluster, train_request(previous_jobs="delete"), STEP, "default")
+    third = submit_or_adopt(Submission(cluster, train_request(previous_jobs="delete"), STEP, "default"))
     assert third.attempt == 3
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert sorted(left) == sorted([other.name, third.name])
@@ -245,11 +257,11 @@ def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster,
 
 def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, set_status: Any) -> None:
     first, cleared = (replace(STEP, submitter=Submitter("run", clears)) for clears in ("0", "1"))
-    made = [submit_or_adopt(cluster, train_request(), first, "default")]
+    made = [submit_or_adopt(Submission(cluster, train_request(), first, "default"))]
     set_status(made[0].trainjob, "Failed")
-    made.append(submit_or_adopt(cluster, train_request(), first, "default"))
+    made.append(submit_or_adopt(Submission(cluster, train_request(), first, "default")))
     set_status(made[1].trainjob, "Complete")
-    current = submit_or_adopt(cluster, train_request(previous_jobs="delete"), cleared, "default")
+    current = submit_or_adopt(Submission(cluster, train_request(previous_jobs="delete"), cleared, "default"))
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert (current.attempt, left) == (3, [current.name])
 
@@ -257,26 +269,26 @@ def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, set_statu
 def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster) -> None:
     from trainwright.jobs import suspend_job
 
-    first = submit_or_adopt(cluster, train_request(), STEP, "default")
+    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     suspend_job(cluster, first.trainjob, superseded("its task was cleared"))
-    submit_or_adopt(cluster, train_request(previous_jobs="delete"), STEP, "default")
+    submit_or_adopt(Submission(cluster, train_request(previous_jobs="delete"), STEP, "default"))
     assert "deletionTimestamp" not in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
 def test_a_crash_before_the_deletion_is_made_up_for_by_the_next_try(
     cluster: EmbeddedCluster, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = submit_or_adopt(cluster, train_request(), STEP, "default")
+    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
-    submit_or_adopt(cluster, train_request(), STEP, "default")  # the try that was killed
-    assert submit_or_adopt(cluster, train_request(previous_jobs="delete"), STEP, "default").adopted
+    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))  # the try that was killed
+    assert submit_or_adopt(Submission(cluster, train_request(previous_jobs="delete"), STEP, "default")).adopted
     assert "deletionTimestamp" in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
 def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
     cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = submit_or_adopt(cluster, train_request(), STEP, "default")
+    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
 
     class Narrow:
@@ -286,5 +298,5 @@ def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
         def delete(self, *_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    assert submit_or_adopt(Narrow(), train_request(previous_jobs="delete"), STEP, "default").attempt == 2  # type: ignore[arg-type]
+    assert submit_or_adopt(Submission(Narrow(), train_request(previous_jobs="delete"), STEP, "default")).attempt == 2  # type: ignore[arg-type]
     assert "event=previous_attempt_not_deleted" in caplog.text

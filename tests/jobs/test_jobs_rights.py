@@ -25,7 +25,16 @@ from trainwright.controlplane.controllers.local_queue import queues_map
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, RunFolderTaken, TrainJobDeleted, TrainJobNameTaken, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import (
+    Identity,
+    RunFolderTaken,
+    Submission,
+    TrainJobDeleted,
+    TrainJobNameTaken,
+    TrainRequest,
+    submit_or_adopt,
+    wait_for,
+)
 from trainwright.jobs.diagnosis.pod_failure import pod_failure
 from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.logs.follow_logs import follow_logs
@@ -88,7 +97,7 @@ def test_the_table_is_what_is_asked(
         return TrainRequest(**{"runtime": "torch-distributed", "command": ["bash", "-c", script], **fields})
 
     def submitted(step: str, script: str) -> Any:
-        return submit_or_adopt(cluster, request(script), Identity("o", "r", step), SPACE).trainjob
+        return submit_or_adopt(Submission(cluster, request(script), Identity("o", "r", step), SPACE)).trainjob
 
     taken = Identity("o", "r", "taken")
     job = {"runtimeRef": {"name": "torch-distributed"}, "suspend": True}
@@ -96,10 +105,12 @@ def test_the_table_is_what_is_asked(
     cluster.create({"apiVersion": TRAINJOB.api_version, "kind": TRAINJOB.kind, "metadata": metadata, "spec": job})
     recorder.during("submit")
     with pytest.raises(TrainJobNameTaken):
-        submit_or_adopt(cluster, request("true"), taken, SPACE)
+        submit_or_adopt(Submission(cluster, request("true"), taken, SPACE))
     for kind in ("TrainingRuntime", "ClusterTrainingRuntime"):
         with pytest.raises(RuntimeNotFound):
-            submit_or_adopt(cluster, request("true", runtime="none", runtime_kind=kind), Identity("o", "r", "s"), SPACE)
+            submit_or_adopt(
+                Submission(cluster, request("true", runtime="none", runtime_kind=kind), Identity("o", "r", "s"), SPACE)
+            )
     failing = submitted("failing", "echo hello; exit 3")
     sleeping = submitted("sleeping", f"echo hello; {WAIT}")
     submitted("sleeping", f"echo hello; {WAIT}")
@@ -132,7 +143,7 @@ def test_the_table_is_what_is_asked(
     recorder.during("submit with a workspace")
     new = "pvc://new?size=1Gi&class=fast&retain=delete"
     with_volume = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
-    submit_or_adopt(cluster, with_volume, Identity("o", "r", "volume"), SPACE)
+    submit_or_adopt(Submission(cluster, with_volume, Identity("o", "r", "volume"), SPACE))
 
     def another_in_this_moment(_cluster: Any, wanted: Any, _owners: Any) -> None:
         annotations = {**annotations_of(wanted), names.OWNER_ANNOTATION: "other/run/train"}
@@ -142,13 +153,13 @@ def test_the_table_is_what_is_asked(
     with monkeypatch.context() as patched:
         patched.setattr("trainwright.jobs.submit.creation.check_holder", another_in_this_moment)
         with pytest.raises(RunFolderTaken, match="was deleted"):
-            submit_or_adopt(cluster, with_volume, Identity("o", "contested", "volume"), SPACE)
+            submit_or_adopt(Submission(cluster, with_volume, Identity("o", "contested", "volume"), SPACE))
 
     recorder.during("submit with code")
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text("print('hello')\n")
     with_code = TrainRequest(code=str(tmp_path / "code"), command=["train.py"])
-    submit_or_adopt(cluster, with_code, Identity("o", "r", "code"), SPACE)
+    submit_or_adopt(Submission(cluster, with_code, Identity("o", "r", "code"), SPACE))
 
     recorder.during("")
     waited = submitted("waited", WAIT)

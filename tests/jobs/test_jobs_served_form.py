@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,9 +19,10 @@ from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable, Undec
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Deadlines, Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Deadlines, Identity, Submission, TrainRequest, Waiting, submit_or_adopt
 from trainwright.jobs.submit.api_compat import served_form
-from trainwright.jobs.wait.run_to_end import _with_run_deadline
+from trainwright.jobs.wait.job_observer import WaitSettings
+from trainwright.jobs.wait.run_to_end import Attempt
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.served_schema import DEFINITION, ServedSchema, schema_in, served_trainjob
 
@@ -75,7 +77,7 @@ def definition() -> Callable[[str], Any]:
 
 
 def submitted(cluster: Any, **fields: Any) -> Any:
-    return submit_or_adopt(cluster, TrainRequest(**{**FULL, **fields}), STEP, "default")
+    return submit_or_adopt(Submission(cluster, TrainRequest(**{**FULL, **fields}), STEP, "default"))
 
 
 @pytest.mark.parametrize("version", ["2.2.1", "2.3.0"])
@@ -106,19 +108,16 @@ def test_trainer_2_1_gets_overrides_and_the_client_keeps_the_deadline(cluster: E
     assert by_step["node"]["nodeSelector"] == {"gpu": "h100"}
     assert by_step["node"]["volumes"] == [{"name": "initializer", "persistentVolumeClaim": {"claimName": "mine"}}]
     assert made.run_deadline == 60
-    assert _with_run_deadline(Deadlines(), made.run_deadline) == Deadlines(run=60)
-    assert (
-        _with_run_deadline(Deadlines(run=30), made.run_deadline)
-        == _with_run_deadline(Deadlines(run=30), None)
-        == Deadlines(run=30)
-    )
+    for own, kept, expected in ((None, 60, 60), (30, 60, 30), (30, None, 30)):
+        waiting = Waiting(WaitSettings(deadlines=Deadlines(run=own)))
+        assert Attempt.of(replace(made, run_deadline=kept), waiting).settings.deadlines == Deadlines(run=expected)
     assert submitted(serving).adopted  # the digest is that of the request, whatever the version
 
 
 def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.1.0"))
     for run in range(3):
-        submit_or_adopt(serving, TrainRequest(**FULL), Identity("o", str(run), "s"), "default")  # type: ignore[arg-type]
+        submit_or_adopt(Submission(serving, TrainRequest(**FULL), Identity("o", str(run), "s"), "default"))  # type: ignore[arg-type]
     assert serving.asked == 1
 
 
@@ -133,7 +132,7 @@ def test_an_answer_of_the_moment_is_not_kept(cluster: EmbeddedCluster, definitio
 def test_where_the_definition_may_not_be_read_todays_form_is_sent(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.3.0"), Forbidden("no"))
     submitted(serving)
-    submit_or_adopt(serving, TrainRequest(**FULL), Identity("o", "again", "s"), "default")  # type: ignore[arg-type]
+    submit_or_adopt(Submission(serving, TrainRequest(**FULL), Identity("o", "again", "s"), "default"))  # type: ignore[arg-type]
     assert "runtimePatches" in serving.sent[0]["spec"]
     assert serving.asked == 1
 
@@ -208,8 +207,8 @@ def test_a_deadline_that_nobody_asked_for_is_no_obstacle_on_an_unknown_version(c
             return super().get(kind, name, *rest, **options)
 
     request = {"runtime": "torch-distributed", "command": ["true"]}
-    made = submit_or_adopt(Without(cluster), TrainRequest(**request), STEP, "default")
+    made = submit_or_adopt(Submission(Without(cluster), TrainRequest(**request), STEP, "default"))
     assert "activeDeadlineSeconds" not in made.trainjob["spec"]
     asked = TrainRequest(**request, run_timeout_seconds=60)
     with pytest.raises((Undecodable, Invalid), match=r"spec\.activeDeadlineSeconds"):
-        submit_or_adopt(Without(cluster), asked, Identity("kfp", "other", "train"), "default")
+        submit_or_adopt(Submission(Without(cluster), asked, Identity("kfp", "other", "train"), "default"))

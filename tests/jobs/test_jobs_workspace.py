@@ -16,7 +16,7 @@ from trainwright.api.kinds import CLAIM, STORAGE_CLASS, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.jobs.request.workspace import NewClaim, Workspace
 from trainwright.jobs.submit.workspace_claim import ensure_claim
@@ -116,7 +116,7 @@ def problem_of(uri: str) -> str:
 
 @pytest.mark.parametrize(("nodes", "access"), [(None, "ReadWriteOnce"), (1, "ReadWriteOnce"), (2, "ReadWriteMany")])
 def test_a_claim_is_made_before_its_job(cluster: EmbeddedCluster, nodes: int | None, access: str) -> None:
-    made = submit_or_adopt(cluster, sft(NEW, num_nodes=nodes), STEP, "default")
+    made = submit_or_adopt(Submission(cluster, sft(NEW, num_nodes=nodes), STEP, "default"))
     claim = claim_of(cluster)
     assert claim["spec"]["accessModes"] == [access]
     assert claim["spec"]["resources"]["requests"]["storage"] == "20Gi"
@@ -124,17 +124,17 @@ def test_a_claim_is_made_before_its_job(cluster: EmbeddedCluster, nodes: int | N
     assert annotations_of(claim)["trainwright.dev/owner"] == "kfp/run"
     assert labels_of(claim)["app.kubernetes.io/managed-by"] == "trainwright"
     assert owners_of(claim) == []
-    assert submit_or_adopt(cluster, sft(NEW, num_nodes=nodes), STEP, "default").name == made.name
+    assert submit_or_adopt(Submission(cluster, sft(NEW, num_nodes=nodes), STEP, "default")).name == made.name
 
 
 def test_the_wish_is_no_part_of_the_job(cluster: EmbeddedCluster) -> None:
-    submit_or_adopt(cluster, sft("pvc://new"), STEP, "default")
-    assert submit_or_adopt(cluster, sft(NEW), STEP, "default").adopted
+    submit_or_adopt(Submission(cluster, sft("pvc://new"), STEP, "default"))
+    assert submit_or_adopt(Submission(cluster, sft(NEW), STEP, "default")).adopted
 
 
 def test_a_refused_request_makes_no_claim(cluster: EmbeddedCluster) -> None:
     with pytest.raises((Invalid, ValueError)):
-        submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", workspace=NEW), STEP, "default")
+        submit_or_adopt(Submission(cluster, TrainRequest(runtime="torch-distributed", workspace=NEW), STEP, "default"))
     assert cluster.list(CLAIM).items == []
 
 
@@ -144,17 +144,17 @@ def test_the_nodes_of_the_runtime_count_too(cluster: EmbeddedCluster) -> None:
     runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "trl-sft")
     runtime["spec"]["mlPolicy"]["numNodes"] = 4
     cluster.create({**runtime, "metadata": {"name": "four", "labels": runtime["metadata"]["labels"]}})
-    submit_or_adopt(cluster, sft(NEW).model_copy(update={"runtime": "four"}), STEP, "default")
+    submit_or_adopt(Submission(cluster, sft(NEW).model_copy(update={"runtime": "four"}), STEP, "default"))
     assert claim_of(cluster)["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
 def test_one_that_goes_with_its_jobs_goes_with_the_last_of_them(cluster: EmbeddedCluster, set_status: Any) -> None:
     wish = f"{NEW}&retain=delete"
-    first = submit_or_adopt(cluster, sft(wish), STEP, "default")
+    first = submit_or_adopt(Submission(cluster, sft(wish), STEP, "default"))
     assert [owner["uid"] for owner in owners_of(claim_of(cluster))] == [uid_of(first.trainjob)]
-    submit_or_adopt(cluster, sft(wish), STEP, "default")
+    submit_or_adopt(Submission(cluster, sft(wish), STEP, "default"))
     set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(cluster, sft(wish), STEP, "default")
+    second = submit_or_adopt(Submission(cluster, sft(wish), STEP, "default"))
     owners = owners_of(claim_of(cluster))
     assert [owner["uid"] for owner in owners] == [uid_of(first.trainjob), uid_of(second.trainjob)]
     assert all(owner["kind"] == "TrainJob" and not owner.get("controller") for owner in owners)
@@ -174,9 +174,9 @@ def test_a_crash_between_claim_and_job_and_tie_leaves_what_the_next_try_finds(
         with monkeypatch.context() as patched:
             patched.setattr(f"trainwright.{effect}", dying)
             with pytest.raises(Killed):
-                submit_or_adopt(cluster, sft(wish), STEP, "default")
+                submit_or_adopt(Submission(cluster, sft(wish), STEP, "default"))
         assert owners_of(claim_of(cluster)) == []
-    made = submit_or_adopt(cluster, sft(wish), STEP, "default")
+    made = submit_or_adopt(Submission(cluster, sft(wish), STEP, "default"))
     assert made.adopted
     assert [owner["uid"] for owner in owners_of(claim_of(cluster))] == [uid_of(made.trainjob)]
     assert len(cluster.list(CLAIM).items) == 1
@@ -190,16 +190,18 @@ def test_another_claim_of_that_name_must_be_as_good(cluster: EmbeddedCluster, ca
         r"class: it is slow, fast is requested"
     )
     with pytest.raises(WorkspaceMismatch, match=words):
-        submit_or_adopt(cluster, sft(wish), STEP, "default")
+        submit_or_adopt(Submission(cluster, sft(wish), STEP, "default"))
     assert cluster.list(TRAINJOB).items == []
-    submit_or_adopt(cluster, sft("pvc://new?size=10240Mi&retain=delete"), STEP, "default")
+    submit_or_adopt(Submission(cluster, sft("pvc://new?size=10240Mi&retain=delete"), STEP, "default"))
     assert owners_of(claim_of(cluster)) == []
     assert "is not deleted with the job" in caplog.text
 
 
 def test_our_own_claim_is_used_although_the_wish_has_grown(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
-    submit_or_adopt(cluster, sft(NEW), STEP, "default")
-    submit_or_adopt(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate", subfolder="evaluation"), "default")
+    submit_or_adopt(Submission(cluster, sft(NEW), STEP, "default"))
+    submit_or_adopt(
+        Submission(cluster, sft("pvc://new?size=1Ti"), Identity("kfp", "run", "evaluate", subfolder="evaluation"), "default")
+    )
     assert "was created by this run before: size: it has 20Gi, 1Ti is requested" in caplog.text
 
 
@@ -217,7 +219,7 @@ def test_an_existing_claim_is_looked_at(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, modes: tuple[str, ...], nodes: int, words: str
 ) -> None:
     make_claim(cluster, *modes)
-    submit_or_adopt(cluster, sft("pvc://new", num_nodes=nodes), STEP, "default")
+    submit_or_adopt(Submission(cluster, sft("pvc://new", num_nodes=nodes), STEP, "default"))
     warnings = [record.getMessage() for record in caplog.records if "workspace" in record.getMessage()]
     assert bool(warnings) is bool(words)
     assert words in "".join(warnings)
@@ -226,7 +228,7 @@ def test_an_existing_claim_is_looked_at(
 def test_a_claim_that_does_not_exist_is_a_warning_that_says_what_to_do(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    submit_or_adopt(cluster, sft("pvc://new"), STEP, "default")
+    submit_or_adopt(Submission(cluster, sft("pvc://new"), STEP, "default"))
     assert "does not exist in default: pods wait for it; request a new one with ?size=" in caplog.text
 
 
@@ -236,7 +238,7 @@ def test_who_may_not_read_claims_is_warned_and_gets_his_job(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, workspace: str, verbs: tuple[str, ...]
 ) -> None:
     narrow: Any = Narrow(cluster, *verbs)
-    assert submit_or_adopt(narrow, sft(workspace), STEP, "default").attempt == 1
+    assert submit_or_adopt(Submission(narrow, sft(workspace), STEP, "default")).attempt == 1
     assert "cannot be read: may not get" in caplog.text
     assert len(cluster.list(CLAIM).items) == (1 if workspace == NEW and "create" not in verbs else 0)
 
@@ -246,20 +248,20 @@ def test_who_may_not_make_claims_is_told_what_to_grant(cluster: EmbeddedCluster)
     with pytest.raises(
         Forbidden, match="does not exist and cannot be created: may not create; grant create on persistentvolumeclaims"
     ):
-        submit_or_adopt(narrow, sft(NEW), STEP, "default")
+        submit_or_adopt(Submission(narrow, sft(NEW), STEP, "default"))
     assert cluster.list(TRAINJOB).items == []
 
 
 def test_who_may_not_tie_keeps_the_claim_with_a_warning(cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture) -> None:
     narrow: Any = Narrow(cluster, "patch")
-    made = submit_or_adopt(narrow, sft(f"{NEW}&retain=delete"), STEP, "default")
+    made = submit_or_adopt(Submission(narrow, sft(f"{NEW}&retain=delete"), STEP, "default"))
     assert f"will not be deleted with TrainJob {made.name}: may not patch" in caplog.text
 
 
 def test_a_class_that_does_not_exist_is_a_warning_where_classes_are_shown(
     cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    submit_or_adopt(cluster, sft("pvc://new?size=1Gi&class=fsat"), STEP, "default")
+    submit_or_adopt(Submission(cluster, sft("pvc://new?size=1Gi&class=fsat"), STEP, "default"))
     assert "StorageClass" not in caplog.text
     assert claim_of(cluster)["spec"]["storageClassName"] == "fsat"
     read, classes = cluster.list, Listing([{"metadata": {"name": "fast"}}, {"metadata": {"name": "slow"}}], "1")
@@ -268,9 +270,9 @@ def test_a_class_that_does_not_exist_is_a_warning_where_classes_are_shown(
         return classes if kind == STORAGE_CLASS else read(kind, *more, **options)
 
     monkeypatch.setattr(cluster, "list", showing)
-    submit_or_adopt(cluster, sft("pvc://other?size=1Gi&class=fsat"), Identity("kfp", "run", "other"), "default")
+    submit_or_adopt(Submission(cluster, sft("pvc://other?size=1Gi&class=fsat"), Identity("kfp", "run", "other"), "default"))
     assert "the StorageClass 'fsat', which does not exist: pods wait until it does; did you mean fast?" in caplog.text
-    submit_or_adopt(cluster, sft("pvc://third?size=1Gi&class=fast"), Identity("kfp", "run", "third"), "default")
+    submit_or_adopt(Submission(cluster, sft("pvc://third?size=1Gi&class=fast"), Identity("kfp", "run", "third"), "default"))
     assert caplog.text.count("which does not exist") == 1
 
 
@@ -293,7 +295,9 @@ def test_eight_steps_at_once_make_one_claim(cluster: EmbeddedCluster) -> None:
     def submit(number: int) -> str:
         together.wait(10)
         made = submit_or_adopt(
-            cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}", subfolder=str(number)), "default"
+            Submission(
+                cluster, sft(f"{NEW}&retain=delete"), Identity("kfp", "run", f"step-{number}", subfolder=str(number)), "default"
+            )
         )
         return uid_of(made.trainjob)
 

@@ -32,9 +32,11 @@ from trainwright.jobs import (
     JobEvent,
     Phase,
     StepFailed,
+    Submission,
     TrainJobDeadline,
     TrainJobDeleted,
     TrainRequest,
+    Waiting,
     phase_of,
     submit_or_adopt,
     wait_for,
@@ -50,6 +52,7 @@ from trainwright.jobs.submit import capacity
 from trainwright.jobs.submit.job_lookup import find_job, jobs_of_run
 from trainwright.jobs.submit.rbac import BESIDE_TRAINER_CALLS, JOBSET_MODE_CALLS, LOCAL_QUEUE, WORKLOAD
 from trainwright.jobs.wait.job_events import PhaseChanged
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.submission import connect_for_jobs
 from trainwright.submission.jobs_client import JobsClient
@@ -91,22 +94,25 @@ def step(name: str) -> Identity:
 
 def test_a_job_trains_to_its_end(cluster: JobsClient, jobset_only: JobSetOnly) -> None:  # noqa: F811
     told: list[JobEvent] = []
-    job = run_to_end(cluster, training(), step("success"), "default", deadlines=NO_LONGER, on_event=told.extend)
+    job = run_to_end(
+        Submission(cluster, training(), step("success"), "default"),
+        Waiting(WaitSettings(deadlines=NO_LONGER), observers=(told.extend,)),
+    )
     seen = [happening.phase for happening in told if isinstance(happening, PhaseChanged)]
     assert (seen[0], seen[-1]) == (Phase.Starting, Phase.Succeeded)
     lines = {line.text for line in read_logs(cluster, job)}
     assert lines == {f"step {number} of rank 0" for number in range(3)}
     assert name_of(job) in [name_of(each) for each in cluster.list(TRAINJOB, "default").items]
     assert jobset_only.plane.cluster.list(TRAINJOB).items == [], "there is no TrainJob at all"
-    again = submit_or_adopt(cluster, training(), step("success"), "default")
+    again = submit_or_adopt(Submission(cluster, training(), step("success"), "default"))
     assert (again.adopted, phase_of(again.trainjob)) == (True, Phase.Succeeded)
 
 
 def test_a_deleted_job_leaves_nothing(cluster: JobsClient, jobset_only: JobSetOnly, tmp_path: Path) -> None:  # noqa: F811
-    job = submit_or_adopt(cluster, sleeping(tmp_path / "never"), step("delete"), "default").trainjob
+    job = submit_or_adopt(Submission(cluster, sleeping(tmp_path / "never"), step("delete"), "default")).trainjob
     eventually(lambda: pods_of(cluster, job))
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(wait_for, cluster, job, deadlines=NO_LONGER)
+        waiting = pool.submit(wait_for, cluster, job, WaitSettings(deadlines=NO_LONGER))
         assert cancel_owned_job(cluster, job, CancelPolicy.delete, timeout_seconds=30) == "it is deleted"
         assert isinstance(waiting.exception(30), TrainJobDeleted)
     selector = f"{names.JOBSET_NAME_LABEL}={name_of(job)}"
@@ -118,11 +124,8 @@ def test_a_deadline_of_the_request_is_kept_by_who_waits(cluster: JobsClient, tmp
     request = sleeping(tmp_path / "never").model_copy(update={"run_timeout_seconds": 1})
     with pytest.raises(TrainJobDeadline, match="was Running for more than 1 s"):
         run_to_end(
-            cluster,
-            request,
-            step("deadline"),
-            "default",
-            on_error=lambda c, job, _: cancel_owned_job(c, job, CancelPolicy.delete),
+            Submission(cluster, request, step("deadline"), "default"),
+            Waiting(on_error=lambda c, job, _: cancel_owned_job(c, job, CancelPolicy.delete)),
         )
 
 
@@ -181,8 +184,10 @@ def test_the_table_of_rights_is_what_is_asked(
     monkeypatch.setattr(dynamic.DynamicClient, "request", recorded)
     cluster = connect_for_jobs(jobset_only.way)
     with pytest.raises(StepFailed):
-        run_to_end(cluster, training(3), step("rights-failure"), "default", deadlines=NO_LONGER)
-    job = submit_or_adopt(cluster, sleeping(tmp_path / "never"), step("rights"), "default").trainjob
+        run_to_end(
+            Submission(cluster, training(3), step("rights-failure"), "default"), Waiting(WaitSettings(deadlines=NO_LONGER))
+        )
+    job = submit_or_adopt(Submission(cluster, sleeping(tmp_path / "never"), step("rights"), "default")).trainjob
     eventually(lambda: any((pod.get("status") or {}).get("phase") == "Running" for pod in pods_of(cluster, job)))
     deferred = WatchedPods().open("connection", cluster, "default", name_of(job))
     eventually(lambda: "watch pods in the namespace default" in made)
@@ -191,11 +196,11 @@ def test_the_table_of_rights_is_what_is_asked(
     assert "done" in [line.text for line in follow_logs(cluster, job)]
     request = TrainRequest(runtime="deepspeed-distributed", command=["bash", "-c", WAIT], num_nodes=2)
     for how in (CancelPolicy.suspend, CancelPolicy.delete):
-        made_of_mpi = submit_or_adopt(cluster, request, step("rights-mpi"), "default").trainjob
+        made_of_mpi = submit_or_adopt(Submission(cluster, request, step("rights-mpi"), "default")).trainjob
         cancel_owned_job(cluster, made_of_mpi, how, timeout_seconds=5)
     new = "pvc://rights?size=1Gi&class=fast&retain=delete"
     request = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
-    with_volume = submit_or_adopt(cluster, request, step("rights-volume"), "default").trainjob
+    with_volume = submit_or_adopt(Submission(cluster, request, step("rights-volume"), "default")).trainjob
     claim = cluster.get(CLAIM, "rights", "default")
     assert [(owner["kind"], owner["uid"]) for owner in owners_of(claim)] == [("JobSet", uid_of(with_volume))]
     cancel_owned_job(cluster, with_volume, CancelPolicy.delete, timeout_seconds=30)
@@ -203,7 +208,7 @@ def test_the_table_of_rights_is_what_is_asked(
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text("print('hello')\n")
     request = TrainRequest(code=str(tmp_path / "code"), command=["train.py"])
-    with_code = submit_or_adopt(cluster, request, step("rights-code"), "default").trainjob
+    with_code = submit_or_adopt(Submission(cluster, request, step("rights-code"), "default")).trainjob
     cancel_owned_job(cluster, with_code, CancelPolicy.delete, timeout_seconds=30)
     table = {str(call.permission("default")) for call in JOBSET_MODE_CALLS}
     elsewhere = [call for call in JOBSET_MODE_CALLS if call.kind in (JOB, WORKLOAD, LOCAL_QUEUE, LEASE)]
@@ -238,25 +243,25 @@ def in_mode(plane: ControlPlane, mode: str) -> JobsClient:
 
 
 def succeeds(cluster: JobsClient, identity: Identity, _flag: Path) -> Any:
-    return run_to_end(cluster, training(), identity, "default", deadlines=NO_LONGER)
+    return run_to_end(Submission(cluster, training(), identity, "default"), Waiting(WaitSettings(deadlines=NO_LONGER)))
 
 
 def fails(cluster: JobsClient, identity: Identity, _flag: Path) -> Any:
     with pytest.raises(StepFailed) as failed:
-        run_to_end(cluster, training(7, num_nodes=1), identity, "default", deadlines=NO_LONGER)
+        run_to_end(Submission(cluster, training(7, num_nodes=1), identity, "default"), Waiting(WaitSettings(deadlines=NO_LONGER)))
     return failed.value.trainjob
 
 
 def is_suspended_and_resumed(cluster: JobsClient, identity: Identity, flag: Path) -> Any:
-    job = submit_or_adopt(cluster, sleeping(flag), identity, "default").trainjob
+    job = submit_or_adopt(Submission(cluster, sleeping(flag), identity, "default")).trainjob
     eventually(lambda: phase_of(cluster.get(TRAINJOB, name_of(job), "default")) is Phase.Running)
     cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30)
     flag.touch()
-    return run_to_end(cluster, sleeping(flag), identity, "default", deadlines=NO_LONGER)
+    return run_to_end(Submission(cluster, sleeping(flag), identity, "default"), Waiting(WaitSettings(deadlines=NO_LONGER)))
 
 
 def stays_suspended(cluster: JobsClient, identity: Identity, flag: Path) -> Any:
-    job = submit_or_adopt(cluster, sleeping(flag), identity, "default").trainjob
+    job = submit_or_adopt(Submission(cluster, sleeping(flag), identity, "default")).trainjob
     eventually(lambda: phase_of(cluster.get(TRAINJOB, name_of(job), "default")) is Phase.Running)
     cancel_owned_job(cluster, job, CancelPolicy.suspend, timeout_seconds=30)
 
@@ -310,15 +315,15 @@ def test_both_modes_tell_the_same(both: ControlPlane, tmp_path: Path, life: Call
 def test_a_step_stays_in_the_mode_in_which_it_was_submitted(both: ControlPlane, tmp_path: Path) -> None:
     """Trainer was installed while the job trained: the same step, submitted as auto chooses now, finds its job."""
     request = sleeping(tmp_path / "go")
-    before = submit_or_adopt(in_mode(both, "jobset"), request, step("stays"), "default")
+    before = submit_or_adopt(Submission(in_mode(both, "jobset"), request, step("stays"), "default"))
     auto = connect_for_jobs(both._home.kubeconfig)
     assert auto.mode is Mode.trainjob
-    again = submit_or_adopt(auto, request, step("stays"), "default")
+    again = submit_or_adopt(Submission(auto, request, step("stays"), "default"))
     assert (again.adopted, again.cluster.mode, uid_of(again.trainjob)) == (True, Mode.jobset, uid_of(before.trainjob))
     found = [find_job(auto, step("stays"), "default"), *jobs_of_run(auto, "stays", "default")]
     assert [(uid_of(job), place.mode) for place, job in filter(None, found)] == [(uid_of(before.trainjob), Mode.jobset)] * 2
     (tmp_path / "go").touch()
-    wait_for(again.cluster, again.trainjob, deadlines=NO_LONGER)
+    wait_for(again.cluster, again.trainjob, WaitSettings(deadlines=NO_LONGER))
 
 
 def test_a_submission_costs_three_requests_also_where_there_could_be_another_mode(
@@ -337,7 +342,7 @@ def test_a_submission_costs_three_requests_also_where_there_could_be_another_mod
     counts = []
     for number in range(2):
         made.clear()
-        submit_or_adopt(auto, training(num_nodes=1), step(f"three-{number}"), "without")
+        submit_or_adopt(Submission(auto, training(num_nodes=1), step(f"three-{number}"), "without"))
         counts.append(len(made))
     assert counts[1] == 3, made
     assert 3 < counts[0] <= 6  # less where this process has asked the cluster what it serves before
@@ -345,26 +350,29 @@ def test_a_submission_costs_three_requests_also_where_there_could_be_another_mod
 
 def test_after_a_failure_the_next_generation_goes_where_auto_says(both: ControlPlane) -> None:
     with pytest.raises(StepFailed):
-        run_to_end(in_mode(both, "jobset"), training(7, num_nodes=1), step("moves"), "default", deadlines=NO_LONGER)
+        run_to_end(
+            Submission(in_mode(both, "jobset"), training(7, num_nodes=1), step("moves"), "default"),
+            Waiting(WaitSettings(deadlines=NO_LONGER)),
+        )
     auto = connect_for_jobs(both._home.kubeconfig)
-    again = submit_or_adopt(auto, training(7, num_nodes=1), step("moves"), "default")
+    again = submit_or_adopt(Submission(auto, training(7, num_nodes=1), step("moves"), "default"))
     assert (again.adopted, again.attempt, again.cluster.mode) == (False, 2, Mode.trainjob)
     assert both.cluster.get(TRAINJOB, again.name, "default")["metadata"]["uid"] == uid_of(again.trainjob)
 
 
 def test_the_jobset_of_a_trainjob_is_not_taken(both: ControlPlane, tmp_path: Path) -> None:
-    job = submit_or_adopt(in_mode(both, "trainjob"), sleeping(tmp_path / "never"), step("theirs"), "default").trainjob
+    job = submit_or_adopt(Submission(in_mode(both, "trainjob"), sleeping(tmp_path / "never"), step("theirs"), "default")).trainjob
     eventually(lambda: both.cluster.list(JOBSET, "default", field_selector=f"metadata.name={name_of(job)}").items)
     with pytest.raises(Invalid, match="was not created in jobset mode"):
-        submit_or_adopt(in_mode(both, "jobset"), sleeping(tmp_path / "never"), step("theirs"), "default")
+        submit_or_adopt(Submission(in_mode(both, "jobset"), sleeping(tmp_path / "never"), step("theirs"), "default"))
     cancel_owned_job(in_mode(both, "trainjob"), job, CancelPolicy.delete, timeout_seconds=30)
 
 
 def test_name_of_a_jobset_mode_job_is_refused_in_trainjob_mode(both: ControlPlane, tmp_path: Path) -> None:
     request, identity = sleeping(tmp_path / "never"), step("other-mode")
-    job = submit_or_adopt(in_mode(both, "jobset"), request, identity, "default").trainjob
+    job = submit_or_adopt(Submission(in_mode(both, "jobset"), request, identity, "default")).trainjob
     with pytest.raises(Invalid, match=f"the JobSet default/{name_of(job)} exists and was submitted in jobset mode"):
-        submit_or_adopt(in_mode(both, "trainjob"), request, identity, "default")
+        submit_or_adopt(Submission(in_mode(both, "trainjob"), request, identity, "default"))
     both.cluster.create(trainjob(name_of(job)))  # as kubectl does
     taken = both.cluster.get(TRAINJOB, name_of(job), "default")
     text = description_of(both.cluster, taken)

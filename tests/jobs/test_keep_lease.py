@@ -21,7 +21,7 @@ from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.controllers.trainjob import TrainJobReconciler
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, Waiting, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
 from trainwright.jobs.state.waiter_lease import MIN_SECONDS, lost_mark, renewal_patch, waiter_lease_of
@@ -42,7 +42,7 @@ AT_ONCE = WaiterOptions(suspends_at_once=True)
 
 @pytest.fixture
 def job(cluster: EmbeddedCluster) -> Job:
-    return submit_or_adopt(cluster, REQUEST, STEP, "default").trainjob
+    return submit_or_adopt(Submission(cluster, REQUEST, STEP, "default")).trainjob
 
 
 class Recording:
@@ -78,7 +78,7 @@ def test_a_signal_costs_one_request(cluster: EmbeddedCluster, job: Job) -> None:
     suspended = current(cluster, job)
     assert suspended["spec"]["suspend"] is True
     assert annotations_of(suspended)[names.SUSPENDED_BY_ANNOTATION] == names.suspended_by_us(suspended["metadata"]["generation"])
-    again = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    again = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"))
     assert again.adopted
     assert again.trainjob["spec"]["suspend"] is False
 
@@ -103,7 +103,7 @@ def suspended_by_a_person(cluster: EmbeddedCluster, job: Job, _set_status: Any) 
 
 def replaced(cluster: EmbeddedCluster, job: Job, _set_status: Any) -> Job:
     cluster.delete(TRAINJOB, name_of(job), "default")
-    submit_or_adopt(cluster, REQUEST, STEP, "default")
+    submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"))
     return job
 
 
@@ -169,7 +169,7 @@ def test_the_controller_suspends_a_job_whose_client_is_gone(cluster: EmbeddedClu
     assert names.WAITER_LOST_ANNOTATION in annotations_of(suspended)
     assert "WaiterGone" in {event["reason"] for event in cluster.list(EVENT, "default").items}
     reconcile(cluster, job)
-    again = submit_or_adopt(cluster, REQUEST, STEP, "default").trainjob
+    again = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default")).trainjob
     assert again["spec"]["suspend"] is False
     assert waiter_lease_of(again) is None, "an expired lease would suspend it again"
     assert names.WAITER_LOST_ANNOTATION not in annotations_of(again)
@@ -238,14 +238,14 @@ def test_a_job_that_somebody_else_has_suspended_stays_so(cluster: EmbeddedCluste
 def test_new_job_has_the_lease_of_the_client_that_is_to_wait(
     cluster: EmbeddedCluster, client: type[JobsClient], seconds: int
 ) -> None:
-    made = submit_or_adopt(client(cluster), REQUEST, STEP, "default", waiter_lease_seconds=seconds)
+    made = submit_or_adopt(Submission(client(cluster), REQUEST, STEP, "default"), waiter_lease_seconds=seconds)
     lease = waiter_lease_of(client(cluster).get(TRAINJOB, made.name, "default"))
     assert (lease.seconds if lease is not None else 0) == (max(seconds, MIN_SECONDS) if seconds else 0)
 
 
 def test_adopted_job_has_the_lease_of_the_client_that_is_to_wait(cluster: EmbeddedCluster, job: Job) -> None:
     leased(cluster, job, ago=61)
-    again = submit_or_adopt(cluster, REQUEST, STEP, "default", waiter_lease_seconds=600)
+    again = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"), waiter_lease_seconds=600)
     lease = waiter_lease_of(again.trainjob)
     assert lease is not None
     assert (lease.seconds, lease.seconds_left(datetime.now(UTC)) > 590) == (600, True)
@@ -253,7 +253,7 @@ def test_adopted_job_has_the_lease_of_the_client_that_is_to_wait(cluster: Embedd
 
 def test_adopting_a_running_job_ends_the_lease_of_an_earlier_client(cluster: EmbeddedCluster, job: Job) -> None:
     leased(cluster, job, ago=61)
-    again = submit_or_adopt(cluster, REQUEST, STEP, "default")
+    again = submit_or_adopt(Submission(cluster, REQUEST, STEP, "default"))
     assert waiter_lease_of(again.trainjob) is None
 
 
@@ -284,7 +284,7 @@ def test_a_signal_during_the_submission_creates_no_job(cluster: EmbeddedCluster)
     stop = StopEvent()
     stop.set()
     with pytest.raises(Cancelled, match="no job was created"):
-        submit_or_adopt(cluster, train_request(), STEP, "default", stop=stop)
+        submit_or_adopt(Submission(cluster, train_request(), STEP, "default"), stop=stop)
     assert not cluster.list(TRAINJOB).items
 
 
@@ -301,7 +301,7 @@ def test_a_signal_suspends_before_the_wait_ends(
 
     threading.Thread(target=lambda: (eventually(lambda: cluster.list(TRAINJOB).items), os.kill(os.getpid(), 15))).start()
     with pytest.raises(Cancelled, match="was cancelled; True"):
-        run_to_end(recording, train_request(), STEP, "default", on_signal=end, waiter=AT_ONCE)
+        run_to_end(Submission(recording, train_request(), STEP, "default"), Waiting(on_signal=end, waiter=AT_ONCE))
     assert not told
 
 
@@ -311,8 +311,8 @@ def test_a_job_is_tied_to_each_workflow_that_waits_for_it(cluster: EmbeddedClust
         return Workflow(name, namespace, reference)
 
     for each in ("one", "one", "two"):
-        submit_or_adopt(cluster, train_request(), STEP, "default", workflow=workflow(each))
-    submit_or_adopt(cluster, train_request(), STEP, "default", workflow=workflow("three", "elsewhere"))
+        submit_or_adopt(Submission(cluster, train_request(), STEP, "default", workflow=workflow(each)))
+    submit_or_adopt(Submission(cluster, train_request(), STEP, "default", workflow=workflow("three", "elsewhere")))
     (job,) = cluster.list(TRAINJOB).items
     assert [owner["name"] for owner in job["metadata"]["ownerReferences"]] == ["one", "two"]
     assert labels_of(job)[names.WORKFLOW_LABEL] == "three"

@@ -11,7 +11,7 @@ from factories import catalogue_runtime, train_request
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime
 from trainwright.jobs.submit.resolve import resolve
 
@@ -297,5 +297,5 @@ def test_working_command_runs_a_program_that_is_not_python_as_it_was() -> None:
 def test_nothing_is_created_for_a_launcher_of_several_worlds(cluster: EmbeddedCluster, code: str) -> None:
     request = train_request(runtime=MPI, command=["mpirun", "-np", "2", "python", "main.py"], code=code, num_nodes=2)
     with pytest.raises(IncompatibleRuntime, match="does not make one world"):
-        submit_or_adopt(cluster, request, Identity("o", "r", "s"), "default")
+        submit_or_adopt(Submission(cluster, request, Identity("o", "r", "s"), "default"))
     assert not cluster.list(TRAINJOB).items

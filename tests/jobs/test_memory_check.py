@@ -10,7 +10,7 @@ from trainwright.api import names
 from trainwright.api.errors import Invalid
 from trainwright.api.kinds import NODE, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.request.model_shape import ModelShape
 from trainwright.jobs.request.train_request import TrainRequest
 
@@ -42,7 +42,7 @@ def submit(cluster: EmbeddedCluster, step: Identity = STEP, **settings: Any) -> 
     """The warnings of a submission."""
     warnings: list[str] = []
     request = TrainRequest.from_parameters({"runtime": "trl-sft", "model_shape": SHAPE, "num_proc_per_node": 1, **settings})
-    submit_or_adopt(cluster, request, step, "default", on_warning=warnings.append)
+    submit_or_adopt(Submission(cluster, request, step, "default"), on_warning=warnings.append)
     return [text for text in warnings if "GiB" in text]
 
 

@@ -15,6 +15,7 @@ from support.virtual_time import VirtualClock
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.jobs import Deadlines, RunTimeout, StartTimeout, wait_for
+from trainwright.jobs.wait.job_observer import WaitSettings
 
 BY = ["cli", *(pytest.param(by, marks=pytest.mark.medium) for by in ("component", "operator", "trigger"))]
 
@@ -60,7 +61,7 @@ def awaited(cluster: RecordedCluster, clock: VirtualClock, at: float, **deadline
     """Wait for the job of a recording from `at` on."""
     with clock.installed():
         clock.jump(at)
-        wait_for(cluster, cluster.get(TRAINJOB, "job", "train"), deadlines=Deadlines(**deadlines))
+        wait_for(cluster, cluster.get(TRAINJOB, "job", "train"), WaitSettings(deadlines=Deadlines(**deadlines)))
 
 
 def test_wait_that_begins_late_counts_the_missing_pod(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from support.virtual_time import VirtualClock
 from trainwright.api.kinds import TRAINJOB
 from trainwright.jobs import Deadlines, TrainJobError, wait_for
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of
+from trainwright.jobs.wait.job_observer import WaitSettings
 
 CASES = sorted(path.name for path in (recordings_of("failures") / "cases").iterdir())
 CALLERS = ("component", "operator", "trigger")
@@ -108,7 +109,7 @@ def test_a_wait_that_begins_late_ends_alike(case: str) -> None:
         with clock.installed():
             clock.jump(recording.job.at + (recording.last + 1 - recording.job.at) * part / (MOMENTS - 1))
             try:
-                wait_for(cluster, cluster.get(TRAINJOB, "job", "train"), deadlines=Deadlines(queue=30, start=30))
+                wait_for(cluster, cluster.get(TRAINJOB, "job", "train"), WaitSettings(deadlines=Deadlines(queue=30, start=30)))
                 code = 0
             except TrainJobError as error:
                 code = int(exit_code_of(error))

@@ -20,7 +20,7 @@ from trainwright.api.objects import name_of
 from trainwright.api.verdict import superseded
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state import remaining_pods
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_job, cancel_version, suspend_job
 from trainwright.jobs.state.waiter_lease import lost_mark, renewal_patch
@@ -73,7 +73,7 @@ def end_pods(cluster: EmbeddedCluster) -> None:
 
 
 def submit(cluster: Any, stop: threading.Event | None = None) -> Submitted:
-    return submit_or_adopt(cluster, train_request(), STEP, "default", stop=stop)
+    return submit_or_adopt(Submission(cluster, train_request(), STEP, "default"), stop=stop)
 
 
 def resubmit_and_look(looks: Looks) -> tuple[ThreadPoolExecutor, Future[Submitted]]:

@@ -11,14 +11,14 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import StepFailed, TrainRequest
+from trainwright.jobs import StepFailed, TrainRequest, Waiting
 from trainwright.jobs.diagnosis.errors import CannotRun, TooManyRestarts
 from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import cancel_owned_job
 from trainwright.jobs.wait import job_observer
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_step import restarts_of_request
 from trainwright.jobs.wait.run_to_end import follow_to_end
+from trainwright.jobs.wait.waiting import restarts_of_request
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 READY = [{"name": "node", "ready": 1, "succeeded": 0, "failed": 0, "active": 1, "suspended": 0}]
@@ -54,7 +54,7 @@ def test_a_failed_rank_ends_the_job_at_once_and_is_named(
     add_pod(job, 0, **{"phase": "Running"})
     add_pod(job, 1, **restarted(1))
     with pytest.raises(StepFailed, match=r"FailedTooOften: pod \S+-node-0-1-\S+ exited 1; set `restarts` to restart") as raised:
-        follow_to_end(cluster, job, settings=settings(0))
+        follow_to_end(cluster, job, Waiting(settings(0)))
     assert raised.value.report is not None
     cause = raised.value.report.cause
     assert cause is not None
@@ -91,7 +91,7 @@ def test_program_that_can_never_run_ends_the_job_whatever_restarts_are_allowed(
         r"CannotRun: pod \S+-node-0-1-\S+ exited 15: trainwright cannot run this program: No module named 'x'; to start it again"
     )
     with pytest.raises(CannotRun, match=words):
-        follow_to_end(cluster, job, settings=settings(5))
+        follow_to_end(cluster, job, Waiting(settings(5)))
     left = cluster.get(TRAINJOB, name_of(job), "default")
     assert left["spec"]["suspend"] is True
     assert phase_of(left) is Phase.Failed
@@ -106,7 +106,7 @@ def test_launchers_word_is_read_from_the_log_where_there_is_no_termination_messa
     with pytest.raises(
         CannotRun, match=r"exited 15: trainwright cannot run this program: No module named 'x'; to start it again"
     ):
-        follow_to_end(cluster, job, settings=settings(5))
+        follow_to_end(cluster, job, Waiting(settings(5)))
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,9 @@ def test_restarts_that_are_allowed_do_not_end_the_job(
     looked = threading.Event()
     ended: list[Any] = []
     waiting = threading.Thread(
-        target=lambda: ended.append(follow_to_end(cluster, job, settings=settings(restarts), on_event=lambda _: looked.set())),
+        target=lambda: ended.append(
+            follow_to_end(cluster, job, Waiting(settings(restarts), observers=(lambda _: looked.set(),)))
+        ),
         daemon=True,
     )
     waiting.start()
@@ -145,7 +147,7 @@ def test_a_job_that_fails_by_itself_is_left_as_it_failed(
     add_pod(job, 1, **restarted(1))
     set_status(job, "Failed")
     with pytest.raises(StepFailed):
-        follow_to_end(cluster, job, settings=settings(0))
+        follow_to_end(cluster, job, Waiting(settings(0)))
     assert not cluster.get(TRAINJOB, name_of(job), "default")["spec"].get("suspend")
 
 

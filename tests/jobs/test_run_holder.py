@@ -18,7 +18,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, is_deleting, name_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import RunFolderTaken
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.submit.run_holder import resolve_holder_conflict
@@ -29,7 +29,7 @@ ONE, OTHER = Identity("airflow/dag", "run", "train"), Identity("kfp", "run", "tr
 
 def submit(cluster: Any, identity: Identity, *, workspace: str = WORKSPACE, **more: Any) -> Any:
     request = TrainRequest(runtime="torch-distributed", command=["true"], workspace=workspace)
-    return submit_or_adopt(cluster, request, identity, "default", **more)
+    return submit_or_adopt(Submission(cluster, request, identity, "default"), **more)
 
 
 def jobs(cluster: EmbeddedCluster) -> list[str]:
@@ -91,7 +91,7 @@ def test_another_namespace_has_another_claim(cluster: EmbeddedCluster) -> None:
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
     submit(cluster, ONE)
     request = TrainRequest(runtime="torch-distributed", command=["true"], workspace=WORKSPACE)
-    assert not submit_or_adopt(cluster, request, OTHER, "elsewhere").adopted
+    assert not submit_or_adopt(Submission(cluster, request, OTHER, "elsewhere")).adopted
 
 
 def test_mapped_steps_have_folders_of_their_own(cluster: EmbeddedCluster) -> None:

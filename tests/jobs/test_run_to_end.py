@@ -26,8 +26,10 @@ from trainwright.jobs import (
     Identity,
     JobEvent,
     LogStreamOptions,
+    Submission,
     TrainJobDeadline,
     TrainRequest,
+    Waiting,
     submit_or_adopt,
     suspend_job,
 )
@@ -37,6 +39,7 @@ from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.submit.job_lookup import find_job
 from trainwright.jobs.wait.job_events import LogOutput, Restarted
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 
 pytestmark = pytest.mark.medium
@@ -44,13 +47,13 @@ STEP = Identity("kfp", "run", "train")
 PROGRAM = """
 import sys
 from trainwright.cluster import connect
-from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs import Identity, Submission, TrainRequest, Waiting
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.wait.run_to_end import run_to_end
 
 request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", sys.argv[2]])
 try:
-    run_to_end(connect(sys.argv[1]), request, Identity("kfp", "run", "train"), "default")
+    run_to_end(Submission(connect(sys.argv[1]), request, Identity("kfp", "run", "train"), "default"), Waiting())
 except Cancelled as cancelled:
     sys.exit(f"CANCELLED {cancelled}")
 """
@@ -101,7 +104,9 @@ def test_a_sigterm_suspends_and_the_same_step_again_resumes(
 def test_a_deadline_suspends(plane: ControlPlane) -> None:
     request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
     with pytest.raises(TrainJobDeadline, match="for more than") as raised:
-        run_to_end(plane.cluster, request, STEP, "default", deadlines=Deadlines(run=0.2, start=30))
+        run_to_end(
+            Submission(plane.cluster, request, STEP, "default"), Waiting(WaitSettings(deadlines=Deadlines(run=0.2, start=30)))
+        )
     assert raised.value.what == "run"
     (job,) = plane.cluster.list(TRAINJOB).items
     assert job["spec"]["suspend"] is True
@@ -113,7 +118,7 @@ def test_an_error_of_the_caller_suspends_too(plane: ControlPlane) -> None:
 
     request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
     with pytest.raises(RuntimeError, match="boom"):
-        run_to_end(plane.cluster, request, STEP, "default", on_event=boom)
+        run_to_end(Submission(plane.cluster, request, STEP, "default"), Waiting(observers=(boom,)))
     assert plane.cluster.list(TRAINJOB).items[0]["spec"]["suspend"] is True
 
 
@@ -123,23 +128,25 @@ def test_in_another_thread_signals_stay_as_they_are(plane: ControlPlane) -> None
     ended: list[str] = []
 
     def run() -> None:
-        ended.append(run_to_end(plane.cluster, request, STEP, "default")["metadata"]["name"])
+        ended.append(run_to_end(Submission(plane.cluster, request, STEP, "default"), Waiting())["metadata"]["name"])
 
     thread = threading.Thread(target=run)
     thread.start()
     thread.join(60)
     assert ended == [STEP.name()]
     assert signal.getsignal(signal.SIGTERM) is before
-    assert run_to_end(plane.cluster, request, STEP, "default")["metadata"]["name"] == STEP.name()  # adopted as done
+    assert (
+        run_to_end(Submission(plane.cluster, request, STEP, "default"), Waiting())["metadata"]["name"] == STEP.name()
+    )  # adopted as done
     assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(plane: ControlPlane) -> None:
     request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
-    first = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
+    first = submit_or_adopt(Submission(plane.cluster, request, STEP, "default")).trainjob
     assert suspend_job(plane.cluster, first, superseded("its task was cleared"))
     assert suspend_job(plane.cluster, first, superseded("its task was cleared"))  # again changes nothing
-    second = submit_or_adopt(plane.cluster, request, STEP, "default")
+    second = submit_or_adopt(Submission(plane.cluster, request, STEP, "default"))
     assert (second.adopted, second.attempt) == (False, 2)
     _, found = find_job(plane.cluster, STEP, "default") or (None, None)
     assert found == plane.cluster.get(TRAINJOB, second.name, "default")
@@ -151,7 +158,7 @@ def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(p
 @pytest.mark.parametrize(("how", "words"), [("suspend", "is suspended"), ("delete", "is deleted")])
 def test_a_job_is_left_as_it_was_asked_for(plane: ControlPlane, how: str, words: str) -> None:
     request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
-    job = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
+    job = submit_or_adopt(Submission(plane.cluster, request, STEP, "default")).trainjob
     assert words in cancel_owned_job(plane.cluster, job, CancelPolicy(how))
     if how == "delete":
         eventually(lambda: not plane.cluster.list(TRAINJOB).items)
@@ -179,7 +186,10 @@ def test_a_restart_is_told_and_both_runs_are_shown(plane: ControlPlane, tmp_path
     script = f"if [ -e {marker} ]; then echo second; exit 0; fi; touch {marker}; echo first; sleep 2; exit 3"
     request = TrainRequest(runtime=metadata["name"], command=["bash", "-c", script])
     told: list[JobEvent] = []
-    run_to_end(plane.cluster, request, STEP, "default", on_event=told.extend, logs=LogStreamOptions())
+    run_to_end(
+        Submission(plane.cluster, request, STEP, "default"),
+        Waiting(WaitSettings(logs=LogStreamOptions()), observers=(told.extend,)),
+    )
     expected = Restarted(1, container=True) if policy == "OnFailure" else Restarted(1, 2)
     assert [one for one in told if isinstance(one, Restarted)] == [expected]
     assert [one.line.text for one in told if isinstance(one, LogOutput)] == ["first", "second"]
@@ -200,7 +210,7 @@ def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_an
     marker = tmp_path / "tried"
     script = f"if [ -e {marker} ]; then {WAIT}; fi; touch {marker}; echo Rendezvous timeout; exit 3"
     request = TrainRequest(runtime="crashing", command=["bash", "-c", script])
-    submitted = submit_or_adopt(plane.cluster, request, STEP, "default").trainjob
+    submitted = submit_or_adopt(Submission(plane.cluster, request, STEP, "default")).trainjob
     eventually(lambda: [pod for pod in pods_of(plane.cluster, submitted) if has_begun_anew(pod) and pod_failure(pod) is not None])
     report = report_of(plane.cluster, submitted)
     assert report.cause is not None

@@ -14,7 +14,7 @@ from trainwright.api.errors import Forbidden, Invalid, NotFound
 from trainwright.api.kinds import SECRET, TRAINJOB
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobFailed
 from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end, secret_name
 
@@ -23,7 +23,7 @@ CREDENTIALS = StepCredentials({"AWS_SECRET_ACCESS_KEY": "first", "HF_TOKEN": "to
 
 
 def submitted(cluster: EmbeddedCluster, request: TrainRequest, credentials: StepCredentials = CREDENTIALS) -> Any:
-    return submit_or_adopt(cluster, request, IDENTITY, "default", credentials=credentials).trainjob
+    return submit_or_adopt(Submission(cluster, request, IDENTITY, "default", credentials=credentials)).trainjob
 
 
 def values(cluster: EmbeddedCluster) -> dict[str, str]:
@@ -122,7 +122,7 @@ def test_a_submission_that_makes_no_job_leaves_no_secret(
     if ending == "cancelled":
         stop.set()
     with pytest.raises((Cancelled, Invalid, KeyboardInterrupt)):
-        submit_or_adopt(cluster, train_request(), IDENTITY, "default", stop=stop, credentials=CREDENTIALS)
+        submit_or_adopt(Submission(cluster, train_request(), IDENTITY, "default", credentials=CREDENTIALS), stop=stop)
     assert cluster.list(SECRET, "default").items == []
 
 

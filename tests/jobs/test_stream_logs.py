@@ -23,6 +23,7 @@ from trainwright.jobs.logs.follow_logs import Budget, LogSelector
 from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.state import denials
 from trainwright.jobs.wait.job_events import JobEvent, LogOutput, Metrics
+from trainwright.jobs.wait.job_observer import WaitSettings
 
 Job = dict[str, Any]
 READY = [{"name": "node", "ready": 1, "active": 1, "succeeded": 0, "failed": 0, "suspended": 0}]
@@ -38,13 +39,13 @@ def drained(polled: PolledLogs) -> list[str]:
     return [line.text for portion in polled.drain() for line in portion]
 
 
-class Waiting:
+class WaitInThread:
     """`wait_for` with logs in a thread of its own."""
 
     def __init__(self, source: Any, job: Job, live: LogStreamOptions | None = None):
         self.told: list[JobEvent] = []
         self.outcome: Any = None
-        self._call = lambda: wait_for(source, job, on_event=self.told.extend, logs=live or LogStreamOptions())
+        self._call = lambda: wait_for(source, job, WaitSettings(logs=live or LogStreamOptions()), on_event=self.told.extend)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
@@ -70,7 +71,7 @@ def test_a_wait_shows_the_log_as_it_grows_and_to_its_end(
     log = Log("a", "{'loss': 1.5}")
     log.until.clear()
     source: Any = WithLogs(cluster, log)
-    waiting = Waiting(source, job)
+    waiting = WaitInThread(source, job)
     pod = add_pod(job, 0, phase="Running")
     set_status(job, jobsStatus=READY)
     eventually(lambda: waiting.printed == ["a", "{'loss': 1.5}"])
@@ -93,7 +94,7 @@ def test_pods_are_looked_for_when_something_changes_and_not_all_the_time(
     lists: list[Any] = []
     source.list = lambda kind, *arguments, **more: (lists.append(kind), cluster.list(kind, *arguments, **more))[1]
     pod = add_pod(job, 0, phase="Running")
-    waiting = Waiting(source, job)
+    waiting = WaitInThread(source, job)
     eventually(lambda: waiting.printed)
     set_status(job, jobsStatus=READY)
     threading.Event().wait(1.5)  # three ticks
@@ -109,7 +110,7 @@ def test_a_log_that_is_too_long_ends_with_its_last_lines(
 ) -> None:
     add_pod(job, 0, phase="Succeeded")
     set_status(job, "Complete")
-    waiting = Waiting(WithLogs(cluster, Log(*LINES)), job, LogStreamOptions(budget=Budget(1000, 20, tail_lines=2)))
+    waiting = WaitInThread(WithLogs(cluster, Log(*LINES)), job, LogStreamOptions(budget=Budget(1000, 20, tail_lines=2)))
     waiting.end()
     limit = "(14 bytes shown, the limit is reached; the last lines follow when the job ends)"
     assert waiting.printed == ["line 0", "line 1", limit, "... 8 lines not shown", "line 10", "line 11"]
@@ -123,7 +124,7 @@ def test_a_job_that_prints_faster_than_it_is_shown_loses_no_line(
     pod = add_pod(job, 0, phase="Running")
     log = Log(*lines)
     log.until.clear()
-    waiting = Waiting(WithLogs(cluster, log), job)
+    waiting = WaitInThread(WithLogs(cluster, log), job)
     eventually(lambda: waiting.printed)
     cluster.patch(POD, pod["metadata"]["name"], {"status": {"phase": "Succeeded"}}, "default", subresource="status")
     set_status(job, "Complete")
@@ -136,7 +137,7 @@ def test_the_rest_of_a_log_that_is_too_long_is_counted(cluster: EmbeddedCluster,
     lines = [f"line {number} " + "x" * 100 for number in range(5000)]
     add_pod(job, 0, phase="Succeeded")
     set_status(job, "Complete")
-    waiting = Waiting(WithLogs(cluster, Log(*lines)), job, LogStreamOptions(budget=Budget(1000, 50_000, tail_lines=20)))
+    waiting = WaitInThread(WithLogs(cluster, Log(*lines)), job, LogStreamOptions(budget=Budget(1000, 50_000, tail_lines=20)))
     waiting.end()
     shown = waiting.printed[:-22]
     assert shown == lines[: len(shown)]
@@ -158,7 +159,7 @@ def test_logs_that_are_forbidden_are_said_once_and_the_wait_goes_on(
 
     source.list = refusing
     add_pod(job, 0, phase="Running")
-    waiting = Waiting(source, job)
+    waiting = WaitInThread(source, job)
     eventually(lambda: waiting.printed)
     set_status(job, "Complete")
     assert waiting.end()["metadata"]["name"] == job["metadata"]["name"]
@@ -290,7 +291,7 @@ def test_a_log_that_was_forbidden_is_asked_for_again(
 
     setattr(source, {"pods": "list", "log": "logs"}[what], refusing)
     pod = add_pod(job, 0, phase="Running")
-    waiting = Waiting(source, job)
+    waiting = WaitInThread(source, job)
     eventually(lambda: "not you" in "".join(waiting.printed))
     is_granted.set()
     eventually(lambda: waiting.printed[1:] == ["a", "b"])
@@ -321,7 +322,7 @@ def test_the_report_has_the_lines_that_were_shown_of_a_pod_whose_log_is_gone(
     source: Any = WithLogs(cluster, log)
     pod = add_pod(job, 0, phase="Running")
     set_status(job, jobsStatus=READY)
-    waiting = Waiting(source, job)
+    waiting = WaitInThread(source, job)
     eventually(lambda: waiting.printed == ["step 1", "step 2"])
     source.logs = lambda *_, **__: iter([b"unable to retrieve container logs for containerd://0\n"])
     ended = {"exitCode": 137, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}

@@ -12,7 +12,7 @@ from trainwright.api.admission.admit import admit
 from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.submit.resolve import resolve
-from trainwright.jobs.wait.run_step import deadlines_of
+from trainwright.jobs.wait.waiting import deadlines_of
 from trainwright.materialize import materialize
 
 STEP = Identity("kfp", "run", "train")

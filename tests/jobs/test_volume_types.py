@@ -12,7 +12,7 @@ from trainwright.api.errors import Invalid
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import copy_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, IncompatibleRuntime, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, IncompatibleRuntime, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.resolve import resolve
@@ -132,5 +132,5 @@ def test_one_type_is_fine(runtime: Any, fields: Any) -> None:
 def test_nothing_is_created(cluster: EmbeddedCluster) -> None:
     cluster.create({**runtime_with(EMPTY, name="scratch"), "kind": CLUSTER_TRAINING_RUNTIME.kind})
     with pytest.raises(IncompatibleRuntime, match="the runtime 'scratch' has emptyDir"):
-        submit_or_adopt(cluster, train_request(runtime="scratch", workspace=WORKSPACE), STEP, "default")
+        submit_or_adopt(Submission(cluster, train_request(runtime="scratch", workspace=WORKSPACE), STEP, "default"))
     assert cluster.list(TRAINJOB).items == cluster.list(CLAIM).items == []

@@ -21,7 +21,7 @@ from trainwright.cluster.reflector import Reflector
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.wait import job_watch
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -80,7 +80,7 @@ class Wait:
         try:
             # The watch asks again soon, with its credentials.
             settings = WaitSettings(poll_seconds=0.05, connection_seconds=1)
-            self.outcome = wait_for(cluster, job, on_event=lambda _: began.set(), settings=settings)
+            self.outcome = wait_for(cluster, job, settings, on_event=lambda _: began.set())
         except ApiError as error:
             self.outcome = error
 
@@ -92,7 +92,7 @@ class Wait:
 
 def submitted(cluster: Any, run: str) -> Obj:
     request = TrainRequest(runtime="torch-distributed", command=["true"])
-    return submit_or_adopt(cluster, request, Identity("o", run, "s"), "default").trainjob
+    return submit_or_adopt(Submission(cluster, request, Identity("o", run, "s"), "default")).trainjob
 
 
 def token_file(folder: Path) -> tuple[Obj, Callable[[str], object]]:

@@ -15,7 +15,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainJobError, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainJobError, TrainRequest, submit_or_adopt
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
 
@@ -37,7 +37,7 @@ def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
         if owner.startswith("airflow/"):
             dag = owner.removeprefix("airflow/")
             identity = task_identity({"ti": SimpleNamespace(dag_id=dag, task_id=step, run_id=run, map_index=-1, max_tries=0)})
-        return submit_or_adopt(connected, request, identity, "default").trainjob
+        return submit_or_adopt(Submission(connected, request, identity, "default")).trainjob
 
     return submit
 

@@ -16,7 +16,7 @@ from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.api.verdict import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
@@ -50,7 +50,7 @@ def operator(request: pytest.FixtureRequest) -> Any:
 def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
     def submit(step: str = "train", run: str = "r", dag: str = "d", **more: Any) -> Job:
         request = REQUEST.model_copy(update=more)
-        return submit_or_adopt(connected, request, identity_of(step, run, dag), "default").trainjob
+        return submit_or_adopt(Submission(connected, request, identity_of(step, run, dag), "default")).trainjob
 
     return submit
 
@@ -236,7 +236,7 @@ def test_a_job_that_was_submitted_in_the_other_mode_is_found(cluster: EmbeddedCl
     client = JobsClient(cluster)
     client.other = JobSetCluster(cluster, served=frozenset({TRAINJOB.plural}))
     monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
-    name = name_of(submit_or_adopt(client.other, REQUEST, identity_of(), "default").trainjob)
+    name = name_of(submit_or_adopt(Submission(client.other, REQUEST, identity_of(), "default")).trainjob)
     assert cluster.list(TRAINJOB, "default").items == []
 
     def is_jobset_suspended() -> bool:

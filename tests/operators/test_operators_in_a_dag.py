@@ -38,11 +38,11 @@ def evaluate(loss: float) -> dict:
 
 
 def submit(step: str, run_id: str) -> str:
-    from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+    from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
     from trainwright.submission import connect_for_jobs
 
     request = TrainRequest(runtime="torch-distributed", command=["true"])
-    submitted = submit_or_adopt(connect_for_jobs(), request, Identity("airflow/guarded", run_id, step), "default")
+    submitted = submit_or_adopt(Submission(connect_for_jobs(), request, Identity("airflow/guarded", run_id, step), "default"))
     return submitted.trainjob["metadata"]["name"]
 
 

@@ -17,7 +17,7 @@ from support.waiting import eventually
 from trainwright import operators
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import StepFailed
+from trainwright.jobs import StepFailed, Submission
 from trainwright.jobs.diagnosis.errors import StoppedEarly
 from trainwright.jobs.wait.stop_early import stop_early
 from trainwright.workspace import read_run, run_folder
@@ -192,7 +192,7 @@ def test_hopeless_trials_are_stopped_until_airflow_has_ended_all(connected: Embe
 
     request = TrainRequest(runtime="torch-distributed", command=["true"])
     jobs = [
-        submit_or_adopt(connected, request, Identity("airflow/d", "d/r", "train", index), "default").trainjob
+        submit_or_adopt(Submission(connected, request, Identity("airflow/d", "d/r", "train", index), "default")).trainjob
         for index in range(3)
     ]
     for job, loss in zip(jobs, (1, 2, 9), strict=True):

@@ -24,6 +24,7 @@ from trainwright.jobs import (
     Identity,
     Preempted,
     QueueTimeout,
+    Submission,
     TrainJobDeadline,
     TrainJobDeleted,
     TrainJobFailed,
@@ -158,7 +159,7 @@ def test_the_job_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatc
     client.other = JobSetCluster(cluster, served=frozenset({TRAINJOB.plural}))
     monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
     request = TrainRequest(runtime="torch-distributed", command=["true"])
-    job = submit_or_adopt(client.other, request, Identity("me", "r", "train"), "default").trainjob
+    job = submit_or_adopt(Submission(client.other, request, Identity("me", "r", "train"), "default")).trainjob
     assert deferral(sensor(name_of(job))).trigger.submission_mode == "jobset"
 
 

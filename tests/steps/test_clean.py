@@ -16,7 +16,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.jobs.state.workflow import Workflow
@@ -31,7 +31,9 @@ ARGO = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "finet
 @pytest.fixture
 def submitted(cluster: EmbeddedCluster) -> Callable[..., Job]:
     def submit(run: str, step: str = "train", owner: str = "kfp", workflow: Workflow | None = None) -> Job:
-        return submit_or_adopt(cluster, train_request(), Identity(owner, run, step), "default", workflow=workflow).trainjob
+        return submit_or_adopt(
+            Submission(cluster, train_request(), Identity(owner, run, step), "default", workflow=workflow)
+        ).trainjob
 
     return submit
 

@@ -18,7 +18,7 @@ from trainwright.api.objects import name_of
 from trainwright.cli import clean as command
 from trainwright.cli.app import app
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.submit.step_credentials import StepCredentials, ensure_credentials, secret_name
 from trainwright.steps import clean_credentials
 from trainwright.steps.clean_credentials import delete_left, left_credentials
@@ -41,9 +41,11 @@ def secret(cluster: EmbeddedCluster, run: str) -> str:
 def test_only_what_nobody_will_delete_is_left(cluster: EmbeddedCluster, set_status: Any) -> None:  # noqa: F811
     killed, ended = secret(cluster, "killed"), secret(cluster, "ended")
     secret(cluster, "waiting")
-    submit_or_adopt(cluster, train_request(), Identity("kfp", "waiting", "train"), "default")
-    set_status(submit_or_adopt(cluster, train_request(), Identity("kfp", "ended", "train"), "default").trainjob, "Complete")
-    submit_or_adopt(cluster, train_request(), Identity("kfp", "owned", "train"), "default", credentials=VALUES)
+    submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "waiting", "train"), "default"))
+    set_status(
+        submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "ended", "train"), "default")).trainjob, "Complete"
+    )
+    submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "owned", "train"), "default", credentials=VALUES))
     foreign = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a-credentials", "namespace": "default"}}
     cluster.create(foreign)
     assert sorted(each.name for each in left_credentials(cluster, "default")) == sorted([killed, ended])

@@ -11,7 +11,7 @@ from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.steps.clean import clean
 
@@ -50,7 +50,7 @@ def test_a_job_is_stopped_when_the_api_server_is_back(
     policy: CancelPolicy,
     writes: str,
 ) -> None:
-    job = submit_or_adopt(cluster, train_request(), Identity("kfp", "run", "train"), "default").trainjob
+    job = submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "run", "train"), "default")).trainjob
     faulty = Faulty(cluster)
     (cleaned,) = clean(faulty, [job], policy)
     assert not cleaned.failed, cleaned.outcome

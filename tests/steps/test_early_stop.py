@@ -14,7 +14,7 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Phase, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import Identity, Phase, Submission, TrainRequest, Waiting, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.errors import StoppedEarly
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
 from trainwright.jobs.state.progress import Progress
@@ -119,7 +119,7 @@ def test_progress_is_the_percentage_else_the_step_else_the_number_of_the_report(
 
 
 def submit(cluster: EmbeddedCluster, index: int, step: str = "train") -> dict[str, Any]:
-    return submit_or_adopt(cluster, REQUEST, Identity("airflow/d", "r", step, index), "default").trainjob
+    return submit_or_adopt(Submission(cluster, REQUEST, Identity("airflow/d", "r", step, index), "default")).trainjob
 
 
 def report(set_status: Callable[..., Any], job: dict[str, Any], percent: int, loss: float, *conditions: str) -> None:
@@ -140,8 +140,8 @@ def test_the_trials_of_a_run_are_the_latest_job_of_each(cluster: EmbeddedCluster
     set_status(submit(cluster, 0), "Failed")
     again, second, cleared = submit(cluster, 0), submit(cluster, 1), submit(cluster, 1, "train@2")
     submit(cluster, 2, "other")
-    submit_or_adopt(cluster, REQUEST, Identity("airflow/other", "r", "train", 3), "default")
-    submit_or_adopt(cluster, REQUEST, Identity("airflow/d", "r", "train"), "default")
+    submit_or_adopt(Submission(cluster, REQUEST, Identity("airflow/other", "r", "train", 3), "default"))
+    submit_or_adopt(Submission(cluster, REQUEST, Identity("airflow/d", "r", "train"), "default"))
     assert second["metadata"]["name"] != cleared["metadata"]["name"]
     found = of_run(cluster)()
     assert {index: job.trainjob["metadata"]["name"] for index, job in found.items()} == {
@@ -223,7 +223,10 @@ def test_whoever_waits_ends_at_once_and_a_retry_does_not_resume_it(
         return ""
 
     with pytest.raises(StoppedEarly):
-        run_to_end(cluster, REQUEST, Identity("airflow/d", "r", "train", 0), "default", on_signal=cancel, on_error=cancel)
+        run_to_end(
+            Submission(cluster, REQUEST, Identity("airflow/d", "r", "train", 0), "default"),
+            Waiting(on_signal=cancel, on_error=cancel),
+        )
     assert touched == []
     assert early_stop_reason(current(cluster, job)) == "too bad"
     outcome, _ = run_trial(Trial(index=0), lambda: wait_for(cluster, job))  # type: ignore[arg-type,return-value]
@@ -232,12 +235,12 @@ def test_whoever_waits_ends_at_once_and_a_retry_does_not_resume_it(
 
 def test_it_is_the_same_where_jobs_are_submitted_as_jobsets(cluster: EmbeddedCluster) -> None:
     jobsets = JobSetCluster(cluster)
-    job = submit_or_adopt(jobsets, REQUEST, Identity("airflow/d", "r", "train", 0), "default").trainjob
+    job = submit_or_adopt(Submission(jobsets, REQUEST, Identity("airflow/d", "r", "train", 0), "default")).trainjob
     assert stop_early(jobsets, job, "too bad")
     (jobset,) = cluster.list(JOBSET, "default").items
     assert jobset["spec"]["suspend"] is True
     with pytest.raises(StoppedEarly, match="too bad"):
-        run_to_end(jobsets, REQUEST, Identity("airflow/d", "r", "train", 0), "default")
+        run_to_end(Submission(jobsets, REQUEST, Identity("airflow/d", "r", "train", 0), "default"), Waiting())
 
 
 def test_a_user_may_resume_it_and_an_ended_job_is_left_alone(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
+from trainwright.jobs import Submission, Waiting
 from trainwright.steps import evaluate
 from trainwright.steps.requests import EvaluateExport, StepRun
 from trainwright.steps.workspace_steps import HereSteps
@@ -53,7 +54,8 @@ def write_result(checkpoint: Path, out: Path) -> None:
 @pytest.fixture
 def evaluated(tmp_path: Path, exported: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     def make(job: JobPlay = write_result, **options: Any) -> dict[str, Any]:
-        def run_step(_cluster: Any, request: Any, *_: Any, **__: Any) -> None:
+        def run_step(submission: Submission, _waiting: Waiting) -> None:
+            request = submission.request
             told = dict(zip(request.args[::2], request.args[1::2], strict=True))
             assert told["--loss-on"] == "answers"
             job(place(tmp_path) / "checkpoint", place(tmp_path) / Path(told["--out"]).name)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainwright.jobs import Identity
+from trainwright.jobs import Identity, Submission, Waiting
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import Workspace
@@ -19,8 +19,8 @@ def env_of_a_step(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, 
     """The variables that the job of a step is submitted with."""
     submitted: list[TrainRequest] = []
 
-    def run_to_end(_cluster: Any, request: TrainRequest, *_: Any, **__: Any) -> Any:
-        submitted.append(request)
+    def run_to_end(submission: Submission, _waiting: Waiting) -> Any:
+        submitted.append(submission.request)
         raise Cancelled("it need not run")
 
     monkeypatch.setattr("trainwright.steps.on_cluster.run_to_end", run_to_end)

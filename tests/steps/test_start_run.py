@@ -12,7 +12,7 @@ from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
 from trainwright.controlplane.controllers.claim_folders import claim_folders
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.steps.start import StartedRun, start_run
 from trainwright.submission import JobsClient
@@ -132,5 +132,5 @@ def test_a_claim_that_is_to_go_with_its_jobs_does_so(cluster: EmbeddedCluster) -
     started = start(cluster, "pvc://new/folder?size=2Gi&retain=delete")
     assert (started.workspace, started.path) == ("pvc://new/folder?size=2Gi&retain=delete", "/workspace/folder")
     request = TrainRequest(workspace=started.workspace, dataset_uri="hf://a/b", model_uri="hf://a/b")
-    job = submit_or_adopt(cluster, request, Identity("kfp", "Run_1", "train"), "default").trainjob
+    job = submit_or_adopt(Submission(cluster, request, Identity("kfp", "Run_1", "train"), "default")).trainjob
     assert [owner["uid"] for owner in owners_of(cluster.get(CLAIM, "new", "default"))] == [uid_of(job)]

@@ -44,8 +44,8 @@ def asked(cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch) -> list[dic
 
 def test_a_step_is_the_step_train_of_its_run_in_the_namespace_of_the_credentials(asked: list[dict[str, Any]]) -> None:
     step = train_step_of("r", PARAMETERS, submission_mode="trainjob")
-    assert (step.identity, step.namespace) == (Identity("kfp", "r", "train"), "default")
-    assert (step.latest_checkpoint, step.workflow) == (None, None)
+    assert (step.submission.identity, step.submission.namespace) == (Identity("kfp", "r", "train"), "default")
+    assert (step.submission.latest_checkpoint, step.submission.workflow) == (None, None)
     assert asked == [{"mode": "trainjob"}]
 
 
@@ -56,7 +56,7 @@ MANIFEST = trainjob("a", namespace="of-the-manifest")
 @pytest.mark.usefixtures("asked")
 def test_the_namespace_is_that_of_the_parameter_else_of_the_manifest(namespace: str, expected: str) -> None:
     given = {**PARAMETERS, "runtime": "", "command": [], "manifest": MANIFEST}
-    assert train_step_of("r", given, namespace=namespace).namespace == expected
+    assert train_step_of("r", given, namespace=namespace).submission.namespace == expected
 
 
 @pytest.mark.usefixtures("asked")
@@ -64,16 +64,16 @@ def test_a_trial_has_an_identity_and_settings_of_its_own() -> None:
     sft = {**PARAMETERS, "runtime": "", "command": [], "dataset_uri": "hf://a/b", "model_uri": "hf://a/c", "workspace": "pvc://w"}
     given = {**sft, "settings": {"learning_rate": 0.1, "max_steps": 3}}
     step = train_step_of("r", given, trial=Trial(index=4, settings={"learning_rate": 0.2}))
-    assert step.identity == Identity("kfp", "r", "train", 4)
-    assert step.request.settings == {"learning_rate": 0.2, "max_steps": 3}
+    assert step.submission.identity == Identity("kfp", "r", "train", 4)
+    assert step.submission.request.settings == {"learning_rate": 0.2, "max_steps": 3}
     assert given["settings"]["learning_rate"] == 0.1
 
 
 @pytest.mark.usefixtures("asked")
 def test_exports_are_looked_for_where_the_run_exports(tmp_path: Any) -> None:
     step = train_step_of("r", {**PARAMETERS, "export_uri": f"file://{tmp_path}"})
-    assert step.latest_checkpoint is not None
-    assert step.latest_checkpoint(step.identity) == ""
+    assert step.submission.latest_checkpoint is not None
+    assert step.submission.latest_checkpoint(step.submission.identity) == ""
 
 
 def test_a_bad_parameter_is_said_before_anything_is_connected_to(asked: list[dict[str, Any]]) -> None:
@@ -114,7 +114,7 @@ def test_metrics_are_kept_in_the_folder_of_the_run(
 ) -> None:
     given = {**PARAMETERS, "workspace": "pvc://claim?size=1Gi"}
     step = train_step_of("r", given, workspace_path=str(tmp_path))
-    (tmp_path / step.identity.folder).mkdir(parents=True)
+    (tmp_path / step.submission.identity.folder).mkdir(parents=True)
     metrics = [{"name": "loss", "value": "0.5"}, {"name": "step", "value": "7"}]
     job = cluster.get(TRAINJOB, step.submit().name, "default")
     set_status(job, "Complete", trainerStatus={"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": metrics})

@@ -10,7 +10,7 @@ from factories import cluster_with_runtimes, pod, train_request
 
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def job(cluster: EmbeddedCluster) -> dict[str, Any]:
     """A TrainJob that a step has submitted."""
-    return submit_or_adopt(cluster, train_request(), Identity("o", "r", "s"), "default").trainjob
+    return submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
 
 
 @pytest.fixture

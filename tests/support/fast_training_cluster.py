@@ -22,7 +22,8 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.report_options import ReportOptions
-from trainwright.jobs import Deadlines, Identity, TrainRequest
+from trainwright.jobs import Deadlines, Identity, Submission, TrainRequest, Waiting
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
 from trainwright.storage.uri import StorageUri
@@ -77,7 +78,9 @@ class Runs:
     def train(self, claim: str, run: str, inputs: Inputs, *, owner: str = "kfp", step: str = "train", **fields: Any) -> Obj:
         """Train to the end; returns the TrainJob. Raises as `run_to_end`."""
         request = TrainRequest(**{"runtime": "fast", "workspace": f"pvc://{claim}", **inputs.uris, **fields})
-        return run_to_end(self.cluster, request, Identity(owner, run, step), "default", deadlines=DEADLINES)
+        return run_to_end(
+            Submission(self.cluster, request, Identity(owner, run, step), "default"), Waiting(WaitSettings(deadlines=DEADLINES))
+        )
 
 
 def prepared(workspace: Path, run: str, inputs: Inputs) -> dict[str, str]:

@@ -19,7 +19,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
 from trainwright.checkpoints import restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.jobs import Identity, RunFolderTaken, TrainJobFailed, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, TrainRequest, submit_or_adopt
 from trainwright.jobs.logs.follow_logs import LogSelector, follow_logs
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
@@ -132,7 +132,7 @@ def test_a_run_id_that_another_owner_has_is_refused_while_it_runs_and_after(runs
     barrier = tmp_path / "barrier"
     barrier.mkdir()
     request = TrainRequest(runtime="fast", workspace="pvc://owned", **inputs.uris, env=script(barrier=str(barrier)))
-    job = submit_or_adopt(runs.cluster, request, Identity("kfp", "nightly", "train"), "default").trainjob
+    job = submit_or_adopt(Submission(runs.cluster, request, Identity("kfp", "nightly", "train"), "default")).trainjob
     with pytest.raises(RunFolderTaken, match=name_of(job)) as refused:
         runs.train("owned", "nightly", inputs, owner="airflow/dag")
     assert "pvc://owned/runs/nightly" in str(refused.value)
@@ -194,7 +194,7 @@ def test_old_runs_and_what_they_alone_used_go_and_live_ones_stay(runs: Runs) -> 
     for run in ("live", "current"):
         known[run] = prepared(workspace, run, runs.inputs(run))
     waiting = TrainRequest(runtime="fast", workspace="pvc://pruned", queue_name="q", **runs.inputs("live").uris, **known["live"])
-    submit_or_adopt(runs.cluster, waiting, Identity("kfp", "live", "train"), "default")
+    submit_or_adopt(Submission(runs.cluster, waiting, Identity("kfp", "live", "train"), "default"))
     runs.train("pruned", "current", runs.inputs("current"), **known["current"])
 
     deleted = retire_run(runs.cluster, workspace, run_id="current", namespace="default", retention="keep=1")

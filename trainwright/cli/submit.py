@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sys
-from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -26,7 +25,7 @@ from trainwright.cli.manifests import (
 from trainwright.cli.output import Format, print_lines, print_objects
 from trainwright.cli.request_options import in_options, with_settings
 from trainwright.cli.server_dry_run import RUNTIME_MISSING, dry_run_create, runtime_among
-from trainwright.cli.submit_step import DryRun, Submission, submit_step
+from trainwright.cli.submit_step import DryRun, SubmitOptions, submit_step
 from trainwright.cli.waiting import (
     NO_LIMIT,
     RANK_0,
@@ -43,15 +42,19 @@ from trainwright.cli.waiting import (
     RunTimeout,
     StartTimeout,
     Timeout,
-    Wait,
+    interruptible,
+    limits,
+    log_options,
     wait_and_report,
 )
 from trainwright.cluster.retrying import RetryingCluster
+from trainwright.jobs import Waiting
 from trainwright.jobs.logs.stream_logs import TOTAL_BYTES
 from trainwright.jobs.manifest.resume_patch import resume_problems, resume_warnings
 from trainwright.jobs.manifest.trainjob_manifest import with_resume
 from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.submit.create_object import LostAnswer, create_object
+from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.mode import requested_mode
@@ -123,21 +126,17 @@ def submit(
     With --run-id or any setting the job is the step of a run: its name is derived from the run, running the command again adopts
     it, and after a failure resumes from its last checkpoint.
     """
-    wait_options_of = partial(
-        Wait.of,
-        timeout,
-        queue_timeout,
-        start_timeout,
-        run_timeout,
-        logs,
-        logs_of,
-        log_bytes,
-        on_interrupt or OnInterrupt.keep,
-        fail_if_stuck,
-        lost_node_timeout,
-        fail_on_divergence,
-        on_interrupt or OnInterrupt.suspend,
-    )
+
+    def waiting() -> Waiting:
+        settings = WaitSettings(
+            fail_if_stuck,
+            lost_node_timeout or None,
+            fail_on_divergence=fail_on_divergence,
+            deadlines=limits(queue_timeout, start_timeout, run_timeout, timeout),
+            logs=log_options(logs, logs_of, log_bytes),
+        )
+        return interruptible(settings, on_interrupt or OnInterrupt.keep, on_interrupt or OnInterrupt.suspend)
+
     with cluster_errors_exit():
         requested_mode(submission_mode or "")  # a client dry run checks it, too
     if settings or run_id or tracking or not filename:
@@ -149,7 +148,7 @@ def submit(
             if allow_literal_secrets:
                 raise BadRequest("--allow-literal-secrets: settings, and manifests with settings or --run-id, cannot contain any")
         with cluster_errors_exit(in_options):
-            wait_options = wait_options_of()
+            how = waiting()
             settings_given = {
                 **(settings or {}),
                 "resume": resume,
@@ -162,8 +161,8 @@ def submit(
                 "lost_node_timeout_seconds": int(lost_node_timeout),
                 "on_cancel": (on_interrupt or OnInterrupt.keep).value,
             }
-            step = Submission(settings_given, filename or [], run_id, dry_run, wait, namespace, output, tracking or ())
-            raise typer.Exit(submit_step(step, wait_options, lambda: jobs_cluster_for(kubeconfig, home, submission_mode)))
+            step = SubmitOptions(settings_given, filename or [], run_id, dry_run, wait, namespace, output, tracking or ())
+            raise typer.Exit(submit_step(step, how, lambda: jobs_cluster_for(kubeconfig, home, submission_mode)))
     printer = WarningPrinter()
     with bad_input_exits():
         _check_resume(resume)
@@ -171,7 +170,7 @@ def submit(
         if not allow_literal_secrets:
             reject_literal_secrets(documents)
     with cluster_errors_exit():
-        wait_options = wait_options_of()
+        how = waiting()
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode) if dry_run is not DryRun.client else None
         default_namespace = namespace or (cluster.default_namespace if cluster is not None else "default")
         for document in documents:
@@ -186,7 +185,7 @@ def submit(
             if output is None:
                 print_lines(f"{described(created[-1])} created{_DRY[dry_run]}")
         if wait and cluster is not None and dry_run is DryRun.none:
-            codes = [wait_and_report(cluster, item, wait_options, output) for item in created if item["kind"] == TRAINJOB.kind]
+            codes = [wait_and_report(cluster, item, how, output) for item in created if item["kind"] == TRAINJOB.kind]
             raise typer.Exit(next(filter(None, codes), 0))
     if output is not None:
         print_objects(created, output)

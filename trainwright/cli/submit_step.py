@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -23,9 +23,9 @@ from trainwright.cli.errors import WarningPrinter, bad_input_exits
 from trainwright.cli.manifests import read_manifests, with_field_hints
 from trainwright.cli.output import Format, print_lines, print_object
 from trainwright.cli.request_options import in_options, setting_values
-from trainwright.cli.waiting import Wait, wait_and_report
+from trainwright.cli.waiting import wait_and_report
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, trainjob_manifest
+from trainwright.jobs import Identity, Submission, TrainRequest, Waiting, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.validation_problems import problems_of
 from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
@@ -33,6 +33,7 @@ from trainwright.jobs.submit.create_object import create_object
 from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_events import OnJobEvents
+from trainwright.jobs.wait.waiting import restarts_of_request
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.tracking import TrackedRun, TrackingTarget, parse_targets, tracked_run, tracking
 
@@ -48,7 +49,7 @@ class DryRun(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Submission:
+class SubmitOptions:
     """The arguments of the command."""
 
     settings: dict[str, Any]
@@ -61,48 +62,44 @@ class Submission:
     trackers: Sequence[str] = ()
 
 
-def submit_step(submission: Submission, wait_options: Wait, connect: Callable[[], JobsClient]) -> int:
+def submit_step(options: SubmitOptions, waiting: Waiting, connect: Callable[[], JobsClient]) -> int:
     """Submit a step; returns the exit code. Raises ApiError, TrainJobError, NoCluster, ValueError, and Exit for invalid settings."""
     printer = WarningPrinter(in_options)
     with bad_input_exits(in_options):
-        documents = read_manifests(submission.files)
-        request = _request(submission, documents)
-        if submission.trackers and not submission.wait:
+        documents = read_manifests(options.files)
+        request = _request(options, documents)
+        if options.trackers and not options.wait:
             raise BadRequest("--tracking: metrics are sent while the command waits; add --wait")
-        targets = parse_targets(submission.trackers, os.environ)
+        targets = parse_targets(options.trackers, os.environ)
     hints = with_field_hints(documents[0]) if documents else nullcontext()
-    identity = Identity(COMMAND_LINE, submission.run_id or new_run_id(), "train")
-    if submission.dry_run is DryRun.client:
+    identity = Identity(COMMAND_LINE, options.run_id or new_run_id(), "train")
+    if options.dry_run is DryRun.client:
         print_lines(f"run {identity.run}: the request is valid (client dry run)")
         return 0
     cluster = connect()
-    namespace = submission.namespace or request.namespace or cluster.default_namespace
-    if submission.dry_run is DryRun.server:
+    namespace = options.namespace or request.namespace or cluster.default_namespace
+    if options.dry_run is DryRun.server:
         with hints:
             checked = _server_dry_run(cluster, request, identity, namespace, printer)
-        _show(checked, f"{described(checked)} created (server dry run)", submission.output)
+        _show(checked, f"{described(checked)} created (server dry run)", options.output)
         return 0
     latest = latest_export_lookup(request.export_uri) if request.export_uri else None
     with hints:
-        submitted = submit_or_adopt(
-            cluster,
-            request,
-            identity,
-            namespace,
-            latest_checkpoint=latest,
-            on_warning=printer.of({"metadata": {"name": identity.run}}),
-        )
+        submission = Submission(cluster, request, identity, namespace, latest)
+        submitted = submit_or_adopt(submission, on_warning=printer.of({"metadata": {"name": identity.run}}))
     text = f"{described(submitted.trainjob)} {_how(submitted)}, run {identity.run}"
-    if not submission.wait:
-        _show(submitted.trainjob, text, submission.output)
+    if not options.wait:
+        _show(submitted.trainjob, text, options.output)
         return 0
-    if submission.output is None:
+    if options.output is None:
         print_lines(text)
     tracked = _tracked(tracked_run(identity, request), targets, submitted.trainjob)
-    code = wait_and_report(submitted.cluster, submitted.trainjob, wait_options.with_request(request), submission.output, tracked)
+    # Pods may fail as often as the request says: a step of it counts them so.
+    waiting = replace(waiting, settings=replace(waiting.settings, restarts=restarts_of_request(request)))
+    code = wait_and_report(submitted.cluster, submitted.trainjob, waiting, options.output, tracked)
     if code == 0:
         _note_seen(submitted.cluster, submitted.trainjob)
-    if code == 0 and submission.output is None and (request.func or request.code):
+    if code == 0 and options.output is None and (request.func or request.code):
         results = results_of(submitted.cluster, submitted.trainjob)
         if results is not None:
             print_object({"results": results}, Format.json)
@@ -131,16 +128,16 @@ def _note_seen(cluster: JobsClient, trainjob: Obj) -> None:
         log.info("event=result_seen_not_noted name=%s error=%s", name_of(trainjob), error.message)
 
 
-def _request(submission: Submission, documents: list[Obj]) -> TrainRequest:
+def _request(options: SubmitOptions, documents: list[Obj]) -> TrainRequest:
     """Create the request. Raises Invalid with every invalid setting."""
-    settings = setting_values(submission.settings)
-    if submission.files:
+    settings = setting_values(options.settings)
+    if options.files:
         if len(documents) != 1:
             raise BadRequest(f"-f: expected one TrainJob, found {len(documents)} documents; submit others without settings")
         settings["manifest"] = documents[0]
     try:
         # A cluster may know fields that this version of Trainwright does not.
-        local = submission.dry_run is DryRun.client
+        local = options.dry_run is DryRun.client
         return TrainRequest.from_parameters(settings, field_validation="Strict" if local else "Ignore")
     except ValidationError as error:
         problems = problems_of(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -21,16 +21,15 @@ from trainwright.cli.errors import cluster_errors_exit
 from trainwright.cli.output import Format, print_lines, print_object
 from trainwright.cli.progress_display import ProgressDisplay
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs import Deadlines, TrainJobError, TrainRequest
+from trainwright.jobs import Deadlines, TrainJobError, Waiting
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.logs.stream_logs import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.wait.give_up import CancelHandler
-from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents, ignore_events
+from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.run_step import restarts_of_request
 from trainwright.jobs.wait.run_to_end import follow_to_end
 
 _SECONDS = "In seconds; 0: no limit."
@@ -126,45 +125,21 @@ NO_LIMIT, RANK_0 = 0.0, "0"
 START_LIMIT = float(START_TIMEOUT_SECONDS)
 
 
-@dataclass(frozen=True)
-class Wait:
-    """Options of waiting for a job."""
+def limits(queue: float, start: float, run: float, total: float) -> Deadlines:
+    """Return the deadlines that options in seconds set; 0 is no limit."""
+    return Deadlines(queue or None, start or None, run or None, total or None)
 
-    deadlines: Deadlines
-    log_options: LogStreamOptions | None
-    on_interrupt: OnInterrupt
-    settings: WaitSettings = WaitSettings()  # noqa: RUF009  (frozen)
-    on_divergence: OnInterrupt = OnInterrupt.keep
 
-    @classmethod
-    def of(
-        cls,
-        timeout: float,
-        queue: float,
-        start: float,
-        run: float,
-        logs: bool,
-        logs_of: str,
-        log_bytes: int,
-        on_interrupt: OnInterrupt,
-        fail_if_stuck: bool = True,
-        lost_node: float = NO_LIMIT,
-        fail_on_divergence: bool = True,
-        on_divergence: OnInterrupt | None = None,
-    ) -> Wait:
-        """Create the options from the command line; `on_divergence` is `on_interrupt` by default. Raises ValueError."""
-        log_options = LogStreamOptions.parse(logs_of, log_bytes)
-        return cls(
-            Deadlines(queue or None, start or None, run or None, timeout or None),
-            log_options if logs else None,
-            on_interrupt,
-            WaitSettings(fail_if_stuck, lost_node or None, fail_on_divergence=fail_on_divergence),
-            on_divergence or on_interrupt,
-        )
+def log_options(logs: bool, logs_of: str, log_bytes: int) -> LogStreamOptions | None:
+    """Return which lines of the log to print; None without `logs`. Raises ValueError, also for options that are not used."""
+    options = LogStreamOptions.parse(logs_of, log_bytes)
+    return options if logs else None
 
-    def with_request(self, request: TrainRequest) -> Wait:
-        """Return the options with how often pods of the request may fail, as a step of it counts."""
-        return replace(self, settings=replace(self.settings, restarts=restarts_of_request(request)))
+
+def interruptible(settings: WaitSettings, on_interrupt: OnInterrupt, on_divergence: OnInterrupt | None = None) -> Waiting:
+    """Return how to wait for a job, whoever created it; `on_divergence` is `on_interrupt` by default."""
+    handle, handle_divergence = map(_interrupt_handler, (on_interrupt, on_divergence or on_interrupt))
+    return Waiting(settings, on_signal=handle, on_error=handle, on_divergence=handle_divergence)
 
 
 def register(app: typer.Typer) -> None:
@@ -192,54 +167,32 @@ def wait(
 ) -> None:
     """Wait until a TrainJob has succeeded. The exit code depends on the outcome, see docs/exit-codes.md."""
     with cluster_errors_exit():
-        wait_options = Wait.of(
-            timeout,
-            queue_timeout,
-            start_timeout,
-            run_timeout,
-            logs,
-            logs_of,
-            log_bytes,
-            on_interrupt,
+        settings = WaitSettings(
             fail_if_stuck,
-            lost_node_timeout,
-            fail_on_divergence,
+            lost_node_timeout or None,
+            fail_on_divergence=fail_on_divergence,
+            deadlines=limits(queue_timeout, start_timeout, run_timeout, timeout),
+            logs=log_options(logs, logs_of, log_bytes),
         )
         cluster = jobs_cluster_for(kubeconfig, home, submission_mode)
         trainjob = cluster.get(TRAINJOB, name, namespace or cluster.default_namespace)
-        raise typer.Exit(wait_and_report(cluster, trainjob, wait_options, output))
+        raise typer.Exit(wait_and_report(cluster, trainjob, interruptible(settings, on_interrupt), output))
 
 
 def wait_and_report(
     cluster: Cluster,
     trainjob: Obj,
-    wait_options: Wait,
+    waiting: Waiting,
     output: Format | None,
     observing: AbstractContextManager[OnJobEvents] | None = None,
 ) -> int:
     """Wait for a job and print the outcome; returns the exit code. What `observing` yields gets the events of the job, too."""
-    on_interrupt, on_divergence = map(_interrupt_handler, (wait_options.on_interrupt, wait_options.on_divergence))
     try:
         with (
             observing or nullcontext(ignore_events) as observe,
             ProgressDisplay(Console(stderr=True, markup=False, emoji=False)) as show,
         ):
-
-            def on_event(events: JobEvents) -> None:
-                show(events)
-                observe(events)
-
-            ended = follow_to_end(
-                cluster,
-                trainjob,
-                deadlines=wait_options.deadlines,
-                settings=wait_options.settings,
-                on_event=on_event,
-                logs=wait_options.log_options,
-                on_signal=on_interrupt,
-                on_error=on_interrupt,
-                on_divergence=on_divergence,
-            )
+            ended = follow_to_end(cluster, trainjob, replace(waiting, observers=(show, observe)))
     except (TrainJobError, ApiError) as error:
         code = ExitCode.interrupted if isinstance(error, Cancelled) else exit_code_of(error)
         print_lines(error, error=True)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.submit.compatibility import IncompatibleRuntime as IncompatibleRuntime
     from trainwright.jobs.submit.compatibility import InvalidSettings as InvalidSettings
     from trainwright.jobs.submit.resolve import resolve as resolve
+    from trainwright.jobs.submit.submission import Submission as Submission
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
     from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt as submit_or_adopt
     from trainwright.jobs.wait.event_printer import EventPrinter as EventPrinter
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.wait.job_events import JobEvent as JobEvent
     from trainwright.jobs.wait.run_step import StepResult as StepResult
     from trainwright.jobs.wait.run_step import run_step as run_step
+    from trainwright.jobs.wait.waiting import Waiting as Waiting
     from trainwright.runtimes import RuntimeNotFound as RuntimeNotFound
 
 _WHERE = {
@@ -73,6 +75,7 @@ _WHERE = {
     "StartTimeout": "trainwright.jobs.diagnosis.errors",
     "StepFailed": "trainwright.jobs.diagnosis.errors",
     "StepResult": "trainwright.jobs.wait.run_step",
+    "Submission": "trainwright.jobs.submit.submission",
     "Submitted": "trainwright.jobs.submit.submit_or_adopt",
     "TrainJobDeadline": "trainwright.jobs.diagnosis.errors",
     "TrainJobDeleted": "trainwright.jobs.diagnosis.errors",
@@ -80,6 +83,7 @@ _WHERE = {
     "TrainJobFailed": "trainwright.jobs.diagnosis.errors",
     "TrainJobNameTaken": "trainwright.jobs.diagnosis.errors",
     "TrainRequest": "trainwright.jobs.request.train_request",
+    "Waiting": "trainwright.jobs.wait.waiting",
     "WorkspaceMismatch": "trainwright.jobs.diagnosis.errors",
     "delete_job": "trainwright.jobs.state.cancel",
     "phase_of": "trainwright.api.phase",

@@ -15,7 +15,7 @@ from typing import Any
 from trainwright.checkpoints.errors import FigureNotFinite
 from trainwright.cluster.protocol import Cluster
 from trainwright.evaluation.figures import loss_of
-from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+from trainwright.jobs import EventPrinter, Identity, Submission, TrainRequest, Waiting, run_step
 from trainwright.jobs.request.more_settings import with_more
 from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
 from trainwright.jobs.request.settings_table import TABLE
@@ -85,16 +85,8 @@ def evaluate_export(
     )
     on_data = f"-{request.dataset_digest.removeprefix('sha256:')[:12]}" if request.dataset_digest else ""
     identity = Identity(run.owner, run.run_id, f"evaluate-{short}{on_data}", index, within, submitter=submitter, may_resume=False)
-    run_step(
-        cluster,
-        training,
-        identity,
-        namespace,
-        event_printer=event_printer,
-        on_signal=on_signal,
-        workflow=workflow,
-        credentials=credentials,
-    )
+    submission = Submission(cluster, training, identity, namespace, workflow=workflow, credentials=credentials)
+    run_step(submission, Waiting.of(training, event_printer, on_signal=on_signal))
     about = {"run": run.run_id, "folder": identity.folder, "dataset_digest": inputs["dataset_digest"]}
     about |= {"checkpoint_uri": request.checkpoint_uri, "checkpoint_digest": request.checkpoint_digest}
     result = steps(CollectEvaluation(**place, written=written, about=about, with_curve=with_curve), restored)

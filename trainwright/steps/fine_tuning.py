@@ -18,7 +18,7 @@ from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.figures import OF_ROWS, OF_TRAINING
 from trainwright.evaluation.metric_history import kept_history
-from trainwright.jobs import EventPrinter, Identity, TrainRequest, run_step
+from trainwright.jobs import EventPrinter, Identity, Submission, TrainRequest, Waiting, run_step
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.model_shape import ModelShape
@@ -307,16 +307,10 @@ class _Chain:
                 tracker.begin(uid_of(submitted.trainjob))
                 history.begin(submitted.trainjob)
 
-            trained = run_step(
-                self._cluster,
-                request,
-                self._identity,
-                self._namespace,
-                latest_checkpoint=latest_export_lookup(self._request.export_uri),
-                observers=(self._watcher.events, tracker, history),
-                on_submitted=begin,
-                job_retries=retries,
-            )
+            latest = latest_export_lookup(self._request.export_uri)
+            submission = Submission(self._cluster, request, self._identity, self._namespace, latest)
+            observers = (self._watcher.events, tracker, history)
+            trained = run_step(submission, Waiting.of(request, observers=observers, on_submitted=begin, job_retries=retries))
         self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"
         return trained
 

@@ -25,9 +25,10 @@ from trainwright.jobs.manifest.training_program import escape_expansion
 from trainwright.jobs.request.setting_names import STEP_SETTINGS
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.step_credentials import StepCredentials
+from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.wait.give_up import CancelHandler
-from trainwright.jobs.wait.run_step import waiting_of
 from trainwright.jobs.wait.run_to_end import run_to_end
+from trainwright.jobs.wait.waiting import Waiting
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
 from trainwright.steps.requests import ExportCheckpoint, StepRequest, StepRun
 from trainwright.steps.workspace_program import ERROR, RESULT
@@ -105,16 +106,8 @@ class ClusterSteps:
         return {} if self.workspace.path else {CLAIMS_VARIABLE: f"{self.workspace.claim}={MOUNT}"}
 
     def _run(self, request: TrainRequest, identity: Identity) -> Any:
-        printer = self.event_printer or EventPrinter(lambda _line: None)
-        return run_to_end(
-            self.cluster,
-            request,
-            identity,
-            self.namespace,
-            preemption_budget=request.preemption_budget,
-            credentials=self.credentials,
-            **waiting_of(request, printer, on_signal=self.on_signal),
-        )
+        submission = Submission(self.cluster, request, identity, self.namespace, credentials=self.credentials)
+        return run_to_end(submission, Waiting.of(request, self.event_printer, on_signal=self.on_signal))
 
     def _delete(self, trainjob: Any) -> None:
         try:

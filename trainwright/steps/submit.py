@@ -5,7 +5,7 @@ The components `train` and `submit_train_job` have the same parameters, of which
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,13 @@ from trainwright.jobs.request.task_config import with_task_config
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.typed_parameters import typed_parameters
 from trainwright.jobs.state.cancel import CancelPolicy
-from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted
+from trainwright.jobs.submit.submission import Submission
+from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import OnJobEvents
 from trainwright.jobs.wait.job_handle import JobHandle, submit_step
 from trainwright.jobs.wait.run_step import StepResult, run_step
+from trainwright.jobs.wait.waiting import Waiting
 from trainwright.steps.exit_handlers import warn_without_exit_handler, warn_without_guard
 from trainwright.steps.own_step import own_step
 from trainwright.steps.row_trainer import check_prepared_rows
@@ -39,17 +39,12 @@ from trainwright.tracking import TrackingTarget, tracked_run, tracking
 
 @dataclass(frozen=True)
 class TrainStep:
-    """A training step, ready to be submitted. `latest_checkpoint` finds the run's last export, `workflow` is that of the pipeline.
+    """A training step, ready to be submitted.
 
     A failed job is submitted again up to `job_retries` times, see `may_retry`; `server_retries` is what the server does itself.
     """
 
-    cluster: submission.JobsClient
-    request: TrainRequest
-    identity: Identity
-    namespace: str
-    latest_checkpoint: LatestCheckpoint | None
-    workflow: Workflow | None
+    submission: Submission
     job_retries: int = 0
     server_retries: ServerRetries = ServerRetries.unknown
     workspace_path: str = ""
@@ -57,14 +52,7 @@ class TrainStep:
 
     def submit(self) -> JobHandle:
         """Submit or adopt the job. Raises the errors of `submit_or_adopt`."""
-        return submit_step(
-            self.cluster,
-            self.request,
-            self.identity,
-            self.namespace,
-            latest_checkpoint=self.latest_checkpoint,
-            workflow=self.workflow,
-        )
+        return submit_step(self.submission)
 
     def run(
         self, observers: Sequence[OnJobEvents] = (), *, targets: Sequence[TrackingTarget] = (), folder: Path | None = None
@@ -74,8 +62,9 @@ class TrainStep:
         `observers` get its events, and the tracking `targets` its metrics; `folder` is for those without a server, see `tracking`.
         Raises the errors of `run_step`, with a note on what the server does about them.
         """
+        request = self.submission.request
         with (
-            tracking(tracked_run(self.identity, self.request), targets, folder=folder, write=write_line) as tracker,
+            tracking(tracked_run(self.submission.identity, request), targets, folder=folder, write=write_line) as tracker,
             kept_history(self.workspace_path) as history,
         ):
 
@@ -83,26 +72,15 @@ class TrainStep:
                 tracker.begin(uid_of(submitted.trainjob))
                 history.begin(submitted.trainjob)
 
-            return self._run((tracker, history, *observers), begin)
-
-    def _run(self, observers: Sequence[OnJobEvents], on_submitted: Callable[[Submitted], None]) -> StepResult:
-        try:
-            return run_step(
-                self.cluster,
-                self.request,
-                self.identity,
-                self.namespace,
-                latest_checkpoint=self.latest_checkpoint,
-                event_printer=EventPrinter(write_line),
-                workflow=self.workflow,
-                observers=observers,
-                on_submitted=on_submitted,
-                job_retries=self.job_retries,
-            )
-        except TrainJobError as error:
-            if self.server_retries and not isinstance(error, Cancelled):
-                error.add_note(self.server_retries.value)
-            raise
+            every: Sequence[OnJobEvents] = (tracker, history, *observers)
+            printer, retries = EventPrinter(write_line), self.job_retries
+            waiting = Waiting.of(request, printer, observers=every, on_submitted=begin, job_retries=retries)
+            try:
+                return run_step(self.submission, waiting)
+            except TrainJobError as error:
+                if self.server_retries and not isinstance(error, Cancelled):
+                    error.add_note(self.server_retries.value)
+                raise
 
 
 def train_step_of(
@@ -143,14 +121,6 @@ def train_step_of(
     if request.on_cancel != CancelPolicy.keep and not warn_without_guard(cluster, space):
         warn_without_exit_handler(cluster, own)
     identity = own.identity(run_id, "train", trial.index if trial is not None else -1)
-    return TrainStep(
-        cluster,
-        request,
-        identity,
-        space,
-        latest_export_lookup(request.export_uri) if request.export_uri else None,
-        own.workflow if tie_to_run else None,
-        job_retries,
-        own.retries,
-        workspace_path,
-    )
+    latest = latest_export_lookup(request.export_uri) if request.export_uri else None
+    workflow = own.workflow if tie_to_run else None
+    return TrainStep(Submission(cluster, request, identity, space, latest, workflow), job_retries, own.retries, workspace_path)

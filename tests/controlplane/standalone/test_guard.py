@@ -38,7 +38,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.controlplane.standalone import guard
 from trainwright.controlplane.standalone.guard import GuardOptions
-from trainwright.jobs import Identity, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.state.left_behind import runs_of
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.waiter_lease import renewal_patch
@@ -86,7 +86,9 @@ def submit(view: Any, workflow: Obj, step: str = "train", **settings: Any) -> Ob
     """The job of a step of a run, whose pod waits."""
     note = note_of(create_step_pod(view, workflow, step=step), workflow)
     identity = Identity("kfp", name_of(workflow), step, submitter=Submitter("run", waiting_pod=note))
-    return submit_or_adopt(view, train_request(**settings), identity, "default", waiter_lease_seconds=LEASE_SECONDS).trainjob
+    return submit_or_adopt(
+        Submission(view, train_request(**settings), identity, "default"), waiter_lease_seconds=LEASE_SECONDS
+    ).trainjob
 
 
 def is_suspended(view: Any, trainjob: Obj) -> bool:

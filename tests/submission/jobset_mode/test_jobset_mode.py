@@ -18,7 +18,7 @@ from trainwright.api.errors import (
 )
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
-from trainwright.jobs import Phase, TrainJobNameTaken, TrainRequest, phase_of, submit_or_adopt, suspend_job
+from trainwright.jobs import Phase, Submission, TrainJobNameTaken, TrainRequest, phase_of, submit_or_adopt, suspend_job
 from trainwright.materialize import materialize
 from trainwright.runtimes import RuntimeNotFound, bundled_runtime, bundled_runtimes
 from trainwright.submission.jobset_mode import JobSetCluster
@@ -155,13 +155,13 @@ def test_suspending_and_resuming_is_told_as_by_the_controller(cluster: JobSetClu
 
 def test_a_queued_job_waits_for_its_queue(cluster: JobSetCluster, inner: Inner) -> None:
     request = TrainRequest(runtime=MPI, command=["true"], num_nodes=2, queue_name="gpus")
-    job = submit_or_adopt(cluster, request, STEP, "default").trainjob
+    job = submit_or_adopt(Submission(cluster, request, STEP, "default")).trainjob
     jobset = inner.get(JOBSET, name_of(job), "default")
     assert phase_of(job) is Phase.Queued
     assert labels_of(jobset)[names.QUEUE_LABEL] == "gpus"
     assert not awaits_companions(jobset)
     assert len(inner.list(SECRET, "default").items) == 1, "what its pods need is there when the queue lets it start"
-    again = submit_or_adopt(cluster, request, STEP, "default").trainjob
+    again = submit_or_adopt(Submission(cluster, request, STEP, "default")).trainjob
     assert phase_of(again) is Phase.Queued
 
 
@@ -236,7 +236,7 @@ def test_bad_input_is_refused_before_anything_is_made(
 
 def test_a_runtime_that_nobody_knows_is_refused_with_those_that_are_there(cluster: JobSetCluster, inner: Inner) -> None:
     with pytest.raises(RuntimeNotFound, match="did you mean 'torch-distributed'"):
-        submit_or_adopt(cluster, TrainRequest(runtime="torch-distribute"), STEP, "default")
+        submit_or_adopt(Submission(cluster, TrainRequest(runtime="torch-distribute"), STEP, "default"))
     assert inner.made == []
 
 
@@ -287,21 +287,21 @@ def test_what_the_runtime_says_of_the_jobset_is_not_the_trainjobs(cluster: JobSe
 
 def test_a_failed_job_is_followed_by_the_next_generation(cluster: JobSetCluster, inner: Inner) -> None:
     request = TrainRequest(runtime="torch-distributed", command=["true"])
-    first = submit_or_adopt(cluster, request, STEP, "default")
+    first = submit_or_adopt(Submission(cluster, request, STEP, "default"))
     set_status(inner, first.name, conditions=[entry("Failed", reason="FailedJobs")])
-    second = submit_or_adopt(cluster, request, STEP, "default")
+    second = submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert (second.attempt, second.adopted, str(second.cluster.mode)) == (2, False, "jobset")
     with pytest.raises(TrainJobNameTaken):
-        submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", command=["false"]), STEP, "default")
+        submit_or_adopt(Submission(cluster, TrainRequest(runtime="torch-distributed", command=["false"]), STEP, "default"))
     assert second.runtime.found == "bundled"
 
 
 def test_the_deadline_is_kept_by_whoever_waits(cluster: JobSetCluster) -> None:
     request = TrainRequest(runtime="torch-distributed", command=["true"], run_timeout_seconds=60)
-    made = submit_or_adopt(cluster, request, STEP, "default")
+    made = submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert made.run_deadline == 60
     assert "activeDeadlineSeconds" not in made.trainjob["spec"]
-    assert submit_or_adopt(cluster, request, STEP, "default").adopted
+    assert submit_or_adopt(Submission(cluster, request, STEP, "default")).adopted
 
 
 def test_a_name_that_exists_is_told_as_such(cluster: JobSetCluster) -> None:

@@ -19,7 +19,7 @@ from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, TrainRequest, submit_or_adopt, suspend_job
+from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt, suspend_job
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.jobset_mode.build import awaits_companions
@@ -71,12 +71,12 @@ def test_a_client_that_dies_on_the_way_leaves_nothing_running_and_the_next_compl
     request = TrainRequest(runtime=MPI, command=["true"], num_nodes=2)
     inner.before = die
     with pytest.raises(Killed):
-        submit_or_adopt(cluster, request, STEP, "default")
+        submit_or_adopt(Submission(cluster, request, STEP, "default"))
     (jobset,) = inner.list(JOBSET, "default").items
     assert awaits_companions(jobset)
     assert all(owners_of(companion)[0]["uid"] == uid_of(jobset) for companion in companions(inner))
     inner.before = lambda _verb, _kind: None
-    again = submit_or_adopt(cluster, request, STEP, "default")
+    again = submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert again.adopted
     assert uid_of(again.trainjob) == uid_of(jobset)
     assert again.trainjob["spec"]["suspend"] is False
@@ -154,7 +154,7 @@ def test_of_two_clients_one_makes_the_job_and_the_other_adopts_it(inner: Inner, 
     def submit(_number: int) -> Any:
         start.wait()
         return submit_or_adopt(
-            JobSetCluster(inner), TrainRequest(runtime=runtime, command=["true"], num_nodes=2), STEP, "default"
+            Submission(JobSetCluster(inner), TrainRequest(runtime=runtime, command=["true"], num_nodes=2), STEP, "default")
         )
 
     for _ in range(5):
@@ -212,11 +212,13 @@ class WithoutTrainersKinds(Inner):
 def test_trainers_kinds_need_not_be_read(inner: Inner, caplog: pytest.LogCaptureFixture) -> None:
     served = frozenset({"trainjobs", "trainingruntimes", "clustertrainingruntimes"})
     cluster = JobSetCluster(WithoutTrainersKinds(inner._server), served=served)
-    made = submit_or_adopt(cluster, TrainRequest(runtime="torch-distributed", command=["true"]), STEP, "default")
+    made = submit_or_adopt(Submission(cluster, TrainRequest(runtime="torch-distributed", command=["true"]), STEP, "default"))
     assert name_of(inner.list(JOBSET, "default").items[0]) == name_of(made.trainjob)
     assert "clustertrainingruntimes cannot be read: a bundled one is used" in caplog.text
     with pytest.raises(RuntimeNotFound, match="clustertrainingruntimes cannot be listed"):
-        submit_or_adopt(cluster, TrainRequest(runtime="no-such", command=["true"]), Identity("kfp", "run", "other"), "default")
+        submit_or_adopt(
+            Submission(cluster, TrainRequest(runtime="no-such", command=["true"]), Identity("kfp", "run", "other"), "default")
+        )
 
 
 def test_secrets_need_not_be_read(inner: Inner) -> None:

@@ -29,7 +29,7 @@ _EVICTIONS = frozenset({"Evicted", "EvictionByEvictionAPI", "Terminated"})
 
 
 @dataclass(frozen=True)
-class Waiting:
+class PendingPod:
     """Why a pod is not running; `part` is `scheduling`, `image` or `container`."""
 
     part: str
@@ -295,17 +295,17 @@ def _container_failure(pod: Obj, disruption: Disruption, run: _FailedRun) -> Pod
     )
 
 
-def waiting_of(pod: Obj) -> Waiting | None:
+def waiting_of(pod: Obj) -> PendingPod | None:
     """Return what a pod is waiting for; None if its status does not say."""
     scheduled = condition(pod, "PodScheduled")
     if scheduled is not None and scheduled.get("status") == "False":
         reason = str(scheduled.get("reason") or "")
-        return Waiting("scheduling", reason, one_line(scheduled.get("message") or reason))
+        return PendingPod("scheduling", reason, one_line(scheduled.get("message") or reason))
     for container in container_states(pod):
         waiting = (container.get("state") or {}).get("waiting")
         if waiting and waiting.get("message"):
             reason = str(waiting.get("reason") or "")
-            return Waiting("image" if reason in _IMAGE_REASONS else "container", reason, one_line(waiting["message"]))
+            return PendingPod("image" if reason in _IMAGE_REASONS else "container", reason, one_line(waiting["message"]))
     return None
 
 

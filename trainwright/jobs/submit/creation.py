@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -34,14 +34,12 @@ from trainwright.jobs.submit.memory_check import check_memory
 from trainwright.jobs.submit.plan import SubmissionPlan, plan_submission
 from trainwright.jobs.submit.queue_check import check_queue
 from trainwright.jobs.submit.run_holder import check_holder, resolve_holder_conflict
-from trainwright.jobs.submit.step_credentials import StepCredentials, discard_credentials, ensure_credentials
+from trainwright.jobs.submit.step_credentials import discard_credentials, ensure_credentials
+from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.submit.workspace_claim import ensure_claim
 from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.served_schema import forget_served, served_trainjob
 
-LatestCheckpoint = Callable[[Identity], str]
-"""Returns the URI of the latest export of what a step has trained in its folder, "" for none. A callback, because stores belong to a
-higher layer."""
 log = logging.getLogger(__name__)
 
 
@@ -60,18 +58,24 @@ class Sent(NamedTuple):
 class Creator:
     """Creates the jobs of one submission, whose request is resolved, on the cluster in their mode."""
 
+    submission: Submission
     resolved: ResolvedRequest
-    identity: Identity
-    namespace: str
     client: JobsClient
     cluster: RetryingCluster
     """The client, with retries."""
     stop: threading.Event
     on_warning: OnWarning | None
-    credentials: StepCredentials | None
     lease_seconds: int
     new_secrets: dict[str, str] = field(default_factory=dict)
     """UIDs of Secrets that this submission has created, and that no job owns yet; with the name of the job that each is for."""
+
+    @property
+    def identity(self) -> Identity:
+        return self.submission.identity
+
+    @property
+    def namespace(self) -> str:
+        return self.submission.namespace
 
     @property
     def request(self) -> TrainRequest:
@@ -96,7 +100,8 @@ class Creator:
 
     def ensure_credentials(self, name: str) -> None:
         """Write the Secret for the job of this name, which is about to be created or resumed, see `ensure_credentials`."""
-        if self.credentials and (uid := ensure_credentials(self.cluster, self.identity, self.namespace, self.credentials)):
+        credentials = self.submission.credentials
+        if credentials and (uid := ensure_credentials(self.cluster, self.identity, self.namespace, credentials)):
             self.new_secrets[uid] = name
 
     def create(self, plan: SubmissionPlan, form: ServedForm) -> Sent:

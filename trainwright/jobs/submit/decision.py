@@ -97,7 +97,7 @@ def decide(existing: Obj | None, unanswered: Obj | None, wanted: Wanted) -> Deci
             return Adopt(existing)  # the process that followed it in this very try is gone: the failure is that of this try
         return Next(existing, continues=True)  # also after a preemption that a killed process could not answer
     if is_finished(existing) and not submitter.is_certain:
-        return Next(existing)  # it may be the result of another step, which cannot be told from this one
+        return Next(existing)  # it may be the result of another step with the same identity
     desired = wanted.desired(existing)
     if _digest(existing) == _digest(desired):
         return Adopt(existing)  # a retry, whether the job runs, is suspended or has succeeded

@@ -15,14 +15,12 @@ from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.verdict import superseded
-from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
 from trainwright.jobs.diagnosis.errors import TrainJobNameTaken
 from trainwright.jobs.diagnosis.preemption import jobsets_to_resume_from, mark_if_preempted
 from trainwright.jobs.manifest.trainjob_manifest import NO_PREVIOUS, PreviousAttempt
 from trainwright.jobs.request.resume import LAST
-from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.attempts import (
     attempt_of,
     delete_previous_attempts,
@@ -35,18 +33,18 @@ from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.remaining_pods import wait_until_pods_ended
 from trainwright.jobs.state.waiter_lease import lease_seconds
-from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us, supersede, take_lease, wait_until_unwatched
 from trainwright.jobs.submit.api_compat import ServedForm
 from trainwright.jobs.submit.changed_request import reason_to_begin_again
 from trainwright.jobs.submit.code_volume import set_code_owner
-from trainwright.jobs.submit.creation import Creator, LatestCheckpoint, Sent
+from trainwright.jobs.submit.creation import Creator, Sent
 from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide
 from trainwright.jobs.submit.job_lookup import SubmissionStart, submission_start
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, resumes_from_previous
 from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
 from trainwright.jobs.submit.run_holder import resolve_holder_conflict
-from trainwright.jobs.submit.step_credentials import StepCredentials, set_credentials_owner
+from trainwright.jobs.submit.step_credentials import set_credentials_owner
+from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.submit.workflow_owner import tie_to_workflow
 from trainwright.jobs.submit.workspace_claim import set_claim_owner
 from trainwright.submission.jobs_client import JobsClient
@@ -75,16 +73,10 @@ class Submitted:
 
 
 def submit_or_adopt(
-    cluster: Cluster,
-    request: TrainRequest,
-    identity: Identity,
-    namespace: str,
+    submission: Submission,
     *,
-    latest_checkpoint: LatestCheckpoint | None = None,
     stop: threading.Event | None = None,
     on_warning: OnWarning | None = None,
-    workflow: Workflow | None = None,
-    credentials: StepCredentials | None = None,
     waiter_lease_seconds: int = 0,
 ) -> Submitted:
     """Return the TrainJob for this step of this run, created at most once.
@@ -96,38 +88,37 @@ def submit_or_adopt(
     another training, begins in an empty folder; any other continues in that of the attempt before. A retry whose request has
     changed adopts a job that still runs, or replaces it, as `on_changed_request` says. With `previous_jobs` = delete finished jobs
     are deleted.
-    With `resume` = auto a new job gets the export that `latest_checkpoint` returns, for a volume without checkpoints. A workspace
-    claim is created on request. The runtime is resolved, the objects are built and node capacity is checked before a job is
-    created, so that an invalid request fails here. Transient API errors are retried for half a minute, unless `stop` is set; a
-    job whose create response was lost is found. `on_warning` receives the warnings of the API server about the job; by default
-    they are logged. The job is tied to the `workflow` of its pipeline, see `tie_to_workflow`. `credentials` are written to a
-    Secret that the job owns and refers to where the request names none. The job has a lease of `waiter_lease_seconds` of the client
-    that is to wait for it, none for 0, see `waiter_lease`.
+    A workspace claim is created on request. The runtime is resolved, the objects are built and node capacity is checked before a job
+    is created, so that an invalid request fails here. Transient API errors are retried for a minute, unless `stop` is set; a job
+    whose create response was lost is found. `on_warning` receives the warnings of the API server about the job; by default they are
+    logged. The job has a lease of `waiter_lease_seconds` of the client that is to wait for it, none for 0, see `waiter_lease`.
     Raises RuntimeNotFound, IncompatibleRuntime, PolicyMissing, QueueNotFound, Invalid, ValueError (bad workspace, BadCode),
     WorkspaceMismatch, TrainJobNameTaken, RunFolderTaken, Cancelled if `stop` is set before a job is created.
     """
-    if credentials:
-        request = credentials.referred_to_by(request, identity)
+    if submission.credentials:
+        referring = submission.credentials.referred_to_by(submission.request, submission.identity)
+        submission = replace(submission, request=referring)
+    request, identity, namespace = submission.request, submission.identity, submission.namespace
     stop = stop or threading.Event()
-    connected = JobsClient.of(cluster)
+    connected = JobsClient.of(submission.cluster)
     retrying = RetryingCluster(connected, stop=stop)
     resolved, choice = resolve_with(retrying, request, namespace, bundled=connected.uses_bundled_runtimes)
     for warning in resolved.warnings:
         log.warning("event=runtime_warning name=%s warning=%s", choice.name, warning)
     start = submission_start(connected, identity, namespace, stop)
     retrying, seconds = RetryingCluster(start.client, stop=stop), lease_seconds(waiter_lease_seconds)
-    creator = Creator(resolved, identity, namespace, start.client, retrying, stop, on_warning, credentials, seconds)
+    creator = Creator(submission, resolved, start.client, retrying, stop, on_warning, seconds)
     with creator.no_secret_is_left():
-        submitted = _Attempts(creator, choice, latest_checkpoint, _Earlier.of(start)).first_fitting(start)
+        submitted = _Attempts(creator, choice, _Earlier.of(start)).first_fitting(start)
     retrying = RetryingCluster(submitted.cluster, stop=stop)
     if request.workspace_volume is not None:
         set_claim_owner(retrying, request.workspace_volume, identity, submitted.trainjob)
     if resolved.code is not None:
         set_code_owner(retrying, submitted.trainjob, resolved.code)
-    if credentials and not is_finished(submitted.trainjob):
-        set_credentials_owner(retrying, identity, submitted.trainjob, credentials)
-    if workflow is not None:
-        tie_to_workflow(submitted.cluster, submitted.trainjob, workflow)
+    if submission.credentials and not is_finished(submitted.trainjob):
+        set_credentials_owner(retrying, identity, submitted.trainjob, submission.credentials)
+    if submission.workflow is not None:
+        tie_to_workflow(submitted.cluster, submitted.trainjob, submission.workflow)
     if request.previous_jobs == "delete":
         delete_previous_attempts(retrying, submitted.trainjob, identity)
     return submitted
@@ -160,7 +151,6 @@ class _Attempts:
 
     creator: Creator
     choice: RuntimeChoice
-    latest_checkpoint: LatestCheckpoint | None
     earlier: _Earlier
 
     def first_fitting(self, start: SubmissionStart) -> Submitted:
@@ -246,8 +236,9 @@ class _Attempts:
             resumes = resumes_from_previous(resolved, is_continued=is_continued)
             resumes_from = jobsets_to_resume_from(self.creator.cluster, continued) if resumes else None
             previous = PreviousAttempt(preemptions_so_far(continued), resumes_from, retries_so_far(continued))
-        if self.latest_checkpoint is not None and can_resume_from_export(resolved):
-            export = self.latest_checkpoint(step)
+        latest_checkpoint = self.creator.submission.latest_checkpoint
+        if latest_checkpoint is not None and can_resume_from_export(resolved):
+            export = latest_checkpoint(step)
         plan = self.creator.plan(attempt, step, previous, export)
         return plan, self.creator.form(plan)
 

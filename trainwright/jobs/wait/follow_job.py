@@ -25,7 +25,7 @@ from trainwright.jobs.diagnosis.errors import (
 from trainwright.jobs.diagnosis.failure_class import deadline_of, end_of, failure_of
 from trainwright.jobs.diagnosis.report import read_usage
 from trainwright.jobs.logs.log_line import LogLine
-from trainwright.jobs.logs.stream_logs import LOG_POLL_SECONDS, LiveLogs, LogStreamOptions
+from trainwright.jobs.logs.stream_logs import LOG_POLL_SECONDS, LiveLogs
 from trainwright.jobs.logs.training_log import read_training_log
 from trainwright.jobs.state.deadline_timer import Deadlines, DeadlineTimer, is_initializing
 from trainwright.jobs.state.divergence import DivergenceDetector
@@ -41,33 +41,41 @@ _MAX_POLL_SECONDS = 20.0
 _MAX_LOOKS_PER_SECOND = 10
 _waits = 0
 _lock = threading.Lock()
-_NO_DEADLINES = Deadlines()
 _SETTINGS = WaitSettings()
 
 
 def wait_for(
     cluster: Cluster,
     trainjob: Obj,
+    settings: WaitSettings = _SETTINGS,
     *,
-    deadlines: Deadlines = _NO_DEADLINES,
     on_event: OnJobEvents = ignore_events,
     on_change: Callable[[Obj], None] = lambda _trainjob: None,
-    logs: LogStreamOptions | None = None,
     stop: threading.Event | None = None,
-    settings: WaitSettings = _SETTINGS,
 ) -> Obj:
     """Wait until the TrainJob has succeeded; returns it.
 
-    `on_event` is called in this thread with the events of every change, with `logs` also with all lines of the job's log;
-    `on_change` with every state of the job itself.
     Setting `stop` ends the wait; the job is then returned in its last observed state. A job that another client has given up
-    ends the wait with that client's error. Raises TrainJobFailed with a report, StoppedEarly, TrainJobDeleted, TrainJobDeadline
-    (subclasses distinguish causes), Diverged (it, CannotStart and NodeLost depend on `settings`), and ApiError if the job may not be
-    read or the API server has been unreachable for half an hour.
+    ends the wait with that client's error.
+
+    Args:
+        cluster: Where the job is.
+        trainjob: The job.
+        settings: The deadlines, and how the wait reacts to what it observes.
+        on_event: Called in this thread with the events of every change, with `settings.logs` also with all lines of the job's log.
+        on_change: Called with every state of the job itself.
+        stop: Ends the wait when it is set.
+
+    Raises:
+        TrainJobFailed: With a report.
+        TrainJobDeadline: A subclass for each cause.
+        StoppedEarly, TrainJobDeleted: What was done with the job.
+        Diverged, CannotStart, NodeLost: As `settings` say.
+        ApiError: The job may not be read, or the API server has been unreachable for half an hour.
     """
     job_watch = JobWatch(cluster, trainjob, settings.connection_seconds)
-    with _counted(), job_watch as watch, LiveLogs(cluster, trainjob, logs, watch.cluster) as logs_reader:
-        state = JobState(trainjob, deadlines, on_change)
+    with _counted(), job_watch as watch, LiveLogs(cluster, trainjob, settings.logs, watch.cluster) as logs_reader:
+        state = JobState(trainjob, settings.deadlines, on_change)
         observer = JobObserver(watch.cluster, trainjob, replace(settings, interval=partial(_interval, settings)))
         publisher = EventPublisher(on_event, logs_reader, observer, settings.poll_seconds)
         return _follow(cluster, state, watch, publisher, stop, settings)

@@ -15,19 +15,19 @@ from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.left_behind import waiter_notes
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.started_from import read_started_from
 from trainwright.jobs.state.waiter_lease import lease_seconds
-from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us, take_lease
-from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, submit_or_adopt
+from trainwright.jobs.submit.submission import Submission
+from trainwright.jobs.submit.submit_or_adopt import submit_or_adopt
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import StartedFrom
-from trainwright.jobs.wait.run_step import StepResult, restarts_of_request, waiter_options_of, waiting_of
+from trainwright.jobs.wait.run_step import StepResult
 from trainwright.jobs.wait.run_to_end import follow_to_end
+from trainwright.jobs.wait.waiting import Waiting, restarts_of_request, waiter_options_of
 
 log = logging.getLogger(__name__)
 
@@ -56,31 +56,16 @@ class JobHandle(BaseModel):
             raise ValueError(f"{text[:200]!r} is not the handle of a TrainJob, as submit_train_job returns it") from None
 
 
-def submit_step(
-    cluster: Cluster,
-    request: TrainRequest,
-    identity: Identity,
-    namespace: str,
-    *,
-    latest_checkpoint: LatestCheckpoint | None = None,
-    workflow: Workflow | None = None,
-) -> JobHandle:
+def submit_step(submission: Submission) -> JobHandle:
     """Submit or adopt the TrainJob of this step; returns its handle. The lease of the step that is to wait for it begins.
 
     Raises the errors of `submit_or_adopt`.
     """
+    request, identity = submission.request, submission.identity
     seconds = waiter_options_of(request, suspends_at_once=True).lease_seconds
     if not seconds:  # a job that nobody is to wait for: it may outlive the run
-        identity = replace(identity, submitter=replace(identity.submitter, waiting_pod=""))
-    submitted = submit_or_adopt(
-        cluster,
-        request,
-        identity,
-        namespace,
-        latest_checkpoint=latest_checkpoint,
-        workflow=workflow,
-        waiter_lease_seconds=seconds,
-    )
+        submission = replace(submission, identity=replace(identity, submitter=replace(identity.submitter, waiting_pod="")))
+    submitted = submit_or_adopt(submission, waiter_lease_seconds=seconds)
     trainjob = submitted.trainjob
     return JobHandle(
         name=name_of(trainjob),
@@ -107,7 +92,6 @@ def wait_step(
     only the step that has its request could submit the next attempt. Raises TrainJobDeleted if the job no longer exists or was
     replaced, and the errors of `follow_to_end`.
     """
-    event_printer = event_printer or EventPrinter(lambda _line: None)
     retrying = RetryingCluster(cluster)
     try:
         trainjob = retrying.get(TRAINJOB, handle.name, handle.namespace)
@@ -115,20 +99,21 @@ def wait_step(
         raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} no longer exists") from None
     if uid_of(trainjob) != handle.uid:
         raise TrainJobDeleted(f"TrainJob {handle.namespace}/{handle.name} was deleted, and created again since")
-    waiting = waiting_of(options, event_printer)
-    seconds = lease_seconds(waiting["waiter"].lease_seconds)
+    waiting = Waiting.of(options, event_printer)
+    waiting = replace(waiting, settings=replace(waiting.settings, restarts=handle.restarts))
+    seconds = lease_seconds(waiting.waiter.lease_seconds)
     notes = waiter_notes(options.on_cancel, waiting_pod)
     trainjob = take_lease(retrying, resume_if_suspended_by_us(retrying, trainjob, notes=notes), seconds, notes)
-    waiting["settings"] = replace(waiting["settings"], restarts=handle.restarts)
-    ended = follow_to_end(cluster, trainjob, **waiting)
+    ended = follow_to_end(cluster, trainjob, waiting)
+    printer = waiting.printer
     result = StepResult(
         handle.name,
         handle.namespace,
-        dict((event_printer.progress or progress_of(ended)).metrics),
+        dict((printer.progress or progress_of(ended)).metrics),
         results_of(cluster, ended) if handle.has_results else None,
         handle.folder,
         read_started_from(cluster, ended),
-        event_printer.usage,
+        printer.usage,
     )
-    event_printer((StartedFrom(result.started_from),))
+    printer((StartedFrom(result.started_from),))
     return result

@@ -20,6 +20,8 @@ from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, PodFailure, pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason
+from trainwright.jobs.logs.stream_logs import LogStreamOptions
+from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.jobs_of import FailingJob, failing_jobs, jobs_of
 from trainwright.jobs.state.pod_history import PodHistory
@@ -49,7 +51,7 @@ def interval_for(phase: Phase) -> float:
 
 @dataclass(frozen=True)
 class WaitSettings:
-    """How a wait reacts to what it observes."""
+    """What a wait observes, and how it reacts to that."""
 
     fail_if_stuck: bool = True
     """Whether the wait fails as soon as the job can never start: an invalid image name, a Job that the API server refuses."""
@@ -64,6 +66,9 @@ class WaitSettings:
     """Seconds between two checks of deadlines and of the watch, at first; they grow while nothing happens."""
     connection_seconds: int = 240
     """Seconds after which the watches of one job are opened again, and for which they may outlive its wait."""
+    deadlines: Deadlines = Deadlines()  # noqa: RUF009  (frozen)
+    logs: LogStreamOptions | None = None
+    """Which lines of the job's log are events, too; None for none."""
 
 
 @dataclass(frozen=True)

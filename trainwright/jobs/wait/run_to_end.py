@@ -27,157 +27,83 @@ from trainwright.jobs.diagnosis.errors import (
     TrainJobFailed,
 )
 from trainwright.jobs.diagnosis.job_retry import wait_to_retry
-from trainwright.jobs.diagnosis.preemption import BUDGET, wait_to_resume
-from trainwright.jobs.logs.stream_logs import LogStreamOptions
-from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.state.cancel import CancelOutcome, cancel_by_suspending
+from trainwright.jobs.diagnosis.preemption import wait_to_resume
+from trainwright.jobs.state.cancel import CancelOutcome
 from trainwright.jobs.state.deadline_timer import Deadlines
-from trainwright.jobs.state.identity import Identity
-from trainwright.jobs.state.workflow import Workflow
-from trainwright.jobs.submit.step_credentials import StepCredentials, credentials_until_end
-from trainwright.jobs.submit.submit_or_adopt import LatestCheckpoint, Submitted, submit_or_adopt
+from trainwright.jobs.submit.step_credentials import credentials_until_end
+from trainwright.jobs.submit.submission import Submission
+from trainwright.jobs.submit.submit_or_adopt import Submitted, submit_or_adopt
 from trainwright.jobs.wait.follow_job import wait_for
-from trainwright.jobs.wait.give_up import CancelHandler, cancel_unwatched_job, stop_failing_job
-from trainwright.jobs.wait.job_events import OnJobEvents, ignore_events
+from trainwright.jobs.wait.give_up import cancel_unwatched_job, stop_failing_job
 from trainwright.jobs.wait.job_observer import WaitSettings
-from trainwright.jobs.wait.keep_lease import Waiter, WaiterOptions
+from trainwright.jobs.wait.keep_lease import Waiter
 from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
+from trainwright.jobs.wait.waiting import Waiting
 
 log = logging.getLogger(__name__)
-_NO_DEADLINES = Deadlines()
-_SETTINGS = WaitSettings()
-_NO_WAITER = WaiterOptions()
 
 
-def run_to_end(
-    cluster: Cluster,
-    request: TrainRequest,
-    identity: Identity,
-    namespace: str,
-    *,
-    latest_checkpoint: LatestCheckpoint | None = None,
-    preemption_budget: int = BUDGET,
-    job_retries: int = 0,
-    deadlines: Deadlines = _NO_DEADLINES,
-    settings: WaitSettings = _SETTINGS,
-    on_event: OnJobEvents = ignore_events,
-    logs: LogStreamOptions | None = None,
-    on_signal: CancelHandler = cancel_by_suspending,
-    on_error: CancelHandler = cancel_by_suspending,
-    waiter: WaiterOptions = _NO_WAITER,
-    workflow: Workflow | None = None,
-    credentials: StepCredentials | None = None,
-    on_submitted: Callable[[Submitted], None] | None = None,
-) -> Obj:
+def run_to_end(submission: Submission, waiting: Waiting) -> Obj:
     """Submit or adopt the TrainJob of this step and wait for it; returns it when it has succeeded.
 
-    `on_event` receives the job's events, with `logs` also its log lines, see `wait_for`. `on_signal` handles Ctrl-C and
-    SIGTERM, `on_error` deadlines and errors while waiting. Both default to suspending the job: its pods end, its
-    checkpoints stay, and the same step resumes it. `waiter` says whether a signal suspends the job before anything else is
-    done, and whether the job has a lease of this client; `workflow` is that of the pipeline, to which the job is tied;
-    `credentials` are those of `submit_or_adopt`, deleted when the job has ended; `on_submitted` is called with each submitted or
-    adopted attempt, and must not raise.
     After a preemption the next attempt is submitted and awaited, up to `preemption_budget` times for the step, and after another
-    failure up to `job_retries` times, see `may_retry`; the
-    deadlines apply to each attempt separately. Raises Cancelled, TrainJobFailed with a report, Diverged, TrainJobDeadline,
-    TrainJobDeleted, StoppedEarly, and the errors of `submit_or_adopt`.
+    failure up to `job_retries` times, see `may_retry`; the deadlines apply to each attempt separately. The Secret with the credentials
+    is deleted when the job has ended.
+    Raises Cancelled, TrainJobFailed with a report, Diverged, TrainJobDeadline, TrainJobDeleted, StoppedEarly, and the errors of
+    `submit_or_adopt`.
     """
-    with stop_on_signals() as stop, credentials_until_end(cluster, identity, namespace, credentials):
+    place = (submission.cluster, submission.identity, submission.namespace)
+    with stop_on_signals() as stop, credentials_until_end(*place, submission.credentials):
 
-        def submit() -> Attempt:
-            submitted = submit_or_adopt(
-                cluster,
-                request,
-                identity,
-                namespace,
-                latest_checkpoint=latest_checkpoint,
-                stop=stop,
-                workflow=workflow,
-                credentials=credentials,
-                waiter_lease_seconds=waiter.lease_seconds,
-            )
-            if on_submitted is not None:
-                on_submitted(submitted)
-            return _attempt_of(submitted, deadlines)
+        def submit() -> Submitted:
+            submitted = submit_or_adopt(submission, stop=stop, waiter_lease_seconds=waiting.waiter.lease_seconds)
+            if waiting.on_submitted is not None:
+                waiting.on_submitted(submitted)
+            return submitted
 
-        options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter)
-        return _run_attempts(submit, submit, preemption_budget, options, job_retries)
+        return _run_attempts(Attempt.of(submit(), waiting), submit, waiting, stop)
 
 
-def follow_to_end(
-    cluster: Cluster,
-    trainjob: Obj,
-    *,
-    resubmit: Callable[[], Submitted] | None = None,
-    preemption_budget: int = BUDGET,
-    deadlines: Deadlines = _NO_DEADLINES,
-    settings: WaitSettings = _SETTINGS,
-    on_event: OnJobEvents = ignore_events,
-    logs: LogStreamOptions | None = None,
-    on_signal: CancelHandler = cancel_by_suspending,
-    on_error: CancelHandler = cancel_by_suspending,
-    on_divergence: CancelHandler | None = None,
-    waiter: WaiterOptions = _NO_WAITER,
-) -> Obj:
-    """As `run_to_end`, for a job that is already submitted; `resubmit` submits its step after a preemption.
-
-    `on_divergence` handles a training that has diverged, and one that cannot start; the default is `on_error`.
-    """
+def follow_to_end(cluster: Cluster, trainjob: Obj, waiting: Waiting, *, resubmit: Callable[[], Submitted] | None = None) -> Obj:
+    """As `run_to_end`, for a job that is already submitted; `resubmit` submits its step after a preemption, if there is one."""
     with stop_on_signals() as stop:
-
-        def next_attempt() -> Attempt:
-            assert resubmit is not None
-            return _attempt_of(resubmit(), deadlines)
-
-        budget = preemption_budget if resubmit is not None else 0
-        options = _WaitOptions(stop, on_event, logs, on_signal, on_error, settings, waiter, on_divergence)
-        return _run_attempts(lambda: Attempt(cluster, trainjob, deadlines), next_attempt, budget, options)
+        return _run_attempts(Attempt(cluster, trainjob, waiting.settings), resubmit, waiting, stop)
 
 
 class Attempt(NamedTuple):
-    """A submitted TrainJob, its cluster and its deadlines."""
+    """A submitted TrainJob, its cluster, and how it is waited for."""
 
     cluster: Cluster
     trainjob: Obj
-    deadlines: Deadlines
-
-
-class _WaitOptions(NamedTuple):
-    """Options of the wait for a job."""
-
-    stop: StopEvent
-    on_event: OnJobEvents
-    logs: LogStreamOptions | None
-    on_signal: CancelHandler
-    on_error: CancelHandler
     settings: WaitSettings
-    waiter: WaiterOptions
-    on_divergence: CancelHandler | None = None
+
+    @classmethod
+    def of(cls, submitted: Submitted, waiting: Waiting) -> Attempt:
+        """Return an attempt with the request's run deadline if the cluster does not enforce it."""
+        settings, seconds = waiting.settings, submitted.run_deadline
+        if seconds is not None:
+            run = settings.deadlines.run
+            deadlines = replace(settings.deadlines, run=float(seconds) if run is None else min(run, float(seconds)))
+            settings = replace(settings, deadlines=deadlines)
+        return cls(submitted.cluster, submitted.trainjob, settings)
 
 
-def _attempt_of(submitted: Submitted, deadlines: Deadlines) -> Attempt:
-    return Attempt(submitted.cluster, submitted.trainjob, _with_run_deadline(deadlines, submitted.run_deadline))
-
-
-def _run_attempts(
-    first: Callable[[], Attempt], resubmit: Callable[[], Attempt], budget: int, options: _WaitOptions, retries: int = 0
-) -> Obj:
+def _run_attempts(attempt: Attempt, resubmit: Callable[[], Submitted] | None, waiting: Waiting, stop: StopEvent) -> Obj:
     """Wait for one attempt after another while they are preempted, or fail. The budgets, stored on the cluster, bound the loop."""
-    attempt = first()
     while True:
         try:
-            return _wait_for_attempt(attempt, options)
+            return _wait_for_attempt(attempt, waiting, stop)
         except Preempted as error:
-            if not budget:
+            if resubmit is None or not waiting.preemption_budget:
                 raise
-            if not wait_to_resume(attempt.cluster, error, budget, options.stop):
+            if not wait_to_resume(attempt.cluster, error, waiting.preemption_budget, stop):
                 raise _not_resubmitted(error, "was preempted") from error
         except TrainJobFailed as error:
-            if not retries:
+            if resubmit is None or not waiting.job_retries:
                 raise
-            if not wait_to_retry(attempt.cluster, error, retries, options.stop):
+            if not wait_to_retry(attempt.cluster, error, waiting.job_retries, stop):
                 raise _not_resubmitted(error, "failed") from error
-        attempt = resubmit()
+        attempt = Attempt.of(resubmit(), waiting)
 
 
 def _not_resubmitted(error: TrainJobFailed, what: str) -> Cancelled:
@@ -185,36 +111,27 @@ def _not_resubmitted(error: TrainJobFailed, what: str) -> Cancelled:
     return Cancelled(f"TrainJob {name} {what}, and the wait to submit it again was cancelled; nothing runs")
 
 
-def _wait_for_attempt(attempt: Attempt, options: _WaitOptions) -> Obj:
-    with Waiter(attempt.cluster, attempt.trainjob, options.waiter) as waiter:
-        if options.waiter.suspends_at_once:
-            options.stop.at_once = waiter.suspend_now
-            if options.stop.is_set():  # while the job was being submitted
+def _wait_for_attempt(attempt: Attempt, waiting: Waiting, stop: StopEvent) -> Obj:
+    with Waiter(attempt.cluster, attempt.trainjob, waiting.waiter) as waiter:
+        if waiting.waiter.suspends_at_once:
+            stop.at_once = waiter.suspend_now
+            if stop.is_set():  # while the job was being submitted
                 waiter.suspend_now()
         try:
-            return _wait_or_cancel(attempt, options, waiter)
+            return _wait_or_cancel(attempt, waiting, waiter, stop)
         finally:
-            options.stop.at_once = None
+            stop.at_once = None
 
 
-def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> Obj:
-    cluster, trainjob, deadlines = attempt
+def _wait_or_cancel(attempt: Attempt, waiting: Waiting, waiter: Waiter, stop: StopEvent) -> Obj:
+    cluster, trainjob, settings = attempt
     try:
-        seen = wait_for(
-            cluster,
-            trainjob,
-            deadlines=deadlines,
-            on_event=options.on_event,
-            on_change=waiter.observe,
-            logs=options.logs,
-            stop=options.stop,
-            settings=options.settings,
-        )
+        seen = wait_for(cluster, trainjob, settings, on_event=waiting.on_event, on_change=waiter.observe, stop=stop)
     except TrainJobFailed as error:
         if error.is_unfinished:
             waiter.settle()
             if stop_failing_job(cluster, error) == CancelOutcome.ended:
-                return _ended_meanwhile(cluster, trainjob, error, options)
+                return _ended_meanwhile(cluster, trainjob, error, waiting)
         raise
     except (TrainJobDeleted, StoppedEarly):
         raise
@@ -226,23 +143,23 @@ def _wait_or_cancel(attempt: Attempt, options: _WaitOptions, waiter: Waiter) -> 
             error.add_outcome(CancelOutcome.ended)
             raise
         # A job that cannot start may still do so tomorrow, when what it lacks appears, and nobody waits for it any more.
-        handler = options.on_divergence if isinstance(error, Diverged | CannotStart) else None
-        outcome = cancel_unwatched_job(cluster, trainjob, handler or options.on_error, error)
+        handler = waiting.on_divergence if isinstance(error, Diverged | CannotStart) else None
+        outcome = cancel_unwatched_job(cluster, trainjob, handler or waiting.on_error, error)
         if isinstance(error, TrainJobDeadline) and outcome == CancelOutcome.ended:
-            return _ended_meanwhile(cluster, trainjob, error, options)
+            return _ended_meanwhile(cluster, trainjob, error, waiting)
         if isinstance(error, TrainJobDeadline | Diverged):
             error.add_outcome(outcome)
         raise
     if phase_of(seen) is Phase.Succeeded:
         return seen
-    if options.waiter.suspends_at_once:
+    if waiting.waiter.suspends_at_once:
         waiter.suspend_now()  # the wait may end before the thread that acts on signals has begun
     waiter.settle()
-    outcome = cancel_unwatched_job(cluster, trainjob, options.on_signal)
+    outcome = cancel_unwatched_job(cluster, trainjob, waiting.on_signal)
     raise Cancelled(f"the wait for TrainJob {name_of(trainjob)} was cancelled; {outcome}")
 
 
-def _ended_meanwhile(cluster: Cluster, trainjob: Obj, error: TrainJobDeadline | TrainJobFailed, options: _WaitOptions) -> Obj:
+def _ended_meanwhile(cluster: Cluster, trainjob: Obj, error: TrainJobDeadline | TrainJobFailed, waiting: Waiting) -> Obj:
     """Return a job that had succeeded before it was stopped; raises its failure if it had failed: its own end counts."""
     try:
         current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
@@ -251,11 +168,5 @@ def _ended_meanwhile(cluster: Cluster, trainjob: Obj, error: TrainJobDeadline | 
         raise error from cause
     if uid_of(current) != uid_of(trainjob):
         raise TrainJobDeleted(f"TrainJob {namespace_of(trainjob)}/{name_of(trainjob)} was replaced while it was being waited for")
-    return wait_for(cluster, current, on_event=options.on_event, settings=options.settings)
-
-
-def _with_run_deadline(deadlines: Deadlines, seconds: int | None) -> Deadlines:
-    """Add the request's run deadline if the cluster does not enforce it."""
-    if seconds is None:
-        return deadlines
-    return replace(deadlines, run=float(seconds) if deadlines.run is None else min(deadlines.run, float(seconds)))
+    settings = replace(waiting.settings, deadlines=Deadlines(), logs=None)  # it has ended: only its end is read
+    return wait_for(cluster, current, settings, on_event=waiting.on_event)

@@ -1,0 +1,129 @@
+"""How to wait for a job: what ends the wait, who gets its events, and what becomes of the job when the wait ends early."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Self
+
+from trainwright.api.objects import Obj
+from trainwright.api.verdict import Verdict
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.diagnosis.preemption import BUDGET
+from trainwright.jobs.logs.stream_logs import LogStreamOptions
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending, cancel_owned_job
+from trainwright.jobs.state.deadline_timer import Deadlines
+from trainwright.jobs.submit.submit_or_adopt import Submitted
+from trainwright.jobs.wait.event_printer import EventPrinter
+from trainwright.jobs.wait.give_up import CancelHandler
+from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents
+from trainwright.jobs.wait.job_observer import WaitSettings
+from trainwright.jobs.wait.keep_lease import WaiterOptions
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How to wait for a job. Made once, by the component, the operator or the command, and handed on.
+
+    By default a job whose wait ends early is suspended: its pods end, its checkpoints stay, and the same step resumes it.
+    """
+
+    settings: WaitSettings = WaitSettings()  # noqa: RUF009  (frozen)
+    printer: EventPrinter = field(default_factory=lambda: EventPrinter(lambda _line: None))
+    """Gets the job's events first, and knows its progress and usage at the end."""
+    observers: Sequence[OnJobEvents] = ()
+    """Get the job's events after the printer."""
+    on_signal: CancelHandler = cancel_by_suspending
+    """Handles Ctrl-C and SIGTERM."""
+    on_error: CancelHandler = cancel_by_suspending
+    """Handles deadlines and errors while waiting."""
+    on_divergence: CancelHandler | None = None
+    """Handles a training that has diverged, and one that cannot start; `on_error` by default."""
+    waiter: WaiterOptions = WaiterOptions()  # noqa: RUF009  (frozen)
+    """Whether a signal suspends the job before anything else is done, and whether the job has a lease of this client."""
+    on_submitted: Callable[[Submitted], None] | None = None
+    """Called with each attempt that is submitted or adopted; must not raise."""
+    preemption_budget: int = BUDGET
+    """How often the step is submitted again after a preemption."""
+    job_retries: int = 0
+    """How often the step is submitted again after another failure, see `may_retry`."""
+
+    @classmethod
+    def of(
+        cls,
+        request: TrainRequest,
+        printer: EventPrinter | None = None,
+        *,
+        observers: Sequence[OnJobEvents] = (),
+        on_signal: CancelHandler | None = None,
+        on_submitted: Callable[[Submitted], None] | None = None,
+        job_retries: int = 0,
+    ) -> Self:
+        """Return how the request says to wait.
+
+        Args:
+            request: Its deadlines, logs, `on_cancel`, lease and preemption budget count.
+            printer: Prints the job's events; nothing by default.
+            observers: Get the events, too.
+            on_signal: Replaces the request's `on_cancel` when the process receives a signal. Without it, a signal suspends the job
+                at once.
+            on_submitted: See the field.
+            job_retries: See the field.
+
+        Raises:
+            ValueError: The request's `logs` are invalid.
+        """
+        policy = CancelPolicy(request.on_cancel)
+
+        def on_cancel(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None, /) -> str:
+            return cancel_owned_job(cluster, trainjob, policy, verdict=verdict)
+
+        return cls(
+            wait_settings_of(request),
+            printer or EventPrinter(lambda _line: None),
+            observers,
+            on_signal or on_cancel,
+            on_cancel,
+            waiter=waiter_options_of(request, suspends_at_once=on_signal is None),
+            on_submitted=on_submitted,
+            preemption_budget=request.preemption_budget,
+            job_retries=job_retries,
+        )
+
+    def on_event(self, events: JobEvents) -> None:
+        """Pass events to the printer, then to the observers."""
+        self.printer(events)
+        for observe in self.observers:
+            observe(events)
+
+
+def deadlines_of(request: TrainRequest) -> Deadlines:
+    return Deadlines(queue=request.queue_timeout_seconds, start=request.start_timeout_seconds, run=request.run_deadline)
+
+
+def wait_settings_of(request: TrainRequest) -> WaitSettings:
+    """Raises ValueError for invalid `logs`."""
+    return WaitSettings(
+        request.fail_if_stuck,
+        request.lost_node_timeout_seconds,
+        fail_on_divergence=request.fail_on_divergence,
+        restarts=restarts_of_request(request),
+        deadlines=deadlines_of(request),
+        logs=LogStreamOptions.parse(request.logs, request.log_bytes),
+    )
+
+
+def restarts_of_request(request: TrainRequest) -> int | None:
+    """Return how often pods may be started again within one job; None leaves it to the runtime.
+
+    A function or code that raises does so again: a retry belongs to the orchestrator, which knows how many there are.
+    """
+    return request.restarts or (0 if request.func is not None or request.code else None)
+
+
+def waiter_options_of(request: TrainRequest, *, suspends_at_once: bool) -> WaiterOptions:
+    """Return what the waiting client does for the job: nothing for one that is to run on without it."""
+    if request.on_cancel == CancelPolicy.keep:
+        return WaiterOptions()
+    return WaiterOptions(suspends_at_once, request.waiter_lease_seconds)
