@@ -38,7 +38,7 @@ from trainwright.api.kinds import JOB, JOBSET, POD, SERVICE, TRAINJOB, Kind
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.endpoints.definitions import seed_definitions
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
@@ -74,7 +74,7 @@ def serve_here(home: Path) -> None:
     credentials = load_credentials(home)
     server = ResourceServer(Store(home / "state.db"), gates=FeatureGates())
     seed_definitions(server, "2026-01-01T00:00:00Z")
-    app = create_app(server, Tokens(credentials.admin_token, credentials.signing_key))
+    app = Api(server, Tokens(credentials.admin_token, credentials.signing_key))
     _announce(app, home, began)
 
 

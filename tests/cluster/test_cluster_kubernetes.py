@@ -29,7 +29,7 @@ from trainwright.cluster.kubernetes_cluster import KubernetesCluster
 from trainwright.cluster.permissions import QuotaExceeded
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -326,7 +326,7 @@ def real(tmp_path: Path) -> Iterator[KubernetesCluster]:
     """The embedded API server, over TLS."""
     store = Store(tmp_path / "cluster.db")
     credentials = load_credentials(tmp_path / "home")
-    app = create_app(ResourceServer(store), Tokens(credentials.admin_token, credentials.signing_key))
+    app = Api(ResourceServer(store), Tokens(credentials.admin_token, credentials.signing_key))
     with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
         write_kubeconfig(tmp_path / "config", serving.url, credentials)
         yield connect(tmp_path / "config")

@@ -16,6 +16,7 @@ from trainwright.api.objects import uid_of
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.initializers import DatasetOptions, InitializerError, prepare_dataset
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
+from trainwright.jobs.state.attempts import attempt_of
 from trainwright.jobs.state.identity import Identity
 from trainwright.steps.server_retries import ServerRetries
 from trainwright.steps.submit import train_step_of
@@ -130,9 +131,12 @@ def test_a_failure_says_what_the_server_does_about_it(
     step = replace(train_step_of("r", PARAMETERS, job_retries=2), server_retries=ServerRetries.lost_pods)
     assert step.job_retries == 2
     set_status(cluster.get(TRAINJOB, step.submit().name, "default"), "Failed")
-    once = replace(step, job_retries=0, identity=Identity("kfp", "r", "train"))
+
+    def fail(_events: object) -> None:
+        set_status(max(cluster.list(TRAINJOB).items, key=attempt_of), "Failed")
+
     with pytest.raises(TrainJobFailed) as raised:
-        once._run((), lambda submitted: set_status(submitted.trainjob, "Failed"))
+        replace(step, job_retries=0).run((fail,))
     assert raised.value.__notes__ == [ServerRetries.lost_pods.value]
 
 

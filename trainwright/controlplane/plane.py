@@ -21,14 +21,13 @@ from trainwright.controlplane.apiserver.auth.credentials import load_credentials
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.endpoints.definitions import seed_definitions
 from trainwright.controlplane.apiserver.endpoints.token_requests import issue_token
-from trainwright.controlplane.apiserver.endpoints.trainer_status import ProgressReports as ReportTaker
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api, PlaneView
 from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
 from trainwright.controlplane.apiserver.http.serve import LOOPBACK, Application, PortInUse, Serving, serve
 from trainwright.controlplane.apiserver.storage.journal import Durability
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming.container_logs import NoLogs
-from trainwright.controlplane.apiserver.streaming.sessions import NoSessions
+from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, PodStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.controller_names import ALL_CONTROLLERS, ControllerName, in_order
 from trainwright.controlplane.controllers.claim_folders import claim_folders
@@ -127,17 +126,8 @@ class ControlPlane:
                 self._tokens.longest_seconds,
             )
         sessions = self._agent.sessions if self._agent is not None else NoSessions()
-        reports = ReportTaker(self._server, self._tokens)
-        app = create_app(
-            self._server,
-            self._tokens,
-            self._logs,
-            reports,
-            sessions,
-            extra_metrics=self._metrics,
-            problems=self._problems,
-            page=lambda: self._page.url,
-        )
+        view = PlaneView(self._metrics, self._problems, lambda: self._page.url)
+        app = Api(self._server, self._tokens, PodStreams(self._logs, sessions), view)
         self._serving = self._listen(app, port)
         write_kubeconfig(self._home.kubeconfig, self._serving.url, self._credentials)
         shared = EmbeddedCluster(self._server, self._logs, shared=True)

@@ -16,7 +16,7 @@ from manifests import manifest
 from trainwright.api.kinds import TRAINING_RUNTIME
 from trainwright.controlplane.apiserver.auth.credentials import Credentials, load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import Serving, serve
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -114,7 +114,7 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
     server = with_runtime(ResourceServer(store))
     credentials = load_credentials(tmp_path / "home")
     tokens = Tokens(credentials.admin_token, credentials.signing_key)
-    with serve(create_app(server, tokens), cert=credentials.certificate, key=credentials.key) as serving:
+    with serve(Api(server, tokens), cert=credentials.certificate, key=credentials.key) as serving:
         kubeconfig = tmp_path / "kubeconfig"
         write_kubeconfig(kubeconfig, serving.url, credentials)
         yield Peer(server, serving, credentials, kubeconfig, tokens)

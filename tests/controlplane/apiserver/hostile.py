@@ -19,7 +19,7 @@ from starlette.types import Message
 from trainwright.api import kinds
 from trainwright.api.kinds import TRAINING_RUNTIME, Kind
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import patch_types
@@ -71,7 +71,7 @@ class InProcess:
 
     def __init__(self, server: ResourceServer) -> None:
         self.server = server
-        self.app = create_app(server, Tokens(ADMIN, b"k" * 32))
+        self.app = Api(server, Tokens(ADMIN, b"k" * 32))
         self._runner = asyncio.Runner()
         self._failures = Failures()
         logging.getLogger("trainwright.controlplane.apiserver").addHandler(self._failures)

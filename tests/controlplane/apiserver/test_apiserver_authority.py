@@ -16,7 +16,7 @@ from support.waiting import eventually
 from trainwright.controlplane.apiserver.auth.authority import AUTHORITY_VALID_FOR, CLOCK_SKEW, RENEW_BEFORE, VALID_FOR
 from trainwright.controlplane.apiserver.auth.credentials import SUCCESSOR_OVERLAP, load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.certificate_rotation import CertificateRotation
 from trainwright.controlplane.apiserver.http.serve import Serving, serve
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -98,7 +98,7 @@ def test_a_running_server_takes_its_new_certificate(tmp_path: Path, server: Reso
     """The clients' file stays; connections from before go on."""
     made = datetime.now(UTC) - VALID_FOR + RENEW_BEFORE - DAY
     credentials = load_credentials(tmp_path, now=made)
-    app = create_app(server, Tokens(credentials.admin_token, credentials.signing_key))
+    app = Api(server, Tokens(credentials.admin_token, credentials.signing_key))
     trusted = credentials.authority.read_bytes()
     now = [made]
     with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
@@ -127,7 +127,7 @@ def test_a_running_server_takes_its_new_certificate(tmp_path: Path, server: Reso
 def test_a_pair_that_is_none_leaves_the_old_one_in_use(tmp_path: Path, server: ResourceServer) -> None:
     credentials = load_credentials(tmp_path / "one")
     other = load_credentials(tmp_path / "two")
-    app = create_app(server, Tokens(credentials.admin_token, credentials.signing_key))
+    app = Api(server, Tokens(credentials.admin_token, credentials.signing_key))
     with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
         with pytest.raises(ssl.SSLError):
             serving.reload(credentials.certificate, other.key)

@@ -17,9 +17,10 @@ import yaml
 from trainwright.api.kinds import CONFIG_MAP, JOB, POD, TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials, write_kubeconfig
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.storage.store import Store
+from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import patch_types
 from trainwright.controlplane.apiserver.wire.write_options import WriteOptions
@@ -103,7 +104,7 @@ def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     server = ResourceServer(store)
     server.create(TRAINING_RUNTIME, "default", {**RUNTIME, "metadata": {"name": "rt"}})
     credentials = load_credentials(home / "credentials")
-    app = create_app(server, Tokens(credentials.admin_token, credentials.signing_key), Lines())
+    app = Api(server, Tokens(credentials.admin_token, credentials.signing_key), PodStreams(Lines()))
     with serve(app, cert=credentials.certificate, key=credentials.key) as serving:
         write_kubeconfig(home / "kubeconfig", serving.url, credentials)
         environment = {**os.environ, "KUBECONFIG": str(home / "kubeconfig"), "HOME": str(home)}

@@ -21,7 +21,7 @@ from support.waiting import eventually
 from trainwright.api.kinds import CONFIG_MAP
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.connections import ConnectionTimeouts
 from trainwright.controlplane.apiserver.http.serve import Serving, serve
 from trainwright.controlplane.apiserver.storage.store import Store
@@ -79,7 +79,7 @@ def head(method: str, path: str, *headers: str) -> bytes:
 
 @pytest.fixture
 def port(server: ResourceServer) -> Iterator[Port]:
-    app = create_app(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.5)
+    app = Api(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.5)
     with serve(app, timeouts=ConnectionTimeouts(head=0.5, reading=0.5, connections=40)) as serving:
         yield Port(serving.port, server, serving)
 
@@ -155,7 +155,7 @@ def test_a_watcher_who_stops_reading_is_cut(port: Port) -> None:
 def test_watchers_who_read_nothing_are_cut_soon_if_they_are_many(server: ResourceServer) -> None:
     """A few have a minute; further ones have less. What each holds is little of what they would have to read."""
     timeouts = ConnectionTimeouts(reading=60, stalled=2, reading_of_many=0.1)
-    with serve(create_app(server, Tokens(ADMIN, b"k" * 32)), timeouts=timeouts) as serving:
+    with serve(Api(server, Tokens(ADMIN, b"k" * 32)), timeouts=timeouts) as serving:
         port = Port(serving.port, server, serving)
         silent = [port.open(receive_buffer=4096) for _ in range(6)]
         for connection in silent:
@@ -174,7 +174,7 @@ def test_watchers_who_read_nothing_are_cut_soon_if_they_are_many(server: Resourc
 def test_over_tls_too(server: ResourceServer, tmp_path: Path) -> None:
     """Between the socket and the server is another buffer: it has to notice as well."""
     credentials = load_credentials(tmp_path)
-    app = create_app(server, Tokens(ADMIN, b"k" * 32))
+    app = Api(server, Tokens(ADMIN, b"k" * 32))
     context = ssl.create_default_context(cadata=credentials.authority.read_text())
     timeouts = ConnectionTimeouts(head=0.5, reading=0.5)
     with serve(app, cert=credentials.certificate, key=credentials.key, timeouts=timeouts) as serving:
@@ -223,7 +223,7 @@ def secure(server: ResourceServer, tmp_path: Path) -> Iterator[tuple[Port, ssl.S
     credentials = load_credentials(tmp_path)
     context = ssl.create_default_context(cadata=credentials.authority.read_text())
     timeouts = ConnectionTimeouts(handshake=1.0, head=5.0, handshakes=64, connections=40)
-    app = create_app(server, Tokens(ADMIN, b"k" * 32))
+    app = Api(server, Tokens(ADMIN, b"k" * 32))
     with serve(app, cert=credentials.certificate, key=credentials.key, timeouts=timeouts) as serving:
         yield Port(serving.port, server, serving), context
 
@@ -331,7 +331,7 @@ def torn(draw: st.DrawFn) -> bytes:
 def lasting_port() -> Iterator[Port]:
     store = Store(":memory:")
     server = ResourceServer(store)
-    app = create_app(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.2)
+    app = Api(server, Tokens(ADMIN, b"k" * 32), body_seconds=0.2)
     with serve(app, timeouts=ConnectionTimeouts(head=0.2, reading=0.5, connections=40)) as serving:
         yield Port(serving.port, server, serving)
     store.close()

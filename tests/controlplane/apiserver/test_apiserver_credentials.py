@@ -14,7 +14,7 @@ from trainwright.api.errors import Unauthorized
 from trainwright.controlplane.apiserver.auth.authority import RENEW_BEFORE, VALID_FOR
 from trainwright.controlplane.apiserver.auth.credentials import load_credentials
 from trainwright.controlplane.apiserver.auth.tokens import Tokens, bearer_token
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import PortInUse, serve
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 
@@ -94,10 +94,10 @@ def test_bearer_token(header: str | None, token: str | None) -> None:
 
 @pytest.mark.medium
 def test_a_port_in_use_is_named(server: ResourceServer) -> None:
-    app = create_app(server, Tokens("a" * 32, b"k" * 32))
+    app = Api(server, Tokens("a" * 32, b"k" * 32))
     with serve(app) as serving, pytest.raises(PortInUse, match=f"port {serving.port} on 127.0.0.1 is in use"):
         serve(app, port=serving.port)
-    with serve(create_app(server, Tokens("a" * 32, b"k" * 32)), port=serving.port) as again:
+    with serve(Api(server, Tokens("a" * 32, b"k" * 32)), port=serving.port) as again:
         assert again.port == serving.port
     with pytest.raises(ValueError, match=r"127\.0\.0\.1 only"):
         serve(app, host="0.0.0.0")
@@ -105,7 +105,7 @@ def test_a_port_in_use_is_named(server: ResourceServer) -> None:
 
 @pytest.mark.medium
 def test_answers_do_not_wait_for_acknowledgements(server: ResourceServer) -> None:
-    with serve(create_app(server, Tokens("a" * 32, b"k" * 32))) as serving:
+    with serve(Api(server, Tokens("a" * 32, b"k" * 32))) as serving:
         client, times = http.client.HTTPConnection("127.0.0.1", serving.port), []
         for _ in range(20):
             began = time.monotonic()

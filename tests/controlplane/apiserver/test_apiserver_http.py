@@ -16,7 +16,7 @@ import yaml
 
 from trainwright.api.kinds import CONFIG_MAP, EVENT, JOB, JOBSET, POD, TRAINJOB
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.connections import HEAD_BYTES, ConnectionTimeouts
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -290,7 +290,7 @@ def test_what_is_no_request_gets_a_status_and_is_hung_up_on(
     server: ResourceServer, sent: bytes, status: int, reason: str
 ) -> None:
     with (
-        serve(create_app(server, Tokens("a" * 32, b"k" * 32)), timeouts=ConnectionTimeouts(head=0.2)) as serving,
+        serve(Api(server, Tokens("a" * 32, b"k" * 32)), timeouts=ConnectionTimeouts(head=0.2)) as serving,
         socket.create_connection(("127.0.0.1", serving.port), 20) as client,
     ):
         with contextlib.suppress(ConnectionError):  # hung up on while still sending

@@ -15,10 +15,11 @@ import urllib3
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import CONFIG_MAP, POD, TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.apiserver.auth.tokens import Tokens
-from trainwright.controlplane.apiserver.http.app import create_app
+from trainwright.controlplane.apiserver.http.app import Api
 from trainwright.controlplane.apiserver.http.serve import serve
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.streaming import watches
+from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import patch_types
 
@@ -156,13 +157,13 @@ def test_versions_from_before_a_restart_are_expired_and_objects_are_kept(tmp_pat
     store = Store(path)
     server = ResourceServer(store)
     server.create(TRAINING_RUNTIME, "default", manifest(TRAINING_RUNTIME, "rt"))
-    with serve(create_app(server, tokens)) as serving:
+    with serve(Api(server, tokens)) as serving:
         body = orjson.dumps(manifest(TRAINJOB, "a"))
         url = serving.url + TRAINJOB.path("default")
         created = pool.request("POST", url, body=body, headers={**headers, "Content-Type": "application/json"}).json()
     store.close()
     store = Store(path)
-    with serve(create_app(ResourceServer(store), tokens)) as serving:
+    with serve(Api(ResourceServer(store), tokens)) as serving:
         url = serving.url + TRAINJOB.path("default")
         listed = pool.request("GET", url, headers=headers).json()
         assert listed["items"] == [created]
@@ -198,7 +199,7 @@ def test_a_followed_log_ends_with_its_reader_or_the_server(manifest: Manifest, e
     server = ResourceServer(store)
     server.create(POD, "default", manifest(POD, "a"))
     server.bind("default", "a", "n1")
-    with serve(create_app(server, Tokens(token, b"k" * 32), logs)) as serving:
+    with serve(Api(server, Tokens(token, b"k" * 32), PodStreams(logs))) as serving:
         url = f"{serving.url}/api/v1/namespaces/default/pods/a/log?follow=true&tailLines=5"
         answer = urllib3.PoolManager().request("GET", url, headers={"Authorization": f"Bearer {token}"}, preload_content=False)
         assert answer.headers["Content-Type"].startswith("text/plain")
@@ -226,7 +227,7 @@ def test_a_log_that_cannot_be_read_is_an_error_not_an_empty_log(manifest: Manife
     server = ResourceServer(store)
     server.create(POD, "default", manifest(POD, "a"))
     server.bind("default", "a", "n1")
-    with serve(create_app(server, Tokens(token, b"k" * 32), Missing())) as serving:
+    with serve(Api(server, Tokens(token, b"k" * 32), PodStreams(Missing()))) as serving:
         url = f"{serving.url}/api/v1/namespaces/default/pods/a/log"
         answer = urllib3.PoolManager().request("GET", url, headers={"Authorization": f"Bearer {token}"})
     assert (answer.status, answer.json()["message"]) == (404, "the log is gone")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import orjson
@@ -35,10 +36,9 @@ from trainwright.controlplane.apiserver.http.request_metrics import Stopwatch, r
 from trainwright.controlplane.apiserver.http.routes import Routes
 from trainwright.controlplane.apiserver.http.subresource_handlers import SubresourceHandlers
 from trainwright.controlplane.apiserver.resources.paths import NoSuchPath, parse_target
-from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.pieces import in_pieces
-from trainwright.controlplane.apiserver.streaming.sessions import NoSessions, Sessions
+from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.streaming.websocket import split_protocols
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.apiserver.wire import media
@@ -60,65 +60,43 @@ _LONGEST_LENGTH = 20
 """Maximum digits of a Content-Length."""
 
 
-def create_app(
-    server: ResourceServer,
-    tokens: Tokens,
-    logs: Logs | None = None,
-    reports: ProgressReports | None = None,
-    sessions: Sessions | None = None,
-    *,
-    extra_metrics: Callable[[], Iterable[Metric]] = tuple,
-    problems: Callable[[], Mapping[str, Sequence[str]]] = dict,
-    page: Callable[[], str] = str,
-    clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-    body_seconds: float = BODY_SECONDS,
-) -> Api:
-    """Create the ASGI application; `extra_metrics` returns more metrics for `/metrics`, `problems` why other parts are not ready.
-    `page` returns the address that `/ui/` redirects to, empty if there is none.
+@dataclass(frozen=True)
+class PlaneView:
+    """What the parts around the API server tell it."""
 
-    Call `streams.close()` first when stopping: it ends watches, followed logs and sessions.
-    """
-    reports = reports or ProgressReports(server, tokens, clock=clock)
-    return Api(
-        server,
-        tokens,
-        logs or NoLogs(),
-        reports,
-        sessions or NoSessions(),
-        OpenStreams(),
-        extra_metrics,
-        problems,
-        page,
-        clock,
-        body_seconds,
-    )
+    extra_metrics: Callable[[], Iterable[Metric]] = tuple
+    """Returns more metrics for `/metrics`."""
+    problems: Callable[[], Mapping[str, Sequence[str]]] = dict
+    """Returns why other parts are not ready."""
+    page: Callable[[], str] = str
+    """Returns the address that `/ui/` redirects to, empty if there is none."""
 
 
 class Api:
-    """The ASGI application for all paths."""
+    """The ASGI application for all paths.
+
+    `pods` are the logs of pods and sessions in them. Call `streams.close()` first when stopping: it ends watches, followed logs and
+    sessions.
+    """
 
     def __init__(
         self,
         server: ResourceServer,
         tokens: Tokens,
-        logs: Logs,
-        reports: ProgressReports,
-        sessions: Sessions,
-        streams: OpenStreams,
-        extra_metrics: Callable[[], Iterable[Metric]],
-        problems: Callable[[], Mapping[str, Sequence[str]]],
-        page: Callable[[], str],
-        clock: Callable[[], datetime],
-        body_seconds: float,
+        pods: PodStreams = PodStreams(),  # noqa: B008  (frozen)
+        plane: PlaneView = PlaneView(),
+        *,
+        body_seconds: float = BODY_SECONDS,
     ):
+        def clock() -> datetime:
+            return datetime.now(UTC)
+
         self._server, self._authenticator = server, Authenticator(tokens, server.store, clock)
-        self._reports, self._extra_metrics, self._problems = reports, extra_metrics, problems
-        self._page = page
-        self.streams = streams
+        self._reports, self._plane, self.streams = ProgressReports(server, tokens), plane, OpenStreams()
         self._authorizer = Authorizer(lambda kind: [record.object for record in server.store.list(kind.resource)[0]])
         self._metrics = Metrics()
-        self._objects = ObjectHandlers(server, clock, body_seconds, streams)
-        self._routes = Routes(self._objects, SubresourceHandlers(server, clock, body_seconds, streams, tokens, logs, sessions))
+        self._objects = ObjectHandlers(server, clock, body_seconds, self.streams)
+        self._routes = Routes(self._objects, SubresourceHandlers(server, clock, body_seconds, self.streams, tokens, pods))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # A WebSocket handshake is handled as a GET request.
@@ -152,7 +130,7 @@ class Api:
     async def _answer(self, request: Request) -> ASGIApp:
         path: str = request.scope["path"]
         if path.startswith(HEALTH):
-            return health(path, self._problems(), is_verbose="verbose" in request.query_params)
+            return health(path, self._plane.problems(), is_verbose="verbose" in request.query_params)
         if path == "/metrics" and request.method == "GET":
             return self._serve_metrics(request)
         if path in ("/version", "/version/"):  # clients generated from newer OpenAPI specs send a trailing slash
@@ -161,7 +139,7 @@ class Api:
                 if request.method == "GET"
                 else status_response(405, "MethodNotAllowed", METHOD_NOT_ALLOWED)
             )
-        if path in ("/ui", "/ui/") and (address := self._page()):
+        if path in ("/ui", "/ui/") and (address := self._plane.page()):
             return RedirectResponse(address, 307)
         parts = path.removesuffix("/").split("/")[1:]
         token = bearer_token(request.headers.get("authorization")) or split_protocols(request.scope)[1]
@@ -196,7 +174,7 @@ class Api:
             raise forbidden_error(Access("get", path="/metrics")) if token is None else Unauthorized("Unauthorized")
         store = self._server.store
         own = self._metrics.families(store.revision, store.sizes(), store.watchers())
-        text = exposition([*own, *self._extra_metrics()])
+        text = exposition([*own, *self._plane.extra_metrics()])
         return Response(text, headers={"Content-Type": CONTENT_TYPE})
 
     async def _review(self, request: Request, review: Review, caller: Caller) -> ASGIApp:

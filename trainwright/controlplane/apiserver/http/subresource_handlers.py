@@ -18,10 +18,10 @@ from trainwright.controlplane.apiserver.auth.tokens import Tokens
 from trainwright.controlplane.apiserver.endpoints import token_requests
 from trainwright.controlplane.apiserver.http.handlers import Handlers
 from trainwright.controlplane.apiserver.resources.paths import Target
-from trainwright.controlplane.apiserver.streaming.container_logs import LogOptions, Logs, open_log
+from trainwright.controlplane.apiserver.streaming.container_logs import LogOptions, open_log
 from trainwright.controlplane.apiserver.streaming.open_streams import OpenStreams
 from trainwright.controlplane.apiserver.streaming.pod_upgrade import open_pod_session
-from trainwright.controlplane.apiserver.streaming.sessions import Sessions
+from trainwright.controlplane.apiserver.streaming.sessions import PodStreams
 from trainwright.controlplane.apiserver.streaming.watches import LOG_READERS, LogStream
 from trainwright.controlplane.apiserver.verbs.deletion import DeleteOptions
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
@@ -43,22 +43,21 @@ class SubresourceHandlers(Handlers):
         body_seconds: float,
         streams: OpenStreams,
         tokens: Tokens,
-        logs: Logs,
-        sessions: Sessions,
+        pods: PodStreams,
     ):
         super().__init__(server, clock, body_seconds)
-        self._streams, self._tokens, self._logs, self._sessions = streams, tokens, logs, sessions
+        self._streams, self._tokens, self._pods = streams, tokens, pods
         self._log_readers = anyio.CapacityLimiter(LOG_READERS)
 
     async def connect(self, request: Request, target: Target) -> ASGIApp:
         if request.method not in ("GET", "POST"):
             raise MethodNotAllowed(METHOD_NOT_ALLOWED)
-        return await open_pod_session(request, self.server, self._sessions, self._streams, target)
+        return await open_pod_session(request, self.server, self._pods.sessions, self._streams, target)
 
     async def log(self, request: Request, target: Target) -> ASGIApp:
         pod = self.server.get(target.kind, target.namespace_key, target.name).object
         options = LogOptions.parse(target.name, request.query_params)
-        chunks = await run_in_threadpool(open_log, self._logs, pod, options, self.clock())
+        chunks = await run_in_threadpool(open_log, self._pods.logs, pod, options, self.clock())
         if chunks is None:
             return Response(status_code=204)
         # Read the first chunk before the response starts, so that errors get their own status code.

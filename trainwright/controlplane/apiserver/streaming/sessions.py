@@ -1,4 +1,4 @@
-"""The protocols that a node implements for exec, attach and port-forward."""
+"""The protocols that a node implements for exec, attach and port-forward; with logs, all that is read from its pods."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Protocol
 from trainwright.api.errors import ApiError, BadRequest
 from trainwright.api.kinds import NODE
 from trainwright.api.objects import Obj
+from trainwright.controlplane.apiserver.streaming.container_logs import Logs, NoLogs
 from trainwright.controlplane.apiserver.wire.api_errors import not_found_error
 
 STDOUT, STDERR = 1, 2
@@ -115,3 +116,11 @@ def check_assigned(pod: Obj, name: str) -> None:
     """Raises BadRequest if the pod is not assigned to a node."""
     if not (pod.get("spec") or {}).get("nodeName"):
         raise BadRequest(f"pod {name} does not have a host assigned")
+
+
+@dataclass(frozen=True)
+class PodStreams:
+    """The logs of pods, and the sessions in them; by default those of a server without a node."""
+
+    logs: Logs = NoLogs()  # noqa: RUF009  (has no state)
+    sessions: Sessions = NoSessions()  # noqa: RUF009  (has no state)
