@@ -167,7 +167,7 @@ class EvaluateOperator(WorkspaceOperator):
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
-        from trainwright.steps.evaluate import CURVE, evaluate_export, evaluation_asked, figures_of
+        from trainwright.steps.evaluate import CURVE, EvaluationJob, evaluate_export, evaluation_asked, figures_of
         from trainwright.steps.requests import StepRun
 
         self.check_places(checkpoint_uri=self.checkpoint_uri)
@@ -177,20 +177,18 @@ class EvaluateOperator(WorkspaceOperator):
         on_cancel = str(of_job.get("on_cancel") or self.on_cancel)
         identity = task_identity(context, self.run_id, on_cancel=on_cancel)
         with self.steps(context) as steps:
-            result = evaluate_export(
+            job = EvaluationJob(
                 cluster,
-                request,
-                StepRun(f"{identity.owner}/{identity.step}", identity.run, identity.map_index),
-                workspace=self.workspace,
-                steps=steps,
-                submitter=identity.submitter,
-                namespace=self.namespace or cluster.default_namespace,
-                trial_index=int(self.trial_index),
-                settings=of_job,
+                self.namespace or cluster.default_namespace,
+                self.workspace,
+                of_job,
+                identity.submitter,
+                credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
                 event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
                 on_signal=cancellation.on_signal(context, on_cancel),
-                credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
-                with_curve=self.runs_in_worker,
             )
+            run = StepRun(f"{identity.owner}/{identity.step}", identity.run, identity.map_index)
+            trial = int(self.trial_index)
+            result = evaluate_export(job, request, run, steps, trial_index=trial, with_curve=self.runs_in_worker)
         curve = self.path_in_worker / result["folder"] / CURVE if result["loss_curve"] else ""
         return {**result, "loss_curve": str(curve), "evaluation": figures_of(result)}

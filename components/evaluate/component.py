@@ -119,7 +119,7 @@ def evaluate(
 
     from trainwright.evaluation.figures import loss_of
     from trainwright.jobs import EventPrinter
-    from trainwright.steps.evaluate import evaluate_export, evaluation_asked, figures_of
+    from trainwright.steps.evaluate import EvaluationJob, evaluate_export, evaluation_asked, figures_of
     from trainwright.steps.exit_handlers import warn_without_exit_handler
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
@@ -171,19 +171,17 @@ def evaluate(
         asked, of_job = evaluation_asked(parameters, settings, more)
         if of_job.get("on_cancel") != "keep":
             warn_without_exit_handler(cluster, own)
-        result = evaluate_export(
+        job = EvaluationJob(
             cluster,
-            asked,
-            StepRun("kfp", run_id),
-            workspace=workspace,
-            steps=HereSteps(Path(workspace_path)),
-            namespace=namespace or cluster.default_namespace,
-            trial_index=trial_index,
-            settings=of_job,
+            namespace or cluster.default_namespace,
+            workspace,
+            of_job,
+            own.submitter(),
+            own.workflow if tie_to_run else None,
             event_printer=EventPrinter(write_line),
-            submitter=own.submitter(),
-            workflow=own.workflow if tie_to_run else None,
         )
+        steps = HereSteps(Path(workspace_path))
+        result = evaluate_export(job, asked, StepRun("kfp", run_id), steps, trial_index=trial_index)
     Path(summary.path).write_text(result["summary"], "utf-8")
     Path(loss_curve.path).write_text(result["loss_curve"] or "<p>The training logged no loss.</p>", "utf-8")
     measured = {f"{name}_{when}": value for when in ("before", "after") for name, value in result[when].items()}

@@ -64,9 +64,9 @@ def evaluated(tmp_path: Path, exported: tuple[str, str], monkeypatch: pytest.Mon
         uri, digest = exported
         asked = {name: options.pop(name) for name in [*options] if name in EvaluateExport.model_fields}
         request = EvaluateExport(checkpoint_uri=uri, checkpoint_digest=digest, **asked)
-        given = {"workspace": "pvc://c", "steps": HereSteps(tmp_path / "w"), "namespace": "n"}
         run = StepRun(options.pop("owner", "kfp"), "run-7")
-        return evaluate.evaluate_export(None, request, run, **{**given, **options})  # type: ignore[arg-type]
+        asked_of = evaluate.EvaluationJob(None, "n", "pvc://c", options.pop("settings", {}))  # type: ignore[arg-type]  # none is reached
+        return evaluate.evaluate_export(asked_of, request, run, HereSteps(tmp_path / "w"), **options)
 
     return make
 

@@ -22,7 +22,7 @@ from trainwright.checkpoints.errors import CheckpointError
 from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, TrainRequest, submit_or_adopt
 from trainwright.jobs.logs.follow_logs import LogSelector, follow_logs
 from trainwright.jobs.state.submitter import Submitter
-from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, evaluate_export
+from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, EvaluationJob, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
 from trainwright.steps.requests import EvaluateExport, StepRun
 from trainwright.steps.retire import retire_run
@@ -222,15 +222,9 @@ def test_an_evaluation_lies_in_the_folder_of_its_run_and_is_made_once(runs: Runs
     exported = export_run_checkpoint(workspace, str(StorageUri.from_path(tmp_path / "exports")), run_id="run-7")
 
     def evaluated(owner: str = "kfp", clears: str = "0") -> dict[str, object]:
-        return evaluate_export(
-            runs.cluster,
-            EvaluateExport(checkpoint_uri=exported.uri, checkpoint_digest=exported.digest, runtime="fast-evaluation"),
-            StepRun(owner, "run-7"),
-            workspace="pvc://measured",
-            steps=HereSteps(workspace),
-            submitter=Submitter("run", clears),
-            namespace="default",
-        )
+        job = EvaluationJob(runs.cluster, "default", "pvc://measured", submitter=Submitter("run", clears))
+        request = EvaluateExport(checkpoint_uri=exported.uri, checkpoint_digest=exported.digest, runtime="fast-evaluation")
+        return evaluate_export(job, request, StepRun(owner, "run-7"), HereSteps(workspace))
 
     result = evaluated()
     assert (result["dataset_digest"], result["checkpoint_digest"]) == (known["dataset_digest"], exported.digest)

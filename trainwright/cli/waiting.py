@@ -126,7 +126,7 @@ START_LIMIT = float(START_TIMEOUT_SECONDS)
 
 
 def limits(queue: float, start: float, run: float, total: float) -> Deadlines:
-    """Return the deadlines that options in seconds set; 0 is no limit."""
+    """Return the deadlines that options in seconds set; 0 disables a deadline."""
     return Deadlines(queue or None, start or None, run or None, total or None)
 
 

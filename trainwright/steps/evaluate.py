@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -32,31 +33,38 @@ from trainwright.workspace import parse_retention, run_folder
 __all__ = ["CURVE", "FOLDER", "RESULT", "SUMMARY", "evaluate_export", "figures_of"]
 
 
+@dataclass(frozen=True)
+class EvaluationJob:
+    """Where the job of an evaluation runs, as whom, and how its step waits for it."""
+
+    cluster: Cluster
+    namespace: str
+    workspace: str
+    """The volume for the job (`pvc://...`)."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Those of EVALUATION_SETTINGS."""
+    submitter: Submitter = NOBODY
+    workflow: Workflow | None = None
+    credentials: StepCredentials | None = None
+    event_printer: EventPrinter | None = None
+    on_signal: CancelHandler | None = None
+
+
 def evaluate_export(
-    cluster: Cluster,
+    job: EvaluationJob,
     request: EvaluateExport,
     run: StepRun,
-    *,
-    workspace: str,
     steps: WorkspaceSteps,
-    namespace: str,
+    *,
     trial_index: int = -1,
-    settings: Mapping[str, Any] | None = None,
-    submitter: Submitter = NOBODY,
-    event_printer: EventPrinter | None = None,
-    on_signal: CancelHandler | None = None,
-    workflow: Workflow | None = None,
-    credentials: StepCredentials | None = None,
     with_curve: bool = True,
 ) -> dict[str, Any]:
     """Evaluate an export, and end its run in the workspace. Returns `before`, `after`, `rows`, `held_out`, `sample`, `folder` (of the
     workspace), `summary` (Markdown) and `loss_curve` (HTML, empty without a logged loss, or `with_curve`; the workspace has it in any
     case).
 
-    `workspace` is the volume for the job (`pvc://...`), `steps` do what concerns its files. The export's manifest names the prepared
-    dataset and model. `trial_index` is the trial of a sweep that the export is of. `submitter` is the step's task, `workflow` that of
-    its pipeline, `credentials` are for the job, `settings` are those of EVALUATION_SETTINGS. An existing evaluation of the same
-    export with the same parameters is returned.
+    `steps` do what concerns the files of the workspace. The export's manifest names the prepared dataset and model. `trial_index` is
+    the trial of a sweep that the export is of. An existing evaluation of the same export with the same parameters is returned.
     The local copy is compared with the manifest before and after the job, and restored again if it differs. The job writes to a
     file named by what was asked, so that an earlier result is never taken for that of this evaluation.
     Raises ValueError, FigureNotFinite, CheckpointError, StorageError, WorkspaceError (a link in place of a folder), and the errors of
@@ -67,31 +75,33 @@ def evaluate_export(
     short = short_digest(request.checkpoint_digest)
     within = f"{FOLDER}/{short}"
     folder = f"{run_folder(run.run_id, index)}/{within}"
-    place = {"uri": request.checkpoint_uri, "digest": request.checkpoint_digest, "folder": folder}
+    checkpoint = {"uri": request.checkpoint_uri, "digest": request.checkpoint_digest, "folder": folder}
     restored = run._replace(map_index=index)
-    inputs = dict(steps(RestoreForEvaluation(**place, dataset_digest=request.dataset_digest), restored))
+    inputs = dict(steps(RestoreForEvaluation(**checkpoint, dataset_digest=request.dataset_digest), restored))
     loss_on = inputs.pop("loss_on", "")
-    written = f".result-{_digest_of(request, restored, inputs, settings or {})}.json"
+    written = f".result-{_digest_of(request, restored, inputs, job.settings)}.json"
     training = TrainRequest.from_parameters(
         {
-            **(settings or {}),
+            **job.settings,
             **inputs,
             "runtime": request.runtime,
-            "workspace": workspace,
+            "workspace": job.workspace,
             "args": _arguments(request, written, loss_on),
             "previous_jobs": "keep",
             "fail_on_divergence": False,
         }
     )
     on_data = f"-{request.dataset_digest.removeprefix('sha256:')[:12]}" if request.dataset_digest else ""
-    identity = Identity(run.owner, run.run_id, f"evaluate-{short}{on_data}", index, within, submitter=submitter, may_resume=False)
-    submission = Submission(cluster, training, identity, namespace, workflow=workflow, credentials=credentials)
-    run_step(submission, Waiting.of(training, event_printer, on_signal=on_signal))
+    identity = Identity(
+        run.owner, run.run_id, f"evaluate-{short}{on_data}", index, within, submitter=job.submitter, may_resume=False
+    )
+    submission = Submission(job.cluster, training, identity, job.namespace, workflow=job.workflow, credentials=job.credentials)
+    run_step(submission, Waiting.of(training, job.event_printer, on_signal=job.on_signal))
     about = {"run": run.run_id, "folder": identity.folder, "dataset_digest": inputs["dataset_digest"]}
     about |= {"checkpoint_uri": request.checkpoint_uri, "checkpoint_digest": request.checkpoint_digest}
-    result = steps(CollectEvaluation(**place, written=written, about=about, with_curve=with_curve), restored)
+    result = steps(CollectEvaluation(**checkpoint, written=written, about=about, with_curve=with_curve), restored)
     _check_losses(request.checkpoint_uri, result)
-    ended = partial(retirement, cluster, run_id=run.run_id, namespace=namespace)
+    ended = partial(retirement, job.cluster, run_id=run.run_id, namespace=job.namespace)
     steps(ended(retention=request.retention, map_index=index), restored)
     if trial_index >= 0:  # the folder that the preparation of the data has recorded is empty
         steps(ended(), run)

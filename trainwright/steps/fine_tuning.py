@@ -32,7 +32,7 @@ from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.run_holder import check_run_folder
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_events import JobEvents
-from trainwright.steps.evaluate import CURVE, SUMMARY, evaluate_export, evaluation_asked, figures_of
+from trainwright.steps.evaluate import CURVE, SUMMARY, EvaluationJob, evaluate_export, evaluation_asked, figures_of
 from trainwright.steps.on_cluster import MOUNT, ClusterSteps, only_pods_see
 from trainwright.steps.phases import JOB_RETRIES, Phases, phases_of
 from trainwright.steps.promote import with_figures
@@ -339,17 +339,9 @@ class _Chain:
     def _evaluate(self, steps: WorkspaceSteps, started: StartedRun, exported: dict[str, Any]) -> dict[str, Any]:
         checkpoint = {"checkpoint_uri": exported["uri"], "checkpoint_digest": exported["digest"]}
         asked, settings = evaluation_asked(checkpoint, {}, {"logs": "none", **self._phases.evaluation})
-        return evaluate_export(
-            self._cluster,
-            asked,
-            StepRun(f"{self._owner}/evaluate", self._run.run_id),
-            workspace=started.workspace,
-            steps=steps,
-            namespace=self._namespace,
-            settings=settings,
-            event_printer=EventPrinter(self._watcher.line),
-            with_curve=bool(started.path),
-        )
+        printer, run = EventPrinter(self._watcher.line), StepRun(f"{self._owner}/evaluate", self._run.run_id)
+        job = EvaluationJob(self._cluster, self._namespace, started.workspace, settings, event_printer=printer)
+        return evaluate_export(job, asked, run, steps, with_curve=bool(started.path))
 
     def _promote(self, steps: WorkspaceSteps, exported: dict[str, Any], evaluation: dict[str, Any]) -> dict[str, Any]:
         given = {
