@@ -270,6 +270,22 @@ def test_a_step_that_cannot_know_who_it_is_waits_while_another_one_renews_the_le
     assert [(one.adopted, one.name) for one in found] == [(True, first.name)]
 
 
+def test_two_steps_that_take_themselves_for_one_train_one_after_the_other(
+    cluster: EmbeddedCluster, set_status: SetStatus
+) -> None:
+    unsure = Identity("kfp", "run", "train", submitter=Submitter(is_certain=False))
+    first = submitted(cluster, unsure)
+    cluster.patch(TRAINJOB, first.name, renewal_patch(first.trainjob, 1, datetime.now(UTC)), "default")
+    found: list[Submitted] = []
+    waiting = threading.Thread(target=lambda: found.append(submitted(cluster, unsure, num_nodes=2)), daemon=True)
+    waiting.start()
+    waiting.join(0.5)
+    assert waiting.is_alive()
+    set_status(first.trainjob, "Complete")
+    waiting.join(20)
+    assert [(one.adopted, one.attempt, one.trainjob["spec"]["trainer"]["numNodes"]) for one in found] == [(False, 2, 2)]
+
+
 def test_a_step_that_cannot_know_who_it_is_takes_no_finished_job(cluster: EmbeddedCluster, set_status: SetStatus) -> None:
     unsure = Identity("kfp", "run", "train", submitter=Submitter(is_certain=False))
     set_status(submitted(cluster, unsure).trainjob, "Complete")

@@ -86,8 +86,8 @@ def decide(existing: Obj | None, unanswered: Obj | None, wanted: Wanted) -> Deci
         raise TrainJobNameTaken(
             f"the TrainJob {name_of(existing)!r} exists and belongs to {owner or 'another owner'}, not to {identity}"
         )
-    if unanswered is not None and annotations_of(unanswered).items() <= annotations_of(existing).items():
-        return Adopt(existing, is_new=True)  # with the notes and the lease of this process: its end, too, is that of this try
+    if is_new(existing, unanswered):
+        return Adopt(existing, is_new=True)  # its end, too, is that of this try
     if _is_of_earlier_execution(existing, wanted):
         if is_finished(existing) or is_deleting(existing):
             return Next(existing)  # nothing of it will run, and its result is that of the earlier execution
@@ -115,6 +115,11 @@ def decide(existing: Obj | None, unanswered: Obj | None, wanted: Wanted) -> Deci
     if request.on_changed_request == "replace":
         return Supersede(existing, f"the request has changed: {changed}", continues=True)
     return Adopt(existing, changed=changed)  # a DAG was edited while its job runs: hours of training outweigh the edit
+
+
+def is_new(existing: Obj, unanswered: Obj | None) -> bool:
+    """Whether the existing job is the one that was sent: it has all its notes, such as the lease and the process that waits."""
+    return unanswered is not None and annotations_of(unanswered).items() <= annotations_of(existing).items()
 
 
 def _is_of_earlier_execution(existing: Obj, wanted: Wanted) -> bool:

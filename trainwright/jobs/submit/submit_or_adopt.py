@@ -10,10 +10,11 @@ import secrets
 import threading
 from dataclasses import dataclass, replace
 
+from trainwright.api import names
 from trainwright.api.conditions import is_finished, is_true
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.api.objects import Obj, is_deleting, name_of, namespace_of, uid_of
+from trainwright.api.objects import Obj, annotations_of, is_deleting, name_of, namespace_of, uid_of
 from trainwright.api.verdict import superseded
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.cluster.warning_headers import OnWarning
@@ -38,7 +39,7 @@ from trainwright.jobs.submit.api_compat import ServedForm
 from trainwright.jobs.submit.changed_request import reason_to_begin_again
 from trainwright.jobs.submit.code_volume import set_code_owner
 from trainwright.jobs.submit.creation import Creator, Sent
-from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide
+from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide, is_new
 from trainwright.jobs.submit.job_lookup import SubmissionStart, submission_start
 from trainwright.jobs.submit.plan import SubmissionPlan, can_resume_from_export, resumes_from_previous
 from trainwright.jobs.submit.resolve import RuntimeChoice, resolve_with
@@ -186,17 +187,17 @@ class _Attempts:
         return self.creator.identity
 
     def _decide(self, existing: Obj | None, unanswered: Obj | None = None) -> Decision:
-        """Read what `decide` needs, and decide. Who cannot know whose a job is waits until its client is gone, then decides again."""
+        """Read what `decide` needs, and decide. Who cannot know whose a job is waits until its client is gone."""
         cluster, wanted = self.creator.cluster, Wanted(self.identity, self.creator.request, self._desired)
         if existing is None:
             return decide(None, unanswered, wanted)
-        decision = decide(mark_if_preempted(cluster, existing), unanswered, wanted)  # a killed client may not have recorded it
-        if isinstance(decision, Adopt) and not decision.is_new and not self.identity.submitter.is_certain:
+        is_owned = annotations_of(existing).get(names.OWNER_ANNOTATION) == str(self.identity)
+        if is_owned and not self.identity.submitter.is_certain and not is_new(existing, unanswered):
             unwatched = wait_until_unwatched(cluster, existing, self.creator.stop)
             if unwatched is None:
                 return Next(existing)  # it was deleted, but its pods may not have ended: another name than theirs
-            decision = decide(mark_if_preempted(cluster, unwatched), None, wanted)
-        return decision
+            existing = unwatched
+        return decide(mark_if_preempted(cluster, existing), unanswered, wanted)  # a killed client may not have recorded it
 
     def _desired(self, existing: Obj) -> Obj:
         """Return the job as this submission would create it in the folder of an existing one."""
