@@ -25,6 +25,8 @@ from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.state.waiter_lease import is_active
 from trainwright.jobs.submit.decision import Adopt, Create, Decision, Next, Supersede, Wanted, decide
 from trainwright.jobs.submit.submit_or_adopt import Submitted
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("airflow/dag", "dag/run", "train", submitter=Submitter("monday", "2", adopts_reruns=False))
 UNSURE = Identity("kfp", "run", "train", submitter=Submitter(is_certain=False))
@@ -159,7 +161,7 @@ class Faulty:
         return getattr(self.cluster, name)
 
     def create(self, obj: Obj, **options: Any) -> Obj:
-        if obj["kind"] != "TrainJob":
+        if obj["kind"] not in ("TrainJob", "JobSet"):
             return self.cluster.create(obj, **options)
         meanwhile, self.meanwhile, fault, self.fault = self.meanwhile, None, self.fault, ""
         if meanwhile is not None:
@@ -173,6 +175,21 @@ class Faulty:
         if fault == "answer lost":
             raise ServiceUnavailable("the connection broke", retry_after=0.001)
         return made
+
+
+@pytest.mark.parametrize("lease", [0, 60])
+@pytest.mark.parametrize("in_mode", [JobsClient, JobSetCluster])
+def test_job_is_found_as_new_after_a_lost_answer_in_both_modes(in_mode: type[JobsClient], lease: int) -> None:
+    with cluster_with_runtimes() as cluster:
+        faulty = Faulty(cluster)
+        faulty.fault = "answer lost"
+        submission = Submission(in_mode(faulty), train_request(), STEP, "default")  # type: ignore[arg-type]
+        made = submit_or_adopt(submission, waiter_lease_seconds=lease)
+        assert (made.adopted, faulty.created, made.trainjob["spec"].get("suspend", False)) == (
+            False,
+            [uid_of(made.trainjob)],
+            False,
+        )
 
 
 IDENTITIES = st.sampled_from([STEP, CLEARED, RERUN, NAMED])

@@ -106,17 +106,9 @@ def delete_previous_attempts(cluster: Cluster, current: Obj, identity: Identity)
     A job that cannot be deleted is kept, with a warning. Raises ApiError if the jobs cannot be listed.
     """
     number = attempt_of(current)
-    ended = [
-        job
-        for job in attempts_of(cluster, identity, namespace_of(current))
-        if is_finished(job) or (verdict_of(job) is not None and not is_superseded(job))
-    ]
-    _delete(cluster, [job for job in ended if attempt_of(job) < number])
-
-
-def _delete(cluster: Cluster, jobs: list[Obj]) -> None:
-    for job in jobs:
-        if is_deleting(job):
+    for job in attempts_of(cluster, identity, namespace_of(current)):
+        is_over = is_finished(job) or (verdict_of(job) is not None and not is_superseded(job))
+        if attempt_of(job) >= number or not is_over or is_deleting(job):
             continue
         try:
             cluster.delete(TRAINJOB, name_of(job), namespace_of(job), propagation="Foreground", uid=uid_of(job))

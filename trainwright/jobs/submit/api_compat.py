@@ -55,8 +55,7 @@ def _as_overrides(patches: list[Obj]) -> Obj:
             if entries := (template.get("metadata") or {}).get(group):
                 fields[group] = {**fields.get(group, {}), **entries}
         for job in (template.get("spec") or {}).get("replicatedJobs") or []:
-            pods = _pods(job)
-            if pods:
+            if pods := ((job.get("template") or {}).get("spec") or {}).get("template"):
                 overrides.append({"targetJobs": [{"name": job["name"]}], **pods})
     return fields | ({"podTemplateOverrides": overrides} if overrides else {})
 
@@ -74,7 +73,3 @@ def _inexpressible(patch: Obj) -> Iterator[Problem]:
 
 def _template(patch: Obj) -> Obj:
     return (patch.get("trainingRuntimeSpec") or {}).get("template") or {}
-
-
-def _pods(job: Obj) -> Obj:
-    return ((job.get("template") or {}).get("spec") or {}).get("template") or {}

@@ -183,7 +183,8 @@ def compatibility_warnings(resolved: ResolvedRequest) -> Iterator[str]:
     yield from _unnamed_inputs(resolved)
     yield from launcher_warnings(resolved)
     gpus = gpu_count(request.resources_per_node)
-    if program is not None and program.requires_gpu and not gpus and not gpu_count(_runtime_resources(runtime)):
+    of_runtime = gpu_count((trainer_container(runtime) or {}).get("resources") or {})
+    if program is not None and program.requires_gpu and not gpus and not of_runtime:
         without = f", or {program.without_gpu} to train on the CPU" if program.without_gpu else ""
         yield (
             "neither the runtime nor resources_per_node requests a GPU, but the training program requires one: set "
@@ -204,7 +205,3 @@ def _unnamed_inputs(resolved: ResolvedRequest) -> Iterator[str]:
             continue
         if not any(entry["name"] == "STORAGE_URI" for entry in container.get("env") or []):
             yield f"{kind}_uri is empty and the runtime's step {ancestor!r} has no default source: it will fail"
-
-
-def _runtime_resources(runtime: Obj) -> Obj:
-    return (trainer_container(runtime) or {}).get("resources") or {}

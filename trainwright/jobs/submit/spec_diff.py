@@ -29,9 +29,6 @@ def _spec(spec: Obj, desired: Obj) -> Obj:
     if "suspend" not in desired:
         spec.pop("suspend", None)
     managers = {patch.get("manager") for patch in desired.get("runtimePatches") or []}
-    patches = [_without_time(patch) for patch in spec.pop("runtimePatches", None) or [] if patch.get("manager") in managers]
+    ours = [patch for patch in spec.pop("runtimePatches", None) or [] if patch.get("manager") in managers]
+    patches = [{name: value for name, value in patch.items() if name != "time"} for patch in ours]
     return spec | ({"runtimePatches": patches} if patches else {})
-
-
-def _without_time(patch: Obj) -> Obj:
-    return {name: value for name, value in patch.items() if name != "time"}
