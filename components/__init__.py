@@ -5,25 +5,28 @@ Each is a signature, a docstring and a few calls into the library. `trainwright.
 that name: everything is imported here, so that the names below replace the packages before anybody sees them.
 """
 
-from trainwright.components.clean_up import clean_up
-from trainwright.components.evaluate import evaluate
-from trainwright.components.exit_handler import trainwright_exit_handler
-from trainwright.components.export_checkpoint import export_checkpoint
-from trainwright.components.initialize_dataset import initialize_dataset
-from trainwright.components.initialize_model import initialize_model
-from trainwright.components.pick_trial import pick_trial
-from trainwright.components.plan_trials import plan_trials
-from trainwright.components.preprocess_dataset import preprocess_dataset
-from trainwright.components.promote_model import promote_model
-from trainwright.components.pull_dvc_data import pull_dvc_data
-from trainwright.components.read_champion import read_champion
-from trainwright.components.register_model import register_model
-from trainwright.components.roll_back_model import roll_back_model
-from trainwright.components.start_run import start_run
-from trainwright.components.submit_train_job import submit_train_job
-from trainwright.components.train import train, train_function
-from trainwright.components.training_task import set_step_resources
-from trainwright.components.wait_train_job import wait_train_job
+from trainwright.components.step import IS_STEP
+
+if not IS_STEP:  # a step imports the module of its function, and none of the others
+    from trainwright.components.clean_up import clean_up
+    from trainwright.components.evaluate import evaluate
+    from trainwright.components.exit_handler import trainwright_exit_handler
+    from trainwright.components.export_checkpoint import export_checkpoint
+    from trainwright.components.initialize_dataset import initialize_dataset
+    from trainwright.components.initialize_model import initialize_model
+    from trainwright.components.pick_trial import pick_trial
+    from trainwright.components.plan_trials import plan_trials
+    from trainwright.components.preprocess_dataset import preprocess_dataset
+    from trainwright.components.promote_model import promote_model
+    from trainwright.components.pull_dvc_data import pull_dvc_data
+    from trainwright.components.read_champion import read_champion
+    from trainwright.components.register_model import register_model
+    from trainwright.components.roll_back_model import roll_back_model
+    from trainwright.components.start_run import start_run
+    from trainwright.components.submit_train_job import submit_train_job
+    from trainwright.components.train import train, train_function
+    from trainwright.components.training_task import set_step_resources
+    from trainwright.components.wait_train_job import wait_train_job
 
 __all__ = [
     "clean_up",

@@ -1,60 +1,77 @@
-"""Makes a component of a function: its image, and a program that gets the signals of its container itself."""
+"""Makes a component of a function that is in the image: compiled, it is a signature and the name of the function.
 
-from __future__ import annotations
+In a step, the decorator leaves the function as it is, and nothing of kfp's compiler is imported.
+"""
 
-from collections.abc import Callable
+import os
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kfp import dsl
 
-from trainwright.components.image import IMAGE
-from trainwright.components.pipeline_values import TypedComponent
-from trainwright.components.uncached import UncachedComponent
+import trainwright
+from trainwright.pipeline_runs.step_command import step_command
 
+IS_STEP = os.environ.get("_KFP_RUNTIME") == "true"
+"""Whether this process runs a step: kfp's own mark, which its command sets."""
 _STARTS_PYTHON = "_KFP_RUNTIME=true python3 "
 _BECOMES_PYTHON = "exec env _KFP_RUNTIME=true python3 "
-"""Without `exec` the container's first process is a shell, which passes no signal on: a pod that is deleted takes its whole grace
-period, and the step never hears of it.
+"""As in `step_command`, for the script that kfp writes for source."""
+_PREPARES = f"""
+from trainwright.steps.run import prepare as _prepare
+
+_prepare({trainwright.__version__!r})
 """
-
-
-_FINITE_OUTPUTS = """
-from trainwright.steps.finite_outputs import install as _install
-
-_install()
-"""
-"""End of each program: what kfp's launcher cannot read never gets into an output."""
-
-TASK_CONFIG = [
-    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.RESOURCES, apply_to_task=True),
-    dsl.TaskConfigField.KUBERNETES_NODE_SELECTOR,
-    dsl.TaskConfigField.KUBERNETES_TOLERATIONS,
-    dsl.TaskConfigField.KUBERNETES_AFFINITY,
-    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.ENV, apply_to_task=True),
-    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.KUBERNETES_VOLUMES, apply_to_task=True),
-]
-"""Settings of a task that are for its TrainJob. kfp refuses to compile a task with a setting that is not listed. Placement is not for
-the pod that waits, and its resources are those that `training_task` sets; variables and volumes are for both: the step may need
-credentials, or a CA.
-"""
+"""End of a program that travels."""
+_ENDS_SENTENCE = re.compile(r"(?<=[\w)\]}\"])[.:;](?:\s|$)")
 
 
 def step(function: Callable[..., Any] | None = None, *, submits: bool = False, **options: Any) -> Any:
-    """Decorate a function as `dsl.component` does, with the image of the components, for tasks that are not cached.
-
-    `options` are further ones of `dsl.component`.
+    """Decorate a function of the image as `dsl.component` does, with the image of the components, for tasks that are not cached.
 
     A component that `submits` a TrainJob gets the settings of its task, and keeps the types of values inside objects and lists.
+    `options` are further ones of `dsl.component`.
     """
     if function is None:
         return lambda decorated: step(decorated, submits=submits, **options)
-    if submits:
-        options["task_config_passthroughs"] = TASK_CONFIG
-    component: Any = dsl.component(function, base_image=IMAGE, install_kfp_package=False, **options)
+    if IS_STEP:
+        return function
+    component = _component(function, submits, options)
+    component.component_spec.implementation.container.command = step_command(function.__module__, trainwright.__version__)
+    return component
+
+
+def travelling_step(function: Callable[..., Any]) -> Any:
+    """Return the component of a function that submits a TrainJob and whose source is sent to the image. It begins with its imports.
+
+    Raises RuntimeError if kfp writes another command than it did.
+    """
+    component = _component(function, True, {})
     command = component.component_spec.implementation.container.command
     if not any(_STARTS_PYTHON in word for word in command):
         raise RuntimeError(f"kfp starts the program of {component.name} in an unknown way: {command[:2]}")
     command[:] = [word.replace(_STARTS_PYTHON, _BECOMES_PYTHON) for word in command]
-    command[-1] += _FINITE_OUTPUTS
-    kind = TypedComponent if submits else UncachedComponent
-    return kind(component.component_spec, component.python_func)
+    command[-1] += _PREPARES
+    return component
+
+
+def _component(function: Callable[..., Any], submits: bool, options: dict[str, Any]) -> Any:
+    from trainwright.components.image import IMAGE
+    from trainwright.components.pipeline_values import TypedComponent
+    from trainwright.components.training_task import TASK_CONFIG
+    from trainwright.components.uncached import UncachedComponent
+
+    if submits:
+        options = {**options, "task_config_passthroughs": TASK_CONFIG}
+    spec = dsl.component(function, base_image=IMAGE, install_kfp_package=False, **options).component_spec
+    shorten_descriptions([*(spec.inputs or {}).values(), *(spec.outputs or {}).values()])
+    spec.description = spec.description and spec.description.partition("\n")[0]
+    return (TypedComponent if submits else UncachedComponent)(spec, function)
+
+
+def shorten_descriptions(specs: Iterable[Any]) -> None:
+    """Cut the description of each input or output to its first sentence: a workflow contains it several times for each task."""
+    for spec in specs:
+        text = " ".join((spec.description or "").split())
+        spec.description = _ENDS_SENTENCE.split(text, maxsplit=1)[0] or None

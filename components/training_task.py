@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from kfp import dsl
 from kfp.dsl import PipelineTask, pipeline_channel
 from kfp.dsl.structures import ResourceSpec
 
@@ -19,6 +20,17 @@ INPUT = "task_settings"
 VARIABLE = "TRAINWRIGHT_STEP_RESOURCES"
 STEP_RESOURCES = {"cpu_request": "100m", "cpu_limit": "1", "memory_request": "256Mi", "memory_limit": "1Gi"}
 """Of the pod that waits, whose program was measured to use 95 MB. A namespace may demand requests and limits of every container."""
+TASK_CONFIG = [
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.RESOURCES, apply_to_task=True),
+    dsl.TaskConfigField.KUBERNETES_NODE_SELECTOR,
+    dsl.TaskConfigField.KUBERNETES_TOLERATIONS,
+    dsl.TaskConfigField.KUBERNETES_AFFINITY,
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.ENV, apply_to_task=True),
+    dsl.TaskConfigPassthrough(field=dsl.TaskConfigField.KUBERNETES_VOLUMES, apply_to_task=True),
+]
+"""Settings of a task that are for its TrainJob. kfp refuses to compile a task with a setting that is not listed. Placement is not for
+the pod that waits, and its resources are `STEP_RESOURCES`; variables and volumes are for both: the step may need credentials, or a CA.
+"""
 _SETTERS = ("cpu_request", "cpu_limit", "memory_request", "memory_limit", "accelerator_type", "accelerator_limit", "gpu_limit")
 
 
@@ -116,7 +128,7 @@ def _amounts(resources: ResourceSpec) -> dict[str, dict[str, str]]:
 def _of_pod(settings: dict[str, Any]) -> dict[str, Any]:
     """Return what kfp.kubernetes sets on the pod only, in the form of the component's parameters."""
     metadata, folders = settings.get("podMetadata") or {}, settings.get("emptyDirMounts") or []
-    return {
+    found = {
         "labels": dict(metadata.get("labels") or {}),
         "annotations": dict(metadata.get("annotations") or {}),
         "volumes": [
@@ -125,3 +137,4 @@ def _of_pod(settings: dict[str, Any]) -> dict[str, Any]:
         ],
         "volume_mounts": [{"name": one["volumeName"], "mountPath": one["mountPath"]} for one in folders],
     }
+    return {name: value for name, value in found.items() if value}

@@ -20,11 +20,19 @@ class UncachedComponent(PythonComponent):  # type: ignore[misc]
     """A component whose tasks have caching off; `task.set_caching_options(True)` turns it on."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
-        """Return the task. Raises ValueError for an integer that would arrive as another one."""
+        """Return the task. Raises ValueError for an integer that would arrive as another one.
+
+        What is given as the default is not passed on: the backend has it from the component.
+        """
         for name, value in kwargs.items():
             if isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
                 raise ValueError(f"{self.name}(): {name}={value}: Kubeflow Pipelines keeps integers below 2**53 only")
-        task = super().__call__(*args, **kwargs)
+        task = super().__call__(*args, **{name: value for name, value in kwargs.items() if not self._is_default(name, value)})
         if task.state == TaskState.FUTURE:  # one that has run already, outside a pipeline, has no settings
             task.set_caching_options(False)
         return task
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        spec = self.component_spec.inputs.get(name)
+        # As text, since 1, 1.0 and True are equal, inside of objects as well.
+        return spec is not None and spec.default is not None and repr(spec.default) == repr(value)

@@ -1,6 +1,6 @@
 """Generates the component of a training function: kfp reads its inputs and outputs from a Python function, which is written here.
 
-That function calls `train`, whose source is part of the component, with the training function's source and arguments.
+That function calls `train`, which is in the image, with the training function's source and arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kfp import dsl
 from kfp.dsl.structures import InputSpec
 
 from trainwright.components.pipeline_values import TypedComponent
-from trainwright.components.step import step
+from trainwright.components.step import travelling_step
 from trainwright.components.train.component import train
 from trainwright.jobs.code.function_source import NamedSource
 from trainwright.jobs.request.typed_parameters import ValueType
@@ -67,7 +67,7 @@ def component_of(
     }
     name = generated.function.name
     text = _source(f"run_{name}", program, _signature(generated, inputs), generated.outputs)
-    component: TypedComponent = step(_defined(text, f"run_{name}"), submits=True, additional_funcs=[train.python_func])
+    component: TypedComponent = travelling_step(_defined(text, f"run_{name}"))
     spec = component.component_spec
     spec.name = component.name = name.strip("_").replace("_", "-").lower() or name
     spec.description = component.description = _description(generated.description) or None
@@ -112,10 +112,11 @@ def _source(name: str, program: Mapping[str, Any], signature: list[str], outputs
         f') -> NamedTuple("Outputs", [{returned}]):',
         "    given = dict(locals())",
         "",
+        "    from trainwright.components.train.component import train",
         "    from trainwright.steps.function_step import own_outputs, train_parameters",
         "",
         f"    program = {program!r}",
-        '    values = globals()["train"](**train_parameters(given, program))',
+        "    values = train(**train_parameters(given, program))",
         "    return (*values, *own_outputs(values[3], program))",
     ]
     return "\n".join(lines) + "\n"

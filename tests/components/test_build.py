@@ -14,6 +14,8 @@ from interfaces import NAMES, compilables
 from support.on_first_use import OnFirstUse
 
 import trainwright
+from trainwright.pipeline_runs.local_step import executor_input
+from trainwright.steps.run import WrongVersion, check_fits
 
 components = OnFirstUse("kfp.components")
 dsl = OnFirstUse("kfp.dsl")
@@ -46,6 +48,19 @@ def test_a_file_loads_with_the_inputs_and_outputs_of_its_source(compiled: dict[s
     for part in ("inputs", "outputs"):
         expected = getattr(compilables()[name].component_spec, part) or {}
         assert set(getattr(loaded.component_spec, part) or {}) == set(expected)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if not name.endswith("_pipeline")])
+def test_function_of_a_component_fits_its_compiled_interface(compiled: dict[str, Path], name: str) -> None:
+    spec = next(yaml.safe_load_all(compiled[name].read_text("utf-8")))
+    (component,) = spec["components"].values()
+    declared = {**component["inputDefinitions"].get("parameters", {}), **component["inputDefinitions"].get("artifacts", {})}
+    required = {name: "" for name, about in declared.items() if not about.get("isOptional") or "STATUS" in str(about)}
+    function = compilables()[name].python_func
+    for inputs in (required, dict.fromkeys(declared, "")):
+        check_fits(function, executor_input(component, inputs, Path("outputs")))
+    with pytest.raises(WrongVersion, match="the image has no input another"):
+        check_fits(function, {"inputs": {"parameterValues": {**required, "another": 1}}})
 
 
 @pytest.mark.parametrize("name", ["train", "sweep_pipeline"])

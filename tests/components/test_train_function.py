@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, TypedDict
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -84,10 +85,10 @@ def step_parameters(document: dict[str, Any], executor: str, given: dict[str, An
         called.update(parameters)
         return "job", "default", "", given["results"], {}
 
-    vars(module)["train"] = fake
     function = vars(module)[container["args"][-1]]
     inputs = {name: value for name, value in given.items() if name != "results"}
-    returned = function(run_id="r", metrics=None, loss_curve=None, **inputs)
+    with patch.object(sys.modules["trainwright.components.train.component"], "train", fake):
+        returned = function(run_id="r", metrics=None, loss_curve=None, **inputs)
     return called, returned
 
 
@@ -250,13 +251,8 @@ def test_values_inside_an_object_of_train_keep_their_types(tmp_path: Path, say: 
 
 
 def test_output_that_is_not_finite_is_written_as_null(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Every program of a component ends with the installation, so this concerns every component."""
     from kfp.dsl import executor
 
-    assert (
-        "finite_outputs import install"
-        in compiled(shipped.train, tmp_path)["deploymentSpec"]["executors"]["exec-train"]["container"]["command"][-1]
-    )
     install()
     file = tmp_path / "program.py"
     file.write_text(

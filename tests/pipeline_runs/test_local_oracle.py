@@ -17,7 +17,7 @@ from trainwright.pipeline_runs import local_graph
 from trainwright.pipeline_runs.local_graph import Graph, run_graph
 from trainwright.pipeline_runs.local_inputs import State
 from trainwright.pipeline_runs.local_lines import PrintedLines
-from trainwright.pipeline_runs.local_step import program_of
+from trainwright.pipeline_runs.local_step import source_of
 from trainwright.pipeline_runs.source import compile_pipeline
 
 _REFUSED = (4, 7, 13, 21, 23, 29, 35, 46)
@@ -52,7 +52,7 @@ def test_tasks_of_a_random_pipeline_get_the_values_of_plain_python(
         given = json.loads(json.dumps(given))
         seen.append(line(given["inputs"]["parameterValues"]))
         names: dict[str, Any] = {}
-        exec(compile(str(program_of(container)), "component", "exec", dont_inherit=True), names)
+        exec(compile(str(source_of(container)), "component", "exec", dont_inherit=True), names)
         function = names[container["args"][container["args"].index("--function_to_execute") + 1]]
         Executor(given, function).execute()
         return 0

@@ -10,10 +10,11 @@ from typing import Any
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.compiled import CompiledPipeline
+from trainwright.pipeline_runs.step_command import runner_arguments
 
 _RUN_ID = "run_id"
 _LIBRARY = "from trainwright."
-"""What the programs of the components begin with."""
+"""In the programs of components of training functions."""
 _PLACEHOLDER = "{{$."
 
 
@@ -48,4 +49,6 @@ def _constant(task: Obj, is_at_top: bool, values: Mapping[str, Any]) -> str:
 def _is_ours(pipeline: CompiledPipeline, task: Obj) -> bool:
     executors = pipeline.documents[0]["deploymentSpec"].get("executors", {})
     container = executors.get(pipeline.component_of(task).get("executorLabel", ""), {}).get("container", {})
+    if runner_arguments(container) is not None:
+        return True
     return any(_LIBRARY in str(word) for word in (*container.get("command", []), *container.get("args", [])))

@@ -14,7 +14,7 @@ from trainwright.pipeline_runs.carried_values import forgotten_values
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_lines import LocalFailure
-from trainwright.pipeline_runs.local_step import program_of
+from trainwright.pipeline_runs.local_step import is_python_component
 from trainwright.pipeline_runs.local_task_settings import with_task_settings
 from trainwright.pipeline_runs.program_run import run_program
 from trainwright.pipeline_runs.task_report import FailedTask
@@ -95,7 +95,7 @@ def check_runnable_here(pipeline: CompiledPipeline) -> None:
         if not container:  # an importer
             continue
         label, command = name.removeprefix("exec-"), container.get("command", [])
-        if program_of(container) is None:
+        if not is_python_component(container):
             problems.append(f"{label} is a program of an image, and not a lightweight Python component")
         elif len(command) > 2 and _INSTALLS in command[2]:
             missing = [package for package in _packages(command[2]) if not _is_installed(package)]

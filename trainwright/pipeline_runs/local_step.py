@@ -1,7 +1,7 @@
 """One task of a run on this machine: kfp's own executor runs it in a process of this Python, with the input that is written here.
 
-A task's program is the source of a person's function. It is started as its container would start it, but for the shell, the
-installation of packages, and `python3`, which is this interpreter.
+A task's program is the source of a person's function, or a function of Trainwright. It is started as its container would start it,
+but for the shell, the installation of packages, and `python3`, which is this interpreter.
 """
 
 from __future__ import annotations
@@ -21,24 +21,29 @@ from urllib.parse import unquote
 
 from trainwright.api.objects import Obj
 from trainwright.pipeline_runs.local_values import BadValue, Values, filled, restored, typed
+from trainwright.pipeline_runs.step_command import EXECUTOR, RUNNER, runner_arguments
 
-EXECUTOR = "kfp.dsl.executor_main"
 _PROGRAM_FILE = '"$program_path/ephemeral_component.py"'
 """In the script that kfp's compiler writes: the next word of the command is the program."""
 _OUTPUT = "executor_output.json"
 _FILE = "file://"
 _MAX_LINE = 64 * 1024
 _READER_SECONDS = 5.0
-_START = f"""
+_START = """
 import json, runpy, sys
 with open(sys.argv[1], "rb") as arguments:
-    sys.argv[1:] = json.load(arguments)
-runpy.run_module({EXECUTOR!r}, run_name="__main__", alter_sys=True)
+    module, *sys.argv[1:] = json.load(arguments)
+runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
-"""Starts kfp's executor as `python -m` does, with arguments from a private file."""
+"""Starts kfp's executor, or the runner of Trainwright, as `python -m` does, with arguments from a private file."""
 
 
-def program_of(container: Obj) -> str | None:
+def is_python_component(container: Obj) -> bool:
+    """Whether a container runs a function in kfp's executor: that of a person, or one of Trainwright."""
+    return source_of(container) is not None or runner_arguments(container) is not None
+
+
+def source_of(container: Obj) -> str | None:
     """Return the source of a lightweight Python component; None for every other container."""
     command = container.get("command", [])
     scripts = [at for at, word in enumerate(command[:-1]) if EXECUTOR in word and _PROGRAM_FILE in word]
@@ -80,7 +85,7 @@ def run_step(
     """Run a task's program to its end, and return its exit code, negative for a signal.
 
     Args:
-        container: Its program and arguments; those of a lightweight Python component.
+        container: Its program and arguments; those of a Python component.
         given: The input of kfp's executor. It may contain credentials, so it is not among the arguments of the process.
         environment: Variables to add to those of this process.
         on_line: Called with each line of its output, in another thread.
@@ -88,19 +93,22 @@ def run_step(
 
     Raises OSError, and ValueError for a variable that a process cannot have.
     """
-    program = program_of(container)
-    assert program is not None, "check_runnable_here refuses others"
+    source, arguments = source_of(container), runner_arguments(container) or []
+    assert source is not None or arguments, "check_runnable_here refuses others"
     # A try begins without the outputs of the one before, as a pod does.
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(Path(given["outputs"]["outputFile"]).parent)
     with tempfile.TemporaryDirectory(prefix="trainwright-step-") as folder:
-        file, arguments = Path(folder, "component.py"), Path(folder, "arguments.json")
-        file.write_text(program, "utf-8")
-        words = [json.dumps(given) if word == "{{$}}" else word for word in container.get("args", [])]
-        arguments.write_text(json.dumps(["--component_module_path", str(file), *words]), "utf-8")
+        start = [RUNNER, *arguments]
+        if source is not None:
+            program = Path(folder, "component.py")
+            program.write_text(source, "utf-8")
+            start = [EXECUTOR, "--component_module_path", str(program), *container.get("args", [])]
+        file = Path(folder, "arguments.json")
+        file.write_text(json.dumps([json.dumps(given) if word == "{{$}}" else word for word in start]), "utf-8")
         process = subprocess.Popen(
             # -P: a step imports nothing from the folder in which the command was typed.
-            [sys.executable, "-P", "-c", _START, str(arguments)],
+            [sys.executable, "-P", "-c", _START, str(file)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

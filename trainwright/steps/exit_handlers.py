@@ -22,7 +22,7 @@ NO_GUARD = (
     "warning: nothing on this cluster ends the TrainJob if its step is killed: run a guard, as `trainwright rbac --guard` prints it "
     "(docs/cancellation.md)"
 )
-_CLEANS_UP = re.compile(r"def clean_up\(|trainwright[\s\",\\]+clean\b")
+_CLEANS_UP = re.compile(r"trainwright\.components\.clean_up\b|trainwright[\s\",\\]+clean\b")
 """In the program or the command of the exit task: the component, or `trainwright clean`."""
 _PARAMETER = re.compile(r"\{\{workflow\.parameters\.([^}]+)\}\}")
 log = logging.getLogger(__name__)
