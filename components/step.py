@@ -5,6 +5,7 @@ In a step, the decorator leaves the function as it is, and nothing of kfp's comp
 
 import os
 import re
+import textwrap
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -25,6 +26,7 @@ _prepare({trainwright.__version__!r})
 """
 """End of a program that travels."""
 _ENDS_SENTENCE = re.compile(r"(?<=[\w)\]}\"])[.:;](?:\s|$)")
+_MAX_DESCRIPTION = 100
 
 
 def step(function: Callable[..., Any] | None = None, *, submits: bool = False, **options: Any) -> Any:
@@ -71,7 +73,7 @@ def _component(function: Callable[..., Any], submits: bool, options: dict[str, A
 
 
 def shorten_descriptions(specs: Iterable[Any]) -> None:
-    """Cut the description of each input or output to its first sentence: a workflow contains it several times for each task."""
+    """Cut the description of each input or output to one short sentence; docstrings and docs/reference have the whole ones."""
     for spec in specs:
-        text = " ".join((spec.description or "").split())
-        spec.description = _ENDS_SENTENCE.split(text, maxsplit=1)[0] or None
+        sentence = _ENDS_SENTENCE.split(" ".join((spec.description or "").split()), maxsplit=1)[0]
+        spec.description = textwrap.shorten(sentence, _MAX_DESCRIPTION, placeholder=" …") or None

@@ -23,6 +23,7 @@ from trainwright.components.train.generated_component import (
     component_of,
     with_input_types,
 )
+from trainwright.components.uncached import without_descriptions
 from trainwright.jobs.code.argument_types import ArgumentType, convert
 from trainwright.jobs.code.function_arguments import FunctionParameter, check_names, signature_of
 from trainwright.jobs.code.function_source import source_of
@@ -144,7 +145,7 @@ class TrainFunction(TypedComponent):
             return component(**all_values)
         # kfp compares the types of inputs and values exactly; those that the step converts are compared here instead.
         task = with_input_types(component, run_types)(**all_values)
-        task.component_spec = component.component_spec
+        task.component_spec = without_descriptions(component.component_spec)
         return task
 
 
