@@ -22,6 +22,7 @@ from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
 from trainwright.pipeline_runs.source import MOST_PARALLEL
+from trainwright.pipeline_runs.workflow_size import size_warnings
 from trainwright.text.json_reader import NotJson, read_json
 from trainwright.text.text_input import Unreadable
 from trainwright.text.yaml_reader import read_yaml
@@ -86,8 +87,11 @@ def _document(file: str) -> Any:
 
 
 def print_warnings(pipeline: CompiledPipeline, values: Mapping[str, Any] = {}) -> None:
-    """Print which steps a server may take from its cache although their data has changed, and which values may not fit there."""
-    for warning in (*cacheable_steps(pipeline, values), *object_texts(pipeline), *forgotten_values(pipeline)):
+    """Print what goes wrong on a server: steps from the cache although their data has changed, values that do not arrive, and a
+    workflow that is too large.
+    """
+    carried = (*object_texts(pipeline), *forgotten_values(pipeline))
+    for warning in (*cacheable_steps(pipeline, values), *carried, *size_warnings(pipeline, values)):
         print_lines(f"warning: {warning}", error=True)
 
 
