@@ -19,9 +19,12 @@ from step_program import EXECUTOR_OUTPUT, StepProgram, step_program
 from support.argo_workflows import create_workflow
 from support.on_first_use import OnFirstUse
 from workflow_controller import QUIET, Pace, WorkflowController
+from workflow_nodes import workflow_nodes
 
+from trainwright.api.errors import NotFound
 from trainwright.api.objects import name_of, uid_of
 from trainwright.cluster.protocol import Cluster
+from trainwright.controlplane.apiserver.wire.api_errors import TooLarge
 from trainwright.jobs.state.workflow import WORKFLOW
 
 shipped = OnFirstUse("trainwright.components")
@@ -96,6 +99,8 @@ class PipelineRun:
         self.has_template_defaults = True
         """Whether the ConfigMap of Argo gives every template a retry strategy, as it does since 2.17."""
         self.is_terminated = False
+        self.has_error = False
+        """Whether the API server has refused its workflow."""
         self.has_deadline = False
         """Whether its workflow has `activeDeadlineSeconds: 0`, of a termination."""
         self.lock = threading.Lock()
@@ -174,14 +179,27 @@ class PipelineRun:
         return self._folder / f"step-{len(self.steps)}" / "outputs"
 
     def _start(self, program: StepProgram, set_retry: int) -> RunningStep:
+        assert not self.has_error, "the workflow has ended: Argo starts no more steps"
+
         def next_pod(number: int) -> StepPod:
             node = self.workflow.node_name(program.place or program.name, number, self.has_template_defaults)
+            self._add_nodes(node, program)
             return StepPod(self.cluster, self.workflow, program, node, program.folder.parent, self._environ)
 
         program.folder.parent.mkdir(parents=True)
         step = RunningStep(self, next_pod, RetryStrategy.merged(set_retry, self.has_template_defaults))
         self.steps.append(step)
         return step
+
+    def _add_nodes(self, name: str, program: StepProgram) -> None:
+        """Add the nodes of a try to the workflow. If it is too large then, it ends with an error, and the pod starts all the same."""
+        nodes = workflow_nodes(name, program, is_wrapped=self.has_template_defaults)
+        try:
+            self.cluster.patch(WORKFLOW, self.workflow.name, {"status": {"nodes": nodes}}, self.workflow.namespace)
+        except NotFound:  # the run is deleted
+            return
+        except TooLarge:
+            self.has_error = True
 
 
 class RunningStep:

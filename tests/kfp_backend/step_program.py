@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,11 @@ import yaml
 from support.on_first_use import OnFirstUse
 
 compiler = OnFirstUse("kfp.compiler")
+uncached = OnFirstUse("trainwright.components.uncached")
 
 EXECUTOR_OUTPUT = "executor_output.json"
 _INPUT = "{{$}}"
+_LAUNCHER = ("/kfp-launcher/launch", "--pipeline_name", "pipeline", "--run_id", "0" * 36, "--pod_name", "0" * 60)
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,10 @@ class StepProgram:
     folder: Path
     place: str = ""
     """Where it is in the pipeline, in the names of Argo's nodes; its name by default."""
+    driver_inputs: Mapping[str, str] = field(default_factory=dict)
+    """What the workflow hands to the driver of the step, as texts."""
+    pod_patch: str = ""
+    """What the driver hands to the executor: the launcher's command has the component and the executor's input as texts."""
 
     @property
     def executor_output(self) -> Path:
@@ -37,9 +44,18 @@ def step_program(component: Any, arguments: dict[str, Any], folder: Path) -> Ste
     """The program of a component; `arguments` are its parameters, others have their default."""
     name, interface = component.name, _interface(component)
     container = component.component_spec.implementation.container
-    told = json.dumps(_executor_input(interface, arguments, folder))
+    told = _json(_executor_input(interface, arguments, folder))
     words = [*container.command, *(container.args or [])]
-    return StepProgram(name, tuple(word.replace(_INPUT, told) for word in words), folder)
+    stored = _json(interface)
+    inputs = {
+        "component": stored,
+        "container": _json({"image": container.image, "command": container.command, "args": container.args}),
+        "task": _json({"inputs": {"parameters": {name: {"runtimeValue": {"constant": arguments[name]}} for name in arguments}}}),
+    }
+    launcher = [*_LAUNCHER, "--component_spec", stored, "--executor_input", told, "--"]
+    patch = _json({"containers": [{"name": "main", "image": container.image, "command": launcher, "args": words}]})
+    command = tuple(word.replace(_INPUT, told) for word in words)
+    return StepProgram(name, command, folder, driver_inputs=inputs, pod_patch=patch)
 
 
 def _executor_input(interface: dict[str, Any], arguments: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -71,4 +87,17 @@ def _interface(component: Any) -> dict[str, Any]:
         compiler.Compiler().compile(component, str(target))
         (found,) = next(yaml.safe_load_all(target.read_text("utf-8")))["components"].values()
     interface: dict[str, Any] = found
+    if isinstance(component, uncached.UncachedComponent):  # its tasks are without them
+        _drop_descriptions(interface)
     return interface
+
+
+def _drop_descriptions(interface: dict[str, Any]) -> None:
+    for part in ("inputDefinitions", "outputDefinitions"):
+        for kind in ("parameters", "artifacts"):
+            for about in (interface.get(part) or {}).get(kind, {}).values():
+                about.pop("description", None)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from backend import RETRIES, Backend, PipelineRun
+from backend import RETRIES, Backend, PipelineRun, RunningStep
 from servers.api_outage import FAULTS, FORBIDDEN_SECONDS, OUTAGE_SECONDS, Outage
 from step_cluster import StepCluster
+from step_program import step_program
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
+from workflow_nodes import workflow_nodes
 
 from trainwright.api.kinds import CONFIG_MAP, POD
 from trainwright.api.objects import labels_of, name_of, owners_of, uid_of
 
 repeating_component = OnFirstUse("repeating_component")
+shipped = OnFirstUse("trainwright.components")
 pytestmark = pytest.mark.slow
 # Says in a file that it runs, and after a signal for how long it goes on; what it prints then, nobody reads.
 STUBBORN = """
@@ -178,3 +183,26 @@ def test_a_restarted_api_server_forbids_everything_for_some_seconds(steps: StepC
         assert (api.fault_for("get"), api.is_over) == ("403", False)
         api.began -= FORBIDDEN_SECONDS
         assert (api.fault_for("get"), api.is_over) == ("", True)
+
+
+def test_workflow_above_3_mb_is_refused_and_its_steps_go_on(run: PipelineRun) -> None:
+    arguments, started = {"word": "x" * 100_000, "times": 0}, list[RunningStep]()
+    while not run.has_error:
+        assert len(started) < 7, "three texts of a step's nodes have its input, each node with its wrapper"
+        started.append(run.start(repeating_component.repeat, arguments, place=f"repeat-{len(started)}"))
+    assert len(started) > 4
+    assert all(step.wait().succeeded for step in started)
+    with pytest.raises(AssertionError, match="Argo starts no more steps"):
+        run.start_command(sh("true"))
+
+
+def test_nodes_of_steps_are_as_large_as_on_a_server(tmp_path: Path) -> None:
+    def sizes(component: Any, **arguments: Any) -> list[int]:
+        program = step_program(component, arguments, tmp_path)
+        return [len(json.dumps(node)) for node in workflow_nodes("flow.root.step(0)", program, is_wrapped=False).values()]
+
+    driver, executor = sizes(repeating_component.repeat, word="word")
+    assert 4000 < driver < 5500, "its source is larger than that of a bare component"
+    assert 2600 < executor < 3500
+    trainings = 3 * 2**20 / 2 / sum(sizes(shipped.train, run_id="r"))
+    assert trainings > 38, "that fit in the workflow of a run, with the wrappers of their pods"
