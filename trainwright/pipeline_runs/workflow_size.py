@@ -26,6 +26,8 @@ _NODE = 1300
 """Bytes of a node without inputs and outputs: names, times, the pod's resources."""
 _VALUE = "x" * 40
 """For a value that only a run knows."""
+_TASK_CONFIG = "TASK_CONFIG"
+"""An input with what is set on the task, for the job of a training."""
 _URI = f"minio://mlpipeline/v2/artifacts/{'x' * 120}/"
 
 
@@ -94,9 +96,11 @@ class _Measured:
     def _step(self, component: Obj, task: Obj, values: Mapping[str, Any]) -> int:
         """Return the bytes of the nodes of a step: its driver has made the changes of the pod that its executor gets."""
         label = component.get("executorLabel", "")
-        container = self._executors.get(label, {}).get("container", {})
-        patch = _as_text(_pod_patch(component, container, values))
-        return _of_driver(component, task, container, self._settings.get(label, {}), more=patch) + _NODES_OF_POD * (_NODE + patch)
+        container, settings = self._executors.get(label, {}).get("container", {}), self._settings.get(label, {})
+        variables = [*_variables(settings)]
+        configs = {name: variables for name, about in _parameters(component).items() if about["parameterType"] == _TASK_CONFIG}
+        patch = _as_text({**_pod_patch(component, container, {**values, **configs}), "env": variables})
+        return _of_driver(component, task, container, settings, more=patch) + _NODES_OF_POD * (_NODE + patch)
 
 
 def _of_driver(*inputs: Obj, more: int = 0) -> int:
@@ -119,6 +123,14 @@ def _pod_patch(component: Obj, container: Obj, values: Mapping[str, Any]) -> Obj
     launcher = ["--component_spec", _json(component), "--executor_input", _json(executor_input)]
     words = [*container.get("command", []), *container.get("args", [])]
     return {"containers": [{"name": "main", "image": container.get("image", ""), "command": launcher, "args": words}]}
+
+
+def _variables(settings: Obj) -> Iterator[Obj]:
+    """Yield the variables from Secrets, of which the bundled pipelines set more than a dozen on each step."""
+    for secret in settings.get("secretAsEnv", []):
+        for one in secret.get("keyToEnv", []):
+            key = {"key": one.get("secretKey"), "name": "trainwright-store", "optional": True}
+            yield {"name": one.get("envVar"), "valueFrom": {"secretKeyRef": key}}
 
 
 def _parameters(component: Obj) -> Obj:
