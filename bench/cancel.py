@@ -40,7 +40,7 @@ from trainwright.jobs.state.cancel import cancel_by_suspending
 from trainwright.submission import connect_for_jobs
 
 kubeconfig, run, suspends_at_once = sys.argv[1:]
-request = TrainRequest(runtime="torch-distributed", command=["sleep", "600"])
+request = TrainRequest.parse({"runtime": "torch-distributed", "command": ["sleep", "600"]})
 on_signal = None if suspends_at_once == "True" else cancel_by_suspending
 submission = Submission(connect_for_jobs(kubeconfig), request, Identity("bench", run, "train"), "default")
 try:

@@ -47,7 +47,7 @@ from trainwright.jobs import (
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.pods import pods_of
-from trainwright.jobs.submit.compatibility import InvalidSettings
+from trainwright.jobs.submit.compatibility import InvalidRequest
 from trainwright.quickstart.bundled import bundled_dataset
 from trainwright.quickstart.local_cluster import LocalCluster, local_cluster
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
@@ -186,8 +186,8 @@ class Bench:
         return submit_or_adopt(Submission(self.cluster, self.request(**fields), Identity(OWNER, run, "train"), "default"))
 
     def request(self, **fields: Any) -> TrainRequest:
-        limits = {"start_timeout_seconds": SECONDS, "run_timeout_seconds": SECONDS, "on_cancel": "delete"}
-        return TrainRequest(**{**limits, "env": OFFLINE, **fields})
+        limits = {"start_timeout_seconds": SECONDS, "run_timeout_seconds": SECONDS, **fields.pop("limits", {})}
+        return TrainRequest.parse({"limits": limits, "ending": {"on_cancel": "delete"}, "env": OFFLINE, **fields})
 
     def gpu_fields(self, gpus: int) -> dict[str, Any]:
         """The request's fields for that many GPUs of a node; where they are pretended, torchrun must not count them."""
@@ -350,7 +350,7 @@ def qlora_scene(bench: Bench) -> dict[str, Any]:
         fields["settings"] |= {"cpu": True}
         try:
             bench.run("qlora", **fields)
-        except InvalidSettings as error:
+        except InvalidRequest as error:
             return {"refused": str(error)}
         raise CheckFailed("QLoRA started on a CPU")
     bench.prepare("qlora", bench.base_model())
@@ -387,9 +387,11 @@ def share_with(bench: Bench, training: Obj) -> dict[str, Any]:
     if not bench.cpu:
         expect(figures["used_mib"] > USED_MIB, f"the training should use the GPU's memory: {figures}")
     small = {"func": see_devices, "func_args": {"compute": not bench.cpu}, **bench.gpu_fields(1)}
-    figures["late"] = refused(bench, "late", **small, start_timeout_seconds=WAITING_SECONDS)
+    figures["late"] = refused(bench, "late", **small, limits={"start_timeout_seconds": WAITING_SECONDS})
     expect(f"Insufficient {GPU}" in figures["late"], f"the deadline's message should name {GPU}: {figures['late']}")
-    figures["too_large"] = refused(bench, "too-large", **small, num_nodes=bench.gpus + 1, start_timeout_seconds=WAITING_SECONDS)
+    figures["too_large"] = refused(
+        bench, "too-large", **small, num_nodes=bench.gpus + 1, limits={"start_timeout_seconds": WAITING_SECONDS}
+    )
     expect(GPU in figures["too_large"], f"a job that never fits should be refused with the reason: {figures['too_large']}")
     # docs/pods.md: devices of the machine are visible to all containers, also to those that asked for none.
     none = bench.run("no-gpu", func=see_devices, func_args={"compute": False}, num_proc_per_node=1).results_as_object()

@@ -111,7 +111,14 @@ def measure(cluster: KubernetesCluster, kubeconfig: str, how: str, waiters: int,
 
 def submission(cluster: KubernetesCluster) -> dict[str, Any]:
     """The requests of the first submission of a process, and of later ones."""
-    request = TrainRequest(runtime="torch-distributed", command=["true"], labels={"bench": "submit"}, queue_name="none")
+    request = TrainRequest.parse(
+        {
+            "runtime": "torch-distributed",
+            "command": ["true"],
+            "labels": {"bench": "submit"},
+            "placement": {"queue_name": "none"},
+        }
+    )
     counts = []
     for run in ("first", "second", "third"):
         before = _requests(cluster)

@@ -29,7 +29,8 @@ def trainwright_exit_handler(
         on_failure: suspend, delete or keep: what to do with the jobs. Empty: suspend.
         namespace: Namespace of the TrainJobs. Empty: that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto.
-        training: Settings of the training by name, as for start_run: its run_id, on_cancel, namespace and submission_mode hold too.
+        training: Settings of the training by name, as for start_run: its run_id, namespace, submission_mode and
+            `on_cancel` of `ending` hold, too.
         name: Name of the block on the run's page.
     """
     cleaning = clean_up(

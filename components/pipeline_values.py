@@ -9,12 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from kfp.dsl import PipelineTask
 from kfp.dsl.for_loop import LoopArgumentVariable, LoopParameterArgument
 from kfp.dsl.pipeline_channel import PipelineArtifactChannel, PipelineChannel
-
-from trainwright.components.training_task import as_training_task
-from trainwright.components.uncached import UncachedComponent
 
 if TYPE_CHECKING:
     from trainwright.jobs.request.typed_parameters import ValueType
@@ -37,32 +33,32 @@ _OF_CHANNELS: dict[str, ValueType] = {
 _OF_ITEMS: dict[type, ValueType] = {bool: "bool", int: "int", float: "float", str: "str", list: "list", dict: "dict"}
 
 
-class TypedComponent(UncachedComponent):
-    """A component of a training, whose objects and lists keep the types of the pipeline parameters inside them."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
-        return as_training_task(super().__call__(*args, **{name: with_types(value) for name, value in kwargs.items()}))
-
-
-def with_types(value: Any) -> Any:
+def with_types(value: Any, path: str) -> Any:
     """Return an object or list in which values that only a run knows, and large integers, are text marked with their types.
 
     Any other value is returned unchanged.
+    Raises TypeError naming the path for a list or an object that only a run knows: a server puts in its JSON as a text, so that the
+    quotes in it end the step before its program begins.
     """
-    return _with_types(value) if isinstance(value, dict | list | tuple) else value
+    return _with_types(value, path) if isinstance(value, dict | list | tuple) else value
 
 
-def _with_types(value: Any) -> Any:
-    from trainwright.jobs.request.typed_parameters import has_large_integer, is_marked, marked
+def _with_types(value: Any, path: str) -> Any:
+    from trainwright.jobs.request.typed_parameters import is_marked, marked, with_large_marked
 
     if isinstance(value, PipelineChannel):
         of_type = value_type(value)
+        if of_type in ("list", "dict"):
+            raise TypeError(
+                f"{path}: {value.full_name!r} is a {of_type}, which a server of Kubeflow Pipelines cannot put into an object or a "
+                "list; make the whole object one parameter of the pipeline, or one output of a task"
+            )
         return value if of_type is None else marked(value, of_type)
-    if isinstance(value, int) and has_large_integer(value):
-        return marked(str(value), "int")
     if isinstance(value, Mapping) and not is_marked(value):
-        return {key: _with_types(one) for key, one in value.items()}
-    return [_with_types(one) for one in value] if isinstance(value, list | tuple) else value
+        return {key: _with_types(one, f"{path}.{key}") for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_types(one, f"{path}[{at}]") for at, one in enumerate(value)]
+    return with_large_marked(value)
 
 
 def value_type(channel: PipelineChannel) -> ValueType | None:

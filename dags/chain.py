@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import task
 
 from trainwright.operators import PromoteModelOperator, RegisterModelOperator
-from trainwright.operators.finetuning import Chain, Results, connections, on_workspace, training_chain
+from trainwright.operators.finetuning import Chain, Results, connections, of_run, training_chain
 
 __all__ = [
     "Chain",
@@ -17,7 +17,7 @@ __all__ = [
     "connections",
     "every_task",
     "is_set",
-    "on_workspace",
+    "of_run",
     "promotion",
     "registration",
     "training_chain",
@@ -41,8 +41,7 @@ def promotion(form: Mapping[str, str]) -> Any:
         checkpoint_digest=RESULTS.of("export-checkpoint", "digest"),
         evaluation=RESULTS.of("evaluate", "evaluation"),
         rule=form["promote"],
-        more=RESULTS.more("promotion"),
-        **on_workspace(form, every_task(), RESULTS),
+        **of_run(form, every_task(), RESULTS),
     )
     wanted = is_set.override(task_id="whether-to-promote")(form["promote"])
     wanted >> promote
@@ -56,9 +55,9 @@ def registration(form: Mapping[str, str], **given: Any) -> Any:
         checkpoint_uri=RESULTS.of("export-checkpoint", "uri"),
         checkpoint_digest=RESULTS.of("export-checkpoint", "digest"),
         registry=form["registry"],
-        more=RESULTS.more("registration"),
+        run=RESULTS.run(),
         store_conn_id=form["store_conn_id"],
-        hub_conn_id=RESULTS.run("hub_conn_id"),
+        hub_conn_id=RESULTS.of_run("hub_conn_id"),
         **given,
         **every_task(),
     )

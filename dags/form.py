@@ -12,8 +12,8 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 from airflow.sdk.definitions.param import ParamsDict
 
-from trainwright.jobs.request.setting import Setting
-from trainwright.steps.parameter_tables import STEP_PARAMETERS
+from trainwright.jobs.request.setting import Setting, settings_of
+from trainwright.steps.requests import forms
 
 SECTIONS = ("Data", "Model", "Training", "Search", "Export", "Evaluation", "Run", "Connections")
 """In the order of a person's thoughts."""
@@ -41,8 +41,8 @@ _CONNECTIONS = (
 
 def fields_of(name: str) -> list[Setting]:
     """The fields of a form of `trainwright.steps.requests`, with the connections: first what is required, then by section."""
-    found = [*(field for field in STEP_PARAMETERS[name].values() if field.name not in _NOT_OF_AIRFLOW), *_CONNECTIONS]
-    return sorted(found, key=lambda field: (field.default is not ..., SECTIONS.index(field.group), field.name in PHASES))
+    found = [*(field for field in settings_of(getattr(forms, name)).values() if field.name not in _NOT_OF_AIRFLOW), *_CONNECTIONS]
+    return sorted(found, key=lambda field: (field.default is not ..., SECTIONS.index(field.section), field.name in PHASES))
 
 
 def form(name: str) -> dict[str, Param]:
@@ -58,7 +58,7 @@ def field_param(field: Setting) -> Param:
     is_required = field.default is ...
     schema: dict[str, Any] = {"type": _KINDS[field.kind], "title": title_of(field.name)}
     if not is_required:
-        schema |= {"type": [_KINDS[field.kind], "null"], "section": field.group}
+        schema |= {"type": [_KINDS[field.kind], "null"], "section": field.section}
     if field.kind == "list":
         schema |= {"type": ["array", "string", "null"], "items": {}, "pattern": _LIST_AS_TEXT}
     if field.choices:

@@ -10,7 +10,7 @@ from functools import partial
 
 from airflow.sdk import DAG
 
-from trainwright.example_dags.chain import RESULTS, every_task, on_workspace, promotion, registration, training_chain
+from trainwright.example_dags.chain import RESULTS, every_task, of_run, promotion, registration, training_chain
 from trainwright.example_dags.form import form, parameters, slim
 from trainwright.operators import PreprocessDatasetOperator, PullDvcDataOperator, TrainJobOperator
 
@@ -27,22 +27,21 @@ with DAG(
     tags=["trainwright"],
 ) as dag:
     given = parameters("FullPipeline")
-    files = on_workspace(given, every_task(), RESULTS)
+    common = of_run(given, every_task(), RESULTS)
     pull = PullDvcDataOperator(
         task_id="pull-dvc-data",
         source=given["source"],
         repo=given["dvc_repo"],
         path=given["dvc_path"],
         rev=given["dvc_rev"],
-        **files,
+        **common,
     )
     preprocess = PreprocessDatasetOperator(
         task_id="preprocess-dataset",
         data_uri=RESULTS.of("pull-dvc-data", "data_uri"),
-        more=RESULTS.more("preprocessing"),
-        **files,
+        **common,
     )
-    path = RESULTS.of("start-run", "path")
+    path = RESULTS.of_run("workspace_path")
     chain = training_chain(
         {**given, "dataset_uri": RESULTS.of("preprocess-dataset", "data_uri"), "defaults": DEFAULTS, "preprocesses": True},
         every=every_task(),

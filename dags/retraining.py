@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import Asset, task
 
 from trainwright.example_dags import variable_settings
-from trainwright.example_dags.chain import RESULTS, every_task, on_workspace, training_chain
+from trainwright.example_dags.chain import RESULTS, every_task, of_run, training_chain
 from trainwright.example_dags.form import field_param, fields_of
 from trainwright.example_dags.variable_settings import log_sources, optional_fields
 from trainwright.operators import (
@@ -39,6 +39,12 @@ NONE_FAILED = "none_failed_min_one_success"
 """Trigger rule after tasks that a run may skip; with all of them, the task itself is skipped."""
 
 
+_WITHOUT_RETENTION = (
+    "{{ dict(ti.xcom_pull('start-run'), evaluation=dict(ti.xcom_pull('start-run')['evaluation'], retention='always')) | tojson }}"
+)
+"""The run for the evaluation of the champion, which leaves the folders of other runs to the last task."""
+
+
 def setting(name: str) -> str:
     """The template of a setting."""
     return variable_settings.setting(name, SETTINGS[name].value)
@@ -58,7 +64,7 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
     every = every_task()
     chain = training_chain({**given, "defaults": DEFAULTS}, every=every)
     chain.training.resume = RESULTS.of("read-champion", "start_from")
-    exports = {"export_uri": given["export_uri"], **on_workspace(given, every, RESULTS)}
+    exports = {"export_uri": given["export_uri"], **of_run(given, every, RESULTS)}
     roll_back = RollBackModelOperator(
         task_id="roll-back",
         reason="parameter roll_back",
@@ -75,7 +81,6 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
         always_train=given["always_train"],
         warm_start=given["warm_start"],
         alias=alias(),
-        training=RESULTS.more("training"),
         **exports,
     )
     present = EvaluateOperator(
@@ -85,7 +90,7 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
             "checkpoint_uri": "{{ ti.xcom_pull('read-champion')['uri'] }}",
             "checkpoint_digest": "{{ ti.xcom_pull('read-champion')['digest'] }}",
             "dataset_digest": "{{ ti.xcom_pull('initialize-dataset')['digest'] }}",
-            "more": "{{ dict(ti.xcom_pull('start-run')['evaluation'], retention='always') | tojson }}",
+            "run": _WITHOUT_RETENTION,
         },
         **every,
     )
@@ -98,8 +103,6 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
         champion_evaluation="{{ ti.xcom_pull('evaluate-champion') }}",
         champion_digest="{{ ti.xcom_pull('read-champion')['digest'] }}",
         rule=given["promote"],
-        training=RESULTS.more("training"),
-        more=RESULTS.more("promotion"),
         **exports,
     )
     tidy = RetireRunOperator(

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule
 
-from trainwright.example_dags.chain import RESULTS, every_task, on_workspace, promotion, training_chain
+from trainwright.example_dags.chain import RESULTS, every_task, of_run, promotion, training_chain
 from trainwright.example_dags.form import form, parameters, slim
 from trainwright.operators import PickTrialOperator, PlanTrialsOperator, StopHopelessTrialsOperator, TrainTrialOperator
 
@@ -30,14 +30,13 @@ EARLY_STOP = Param(
     additionalProperties=False,
 )
 GIVEN = parameters("Sweep")
-FILES = on_workspace(GIVEN, every_task(), RESULTS)
+OF_RUN = of_run(GIVEN, every_task(), RESULTS)
 
 
 def train_trials(**given: Any) -> Any:
     """Plan the trials, and train them, at most PARALLELISM at once. `given` are arguments of TrainJobOperator."""
     plan = PlanTrialsOperator(
         task_id="plan-trials",
-        settings=RESULTS.settings(),
         trials=GIVEN["trials"],
         space=GIVEN["space"],
         max_trials=GIVEN["max_trials"],
@@ -45,7 +44,7 @@ def train_trials(**given: Any) -> Any:
         metric=GIVEN["metric"],
         dataset_digest=given["dataset_digest"],
         model_digest=given["model_digest"],
-        **FILES,
+        **OF_RUN,
     )
     return TrainTrialOperator.partial(max_active_tis_per_dagrun=PARALLELISM, **given).expand(trial=plan.output)
 
@@ -73,7 +72,7 @@ with DAG(
         greater_is_better=GIVEN["greater_is_better"],
         **{name: f"{{{{ (params.early_stop or {{}}).get('{name}', {value}) }}}}" for name, value in EARLY_STOPPING.items()},
         run_id=RESULTS.of("start-run", "run_id"),
-        namespace=RESULTS.run("namespace"),
+        namespace=RESULTS.of_run("namespace"),
         conn_id=GIVEN["conn_id"],
         **every_task(),
     )
@@ -84,7 +83,7 @@ with DAG(
         trials="{{ ti.xcom_pull('plan-trials') }}",
         metric=GIVEN["metric"],
         greater_is_better=GIVEN["greater_is_better"],
-        **FILES,
+        **OF_RUN,
     )
     plan = dag.get_task("plan-trials")
     chain.start >> [chain.dataset, chain.model] >> plan

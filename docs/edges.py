@@ -1,7 +1,7 @@
-"""Writes what the edges say of the settings of a step from the request models (`make edges`), so that nobody types it twice.
+"""Writes what the edges say of settings from their definitions (`make edges`), so that nobody types it twice.
 
 Signatures and docstrings of components and operators are written into their files: kfp reads source text, and editors, type checkers
-and `inspect` shall see real parameters. In a signature the settings stand between two comments, in a docstring they are found by name.
+and `inspect` shall see real parameters. Blocks of lines stand between two comments, entries of a docstring are found by name.
 A test checks that everything is up to date.
 """
 
@@ -14,174 +14,135 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
+from typing import Any, NamedTuple
 
 from parameters_page import PAGE, page
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
-from trainwright.jobs.request.more_settings import COMPONENT_DEFAULTS
-from trainwright.jobs.request.setting import Kind, Place, Setting
+from trainwright.jobs.request import groups
+from trainwright.jobs.request.setting import Setting, Settings, settings_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.steps import requests
 
 ROOT = Path(__file__).parent.parent
-TABLE = ROOT / "trainwright" / "jobs" / "request" / "settings_table.py"
-STEP_TABLES = ROOT / "trainwright" / "steps" / "parameter_tables.py"
-STEPS = (
-    requests.InitializeDataset,
-    requests.InitializeModel,
-    requests.PullDvcData,
-    requests.PreprocessDataset,
-    requests.ExportCheckpoint,
-    requests.EvaluateExport,
-    requests.PromoteModel,
-    requests.RegisterModel,
-    requests.ReadChampion,
-    requests.RollBackModel,
-    requests.PlanTrials,
-    requests.PickTrial,
-    requests.StartRun,
-    requests.FineTuning,
-    requests.Retraining,
-    requests.Sweep,
-    requests.FullPipeline,
-)
 BEGIN, END = "# Written by `make edges` from {model}.", "# End of what `make edges` writes."
-_WIDTH, _TEXT = 133, 90
-_BEGINNING = '''"""The settings of {}. Written by `make edges` from the request models."""
-
-from __future__ import annotations
-
-from trainwright.jobs.request.setting import Setting
-
-'''
-
-
-def table_of(model: type[BaseModel]) -> list[Setting]:
-    """The settings of a model, in its order."""
-    return [_setting_of(name, field) for name, field in model.model_fields.items()]
-
-
-def _setting_of(name: str, field: FieldInfo) -> Setting:
-    extra = field.json_schema_extra
-    assert isinstance(extra, dict), name
-    choices = get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
-    default = ... if field.is_required() else field.get_default(call_default_factory=True)
-    return Setting(
-        name,
-        _kind_of(name, field),
-        default,
-        str(extra["group"]),
-        str(field.description),
-        choices,
-        str(extra.get("unit") or ("seconds" if name.endswith("_seconds") else "")),
-        str(extra.get("example") or ""),
-        tuple(map(str, extra.get("used_by") or ())),  # type: ignore[arg-type]  # a list, as JSON has no tuples
-        cast(Place, extra.get("place") or ""),
-    )
-
-
-def _kind_of(name: str, field: FieldInfo) -> Kind:
-    if name in ("func", "manifest"):
-        return "function" if name == "func" else "manifest"
-    if name.endswith("_seconds"):
-        return "seconds"
-    text = str(field.annotation)
-    kinds: dict[str, Kind] = {"bool": "flag", "dict": "object", "list": "list", "float": "number", "int": "integer"}
-    outer = text.partition("|")[0].partition("[")[0]
-    found = next((kind for word, kind in kinds.items() if re.search(rf"\b{word}\b", outer)), None)
-    return found or ("integer" if re.search(r"\bint\b", text) else "text")
-
-
-def table_text(model: type[BaseModel]) -> str:
-    """The module with the table of a model."""
-    return f"{_BEGINNING.format('a training step')}TABLE = {{row.name: row for row in (\n{_rows(model)}\n)}}\n"
-
-
-def step_tables_text() -> str:
-    """The module with the tables of all other steps."""
-    tables = "\n".join(f"    {model.__name__!r}: (\n{_rows(model)}\n)," for model in STEPS)
-    named = "{step: {row.name: row for row in rows} for step, rows in _ROWS.items()}"
-    note = "The parameters of each step, by the name of its request."
-    return f'{_BEGINNING.format("the other steps")}_ROWS = {{\n{tables}\n}}\nSTEP_PARAMETERS = {named}\n"""{note}"""\n'
-
-
-def _rows(model: type[BaseModel]) -> str:
-    return "\n".join(f"    {_row(setting)}," for setting in table_of(model))
-
-
-def _row(setting: Setting) -> str:
-    defaults = Setting._field_defaults
-    more = {name: value for name, value in setting._asdict().items() if name not in defaults or value != defaults[name]}
-    return f"Setting({', '.join(f'{name}={_literal(value)}' for name, value in more.items())})"
-
-
-def _literal(value: Any) -> str:
-    """The value as Python; a long text in several parts, so that no line is too long."""
-    if not isinstance(value, str):
-        return "..." if value is ... else repr(value)
-    return " ".join(repr(value[start : start + _TEXT]) for start in range(0, len(value) or 1, _TEXT))
+_WIDTH = 133
+_AIRFLOW_TYPES = {
+    "integer": "int | str",
+    "number": "float | str",
+    "seconds": "int | str | timedelta",
+    "flag": "bool | str",
+    "object": "dict[str, Any] | str",
+    "list": "list[Any] | str",
+    "function": "Callable[..., Any] | str",
+    "manifest": "dict[str, Any] | str",
+}
+_KFP_TYPES = {
+    "integer": "int",
+    "seconds": "int",
+    "number": "float",
+    "flag": "bool",
+    "object": "dict",
+    "list": "list",
+    "group": "dict",
+}
+_KFP_EMPTY: dict[str, Any] = {"str": "", "int": 0, "dict": {}}
+"""What stands for None: kfp has no word for it."""
 
 
 class Edge(NamedTuple):
-    """How an edge declares and describes a setting, and passes it on in the body of the function."""
+    """How an edge describes a setting, and the lines of its blocks, in their order in the file."""
 
-    declare: Callable[[Setting], str]
     entry: Callable[[Setting], str]
-    pass_on: Callable[[Setting], str]
+    blocks: tuple[Callable[[list[Setting]], list[str]], ...]
+
+
+def _each(line: Callable[[Setting], str]) -> Callable[[list[Setting]], list[str]]:
+    return lambda settings: [line(setting) for setting in settings]
 
 
 def _kfp_parameter(setting: Setting) -> str:
-    """kfp has no None, no functions and no unions."""
-    setting = setting._replace(default=COMPONENT_DEFAULTS.get(setting.name, setting.default))
-    kind = {"integer": "int", "seconds": "int", "number": "float", "flag": "bool", "object": "dict", "list": "list"}.get(
-        setting.kind, "str"
-    )
+    kind = _KFP_TYPES.get(setting.kind, "str")
     if setting.default is ...:
         return f"    {setting.name}: {kind},"
-    empty: dict[str, Any] = {"str": "", "int": 0}
-    return f"    {setting.name}: {kind} = {setting.default if setting.default is not None else empty[kind]!r},"
+    default = setting.default if setting.default is not None and setting.of is None else _KFP_EMPTY[kind]
+    return f"    {setting.name}: {kind} = {default!r},"
 
 
 def _airflow_parameter(setting: Setting) -> str:
     """What Airflow renders is text until then; objects and lists have no mutable defaults."""
-    kinds = {
-        "integer": "int | str",
-        "number": "float | str",
-        "seconds": "int | str | timedelta",
-        "flag": "bool | str",
-        "object": "dict[str, Any] | str",
-        "list": "list[Any] | str",
-        "function": "Callable[..., Any] | str",
-        "manifest": "dict[str, Any] | str",
-    }
-    kind, default = kinds.get(setting.kind, "str"), setting.default if setting.default not in ({}, []) else None
-    if default is ...:
+    kind = f"{setting.of.__name__} | str" if setting.of is not None else _AIRFLOW_TYPES.get(setting.kind, "str")
+    if setting.default is ...:
         return f"        {setting.name}: {kind},"
+    default = _airflow_default(setting)
     return f"        {setting.name}: {kind}{' | None' if default is None else ''} = {default!r},"
 
 
+def _airflow_default(setting: Setting) -> Any:
+    if setting.default is None and setting.kind == "text":
+        return ""
+    return None if setting.of is not None or setting.default in ({}, []) else setting.default
+
+
+def _group_field(setting: Setting) -> str:
+    """A field of a group with its description, which editors show beside the name."""
+    kind = _AIRFLOW_TYPES.get(setting.kind, "str")
+    text = textwrap.fill(
+        f'"""{setting.description}"""', _WIDTH, initial_indent="    ", subsequent_indent="    ", break_on_hyphens=False
+    )
+    return f"    {setting.name}: {kind}\n{text}"
+
+
+def _templates(settings: list[Setting]) -> list[str]:
+    """A function is not text; everything else is rendered. Several names in a line, which ruff leaves so in a tuple of it."""
+    names = " ".join(setting.name for setting in settings if setting.kind != "function")
+    return [f"        *{tuple(line.split())!r}," for line in textwrap.wrap(names, 75)]
+
+
+def _description(setting: Setting) -> str:
+    inside = f" Its settings: {', '.join(settings_of(setting.of))}." if setting.of is not None else ""
+    return setting.description + inside
+
+
 def _kfp_entry(setting: Setting) -> str:
-    return textwrap.fill(f"{setting.name}: {setting.description}", _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    return textwrap.fill(
+        f"{setting.name}: {_description(setting)}",
+        _WIDTH,
+        initial_indent=" " * 8,
+        subsequent_indent=" " * 12,
+        break_on_hyphens=False,
+    )
 
 
 def _airflow_entry(setting: Setting) -> str:
     return textwrap.fill(
-        f":param {setting.name}: {setting.description}", _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8
+        f":param {setting.name}: {_description(setting)}",
+        _WIDTH,
+        initial_indent=" " * 4,
+        subsequent_indent=" " * 8,
+        break_on_hyphens=False,
     )
 
 
 def _pipeline_entry(setting: Setting) -> str:
     """KFP's form sorts parameters by name and knows no sections."""
     example = f" Example: {setting.example}" if setting.example else ""
-    text = f"{setting.name}: {setting.group}: {setting.description}{example}"
-    return textwrap.fill(text, _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    text = f"{setting.name}: {setting.section}: {setting.description}{example}"
+    wrapped = textwrap.wrap(text, _WIDTH, initial_indent=" " * 8, subsequent_indent=" " * 12, break_on_hyphens=False)
+    return "\n".join(wrapped)
 
 
-KFP = Edge(_kfp_parameter, _kfp_entry, lambda setting: f'        "{setting.name}": {setting.name},')
-PIPELINE = KFP._replace(entry=_pipeline_entry)
-AIRFLOW = Edge(_airflow_parameter, _airflow_entry, lambda setting: f"        self.{setting.name} = {setting.name}")
+_KFP_BLOCKS = (_each(_kfp_parameter), _each(lambda setting: f'        "{setting.name}": {setting.name},'))
+KFP, PIPELINE = Edge(_kfp_entry, _KFP_BLOCKS), Edge(_pipeline_entry, _KFP_BLOCKS)
+AIRFLOW = Edge(
+    _airflow_entry,
+    (
+        _templates,
+        _each(_airflow_parameter),
+        _each(lambda setting: f"        self.{setting.name} = {setting.name}"),
+        _each(lambda setting: f'            "{setting.name}": self.{setting.name},'),
+    ),
+)
+GROUP = Edge(lambda _setting: "", (_each(_group_field),))
 
 
 class Target(NamedTuple):
@@ -190,32 +151,25 @@ class Target(NamedTuple):
     file: str
     function: str
     edge: Edge
-    model: type[BaseModel]
+    model: type[Settings]
     takes: Callable[[Setting], bool] = lambda setting: True
     more: tuple[Setting, ...] = ()
+    optional: tuple[str, ...] = ()
+    """Required settings that this function can get another way."""
 
     def settings(self) -> list[Setting]:
-        """In their order, but those without a default first."""
-        found = [*(setting for setting in table_of(self.model) if self.takes(setting)), *self.more]
-        return sorted(found, key=lambda setting: setting.default is not ...)
+        """In their order, but those without a default first, and groups last."""
+        found = [*(setting for setting in settings_of(self.model).values() if self.takes(setting)), *self.more]
+        found = [setting._replace(default="") if setting.name in self.optional else setting for setting in found]
+        return sorted(found, key=lambda setting: (setting.default is not ..., setting.of is not None))
 
 
 def _of_wait(setting: Setting) -> bool:
-    return setting.group in ("deadlines", "logs", "cancellation")
-
-
-def _of_submission(setting: Setting) -> bool:
-    """Submitting again after a failure needs the wait, too; a deadline of the training is also set on the job."""
-    only_of_wait = setting.group in ("deadlines", "logs") and setting.name != "run_timeout_seconds"
-    return not only_of_wait and setting.name != "preemption_budget"
-
-
-def _of_evaluation(setting: Setting) -> bool:
-    return "evaluate" in setting.used_by
+    return setting.name in ("limits", "ending", "logging")
 
 
 def _of_sensor(setting: Setting) -> bool:
-    return setting.group in ("deadlines", "logs")
+    return setting.name in ("limits", "logging")
 
 
 _SECRETS = (
@@ -224,10 +178,14 @@ _SECRETS = (
         "text",
         "trainwright-store",
         "Credentials",
-        "Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It need not exist.",
+        "Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for all that reads stores. It need not exist.",
     ),
     Setting(
-        "hub_secret", "text", "trainwright-hub", "Credentials", "Secret with the key HF_TOKEN, for every step. It need not exist."
+        "hub_secret",
+        "text",
+        "trainwright-hub",
+        "Credentials",
+        "Secret with the key HF_TOKEN, for all that reads the hub. It need not exist.",
     ),
 )
 _TRACKING = Setting(
@@ -237,24 +195,31 @@ _TRACKING = Setting(
     "Credentials",
     "Secret with MLFLOW_TRACKING_URI, WANDB_API_KEY ..., for the steps that track and register. It need not exist.",
 )
+GROUPS = (groups.Placement, groups.Limits, groups.Ending, groups.Logging, groups.Secrets, groups.Data, requests.Harness)
 TARGETS = (
+    *(Target("operators/groups.py", group.__name__, GROUP, group) for group in GROUPS),
     Target("pipelines/finetune/pipeline.py", "finetune", PIPELINE, requests.FineTuning, more=_SECRETS),
     Target("pipelines/retrain/pipeline.py", "retrain", PIPELINE, requests.Retraining, more=_SECRETS),
     Target("pipelines/sweep/pipeline.py", "sweep", PIPELINE, requests.Sweep, more=_SECRETS),
     Target("pipelines/full_pipeline/pipeline.py", "full_pipeline", PIPELINE, requests.FullPipeline, more=(*_SECRETS, _TRACKING)),
     Target("components/train/component.py", "train", KFP, TrainRequest),
-    Target("components/submit_train_job/component.py", "submit_train_job", KFP, TrainRequest, _of_submission),
+    Target("components/submit_train_job/component.py", "submit_train_job", KFP, TrainRequest),
     Target("components/wait_train_job/component.py", "wait_train_job", KFP, TrainRequest, _of_wait),
     Target("components/evaluate/component.py", "evaluate", KFP, requests.EvaluateExport),
-    Target("components/evaluate/component.py", "evaluate", KFP, TrainRequest, _of_evaluation),
+    Target(
+        "components/initialize_dataset/component.py",
+        "initialize_dataset",
+        KFP,
+        requests.InitializeDataset,
+        optional=("dataset_uri",),  # an artifact has it, too
+    ),
+    Target("operators/initialize_dataset.py", "InitializeDatasetOperator.__init__", AIRFLOW, requests.InitializeDataset),
     Target("operators/train_job.py", "TrainJobOperator.__init__", AIRFLOW, TrainRequest),
     Target("operators/evaluate.py", "EvaluateOperator.__init__", AIRFLOW, requests.EvaluateExport),
-    Target("operators/evaluate.py", "EvaluateOperator.__init__", AIRFLOW, TrainRequest, _of_evaluation),
     Target("operators/train_job_sensor.py", "TrainJobSensor.__init__", AIRFLOW, TrainRequest, _of_sensor),
     *(
         target
         for model, name, folder in (
-            (requests.InitializeDataset, "initialize_dataset", ""),
             (requests.InitializeModel, "initialize_model", ""),
             (requests.PullDvcData, "pull_dvc_data", ""),
             (requests.PreprocessDataset, "preprocess_dataset", ""),
@@ -276,46 +241,42 @@ TARGETS = (
 
 
 def rewritten(text: str, target: Target) -> str:
-    """The text of a file with the settings of a target: in signature, docstring and body. Raises ValueError without the comments."""
+    """Return the text of a file with the settings of a target, in its blocks and its docstring. Raises ValueError without comments."""
     settings, lines = target.settings(), text.split("\n")
-    function, documented = _find(ast.parse(text), target.function)
-    expression = documented.body[0]
-    assert isinstance(expression, ast.Expr)
-    first, last = expression.lineno - 1, expression.end_lineno or 0
-    signature = _block(lines, function.lineno - 1, target)
-    body = _block(lines, signature.stop, target)
-    edits = [
-        (signature, list(map(target.edge.declare, settings))),
-        (slice(first, last), _described(lines[first:last], target, settings)),
-        (body, list(map(target.edge.pass_on, settings))),
-    ]
+    start, end, documented = _find(ast.parse(text), target.function)
+    edits: list[tuple[slice, list[str]]] = []
+    if target.edge is not GROUP:
+        expression = documented.body[0]
+        assert isinstance(expression, ast.Expr)
+        first, last = expression.lineno - 1, expression.end_lineno or 0
+        edits.append((slice(first, last), _described(lines[first:last], target, settings)))
+    for block in target.edge.blocks:
+        place = _block(lines, start, end, target)
+        edits.append((place, block(settings)))
+        start = place.stop
     for place, new in sorted(edits, key=lambda edit: edit[0].start, reverse=True):
         lines[place] = new
     return "\n".join(lines)
 
 
-def _block(lines: list[str], start: int, target: Target) -> slice:
-    begin = _line_of(lines, start, BEGIN.format(model=target.model.__name__), target)
-    return slice(begin + 1, _line_of(lines, begin, END, target))
+def _block(lines: list[str], start: int, end: int, target: Target) -> slice:
+    begin = _line_of(lines, start, end, BEGIN.format(model=target.model.__name__), target)
+    return slice(begin + 1, _line_of(lines, begin, end, END, target))
 
 
-def _find(tree: ast.Module, path: str) -> tuple[ast.FunctionDef, ast.FunctionDef | ast.ClassDef]:
-    """The function, and what has the docstring: its class, if it is an initializer."""
-    place, _, name = path.rpartition(".")
-    body: list[ast.stmt] = tree.body
-    owner = None
-    if place:
-        owner = next(node for node in body if isinstance(node, ast.ClassDef) and node.name == place)
-        body = owner.body
-    function = next(node for node in body if isinstance(node, ast.FunctionDef) and node.name == name)
-    return function, owner or function
+def _find(tree: ast.Module, path: str) -> tuple[int, int, ast.FunctionDef | ast.ClassDef]:
+    """The first line and the end of what is written, and what has the docstring: a function, a class, or that of an initializer."""
+    owner = path.partition(".")[0]
+    found = next(node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == owner)
+    after = [node.lineno - 1 for node in tree.body if node.lineno > found.lineno]  # comments at its end are not part of a class
+    return found.lineno - 1, min(after, default=sys.maxsize), found
 
 
-def _line_of(lines: list[str], start: int, comment: str, target: Target) -> int:
-    for number in range(start, len(lines)):
+def _line_of(lines: list[str], start: int, end: int, comment: str, target: Target) -> int:
+    for number in range(start, min(end, len(lines))):
         if lines[number].strip() == comment:
             return number
-    raise ValueError(f"{target.file}: {target.function} has no line {comment!r}")
+    raise ValueError(f"{target.file}: {target.function} has no line {comment!r}, or too few of them")
 
 
 def _described(docstring: list[str], target: Target, settings: list[Setting]) -> list[str]:
@@ -339,8 +300,6 @@ def _described(docstring: list[str], target: Target, settings: list[Setting]) ->
 
 def files() -> Iterator[tuple[Path, str]]:
     """Each file that is written, and its text."""
-    yield TABLE, _formatted(table_text(TrainRequest))
-    yield STEP_TABLES, _formatted(step_tables_text())
     yield PAGE, page()
     texts: dict[Path, str] = {}
     for target in TARGETS:

@@ -27,10 +27,14 @@ class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):
     def _arguments_of_call(self, func_args: Any) -> Any:
         return _named(self.python_callable, self.op_args, self.op_kwargs)
 
-    def request(self) -> Any:
+    def _values(self) -> dict[str, Any]:
+        """As of the base class, with the arguments of the call; when a DAG is parsed, they may be results of other tasks."""
+        return {**super()._values(), "func_args": self._arguments_of_call(None)}
+
+    def request(self, run: Any = None) -> Any:
         """The request with the arguments of the call. Raises TypeError if they do not match the function or are not JSON."""
         self.func_args = as_json(self._arguments_of_call(None))
-        return super().request()
+        return super().request(run)
 
     def xcom_value(self, result: Any) -> Any:
         """The return value of the function."""

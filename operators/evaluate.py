@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators import cancellation
 from trainwright.operators.errors import fail_fast
+from trainwright.operators.groups import Ending, Harness, Limits, Logging, Placement, Secrets, check_groups
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.credentials import step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
-from trainwright.operators.values.settings import EVALUATION_SETTINGS, step_fields
 from trainwright.operators.values.task_identity import task_identity
-from trainwright.operators.workspace_operator import WorkspaceOperator
+from trainwright.operators.workspace_operator import WorkspaceOperator, path_in_worker, runs_in_worker
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,6 +22,12 @@ class EvaluateOperator(WorkspaceOperator):
 
     :param checkpoint_uri: URI of the exported checkpoint.
     :param checkpoint_digest: Digest of its manifest; any other content is rejected.
+    :param image: Image of the job.
+    :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials
+        are rejected.
+    :param resources_per_node: Resources of the pod: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ...,
+        "requests": ...}.
+    :param labels: Labels of the TrainJob.
     :param runtime: Training runtime of the evaluation.
     :param sample_row: Row (from 0) whose prompt is completed before and after fine-tuning.
     :param max_rows: Evaluate only the first rows; 0 evaluates all held-out rows.
@@ -30,36 +35,21 @@ class EvaluateOperator(WorkspaceOperator):
         same rows. Empty: that of the training.
     :param tasks: Tasks of lm-evaluation-harness, such as arc_easy, before and after; held_out counts exact matches on held-out rows.
         See docs/tools.md.
-    :param few_shot: Examples in each prompt of a task; -1: as the task says.
-    :param task_limit: Maximum number of examples of each task; 0: all.
     :param retention: Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
-    :param more: Further parameters by name, as StartRunOperator returns them for this task.
+    :param placement: Where the pod runs: queue, topology, nodes, volumes, annotations, patches. Its settings: queue_name,
+        priority_class, topology, node_selector, tolerations, affinity, volumes, volume_mounts, annotations, runtime_patches,
+        runtime_kind, submission_mode, memory_check.
+    :param limits: When the job has failed: deadlines, stuck jobs, restarts. Its settings: queue_timeout_seconds,
+        start_timeout_seconds, run_timeout_seconds, lost_node_timeout_seconds, fail_if_stuck, fail_on_divergence, restarts,
+        preemption_budget, job_retries.
+    :param ending: What happens to the job at a cancellation and without a waiting step. Its settings: on_cancel,
+        waiter_lease_seconds, adopt_finished, on_changed_request, previous_jobs, tie_to_run.
+    :param logging: Which logs of the job are shown. Its settings: logs, log_bytes.
+    :param secrets: Names of Secrets whose keys the pod gets as variables. Its settings: store_secret, hub_secret, dataset_secret,
+        model_secret, resume_secret.
+    :param harness: How these tasks run: few_shot, task_limit. Its settings: few_shot, task_limit.
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
-    :param image: Image of the job's main container.
-    :param env: Environment variables: strings, or {"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}. Literal credentials
-        are rejected.
-    :param resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ...,
-        "requests": ...}.
-    :param labels: Labels of the TrainJob.
-    :param annotations: Annotations of the TrainJob.
-    :param queue_name: Kueue LocalQueue: the job starts when the queue admits it.
-    :param priority_class: Kueue WorkloadPriorityClass; requires queue_name.
-    :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.
-    :param node_selector: Node selector of the training pods; does not apply to initializers.
-    :param tolerations: Tolerations of the training pods, in addition to the runtime's.
-    :param affinity: Node and pod affinity of the training pods.
-    :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-    :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
-        0: no limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or
-        -1: that of the manifest, else a week. 0: no limit.
-    :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
-    :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
-    :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or
-        keep it.
-    :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
-        Trainwright or a later step of its run; at least 30. 0: never.
-    :param hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -77,10 +67,12 @@ class EvaluateOperator(WorkspaceOperator):
     """
 
     template_fields = (
-        *step_fields("EvaluateExport"),
-        "more",
+        # Written by `make edges` from EvaluateExport.
+        *("checkpoint_uri", "checkpoint_digest", "image", "env", "resources_per_node", "labels"),
+        *("runtime", "sample_row", "max_rows", "dataset_digest", "tasks", "retention", "placement", "limits"),
+        *("ending", "logging", "secrets", "harness"),
+        # End of what `make edges` writes.
         "trial_index",
-        *EVALUATION_SETTINGS,
         *WorkspaceOperator.template_fields,
     )
     template_fields_renderers = {**WorkspaceOperator.template_fields_renderers, "env": "json"}
@@ -91,104 +83,104 @@ class EvaluateOperator(WorkspaceOperator):
         # Written by `make edges` from EvaluateExport.
         checkpoint_uri: str,
         checkpoint_digest: str,
+        image: str = "",
+        env: dict[str, Any] | str | None = None,
+        resources_per_node: dict[str, Any] | str | None = None,
+        labels: dict[str, Any] | str | None = None,
         runtime: str = "causal-lm-evaluation",
         sample_row: int | str = 0,
         max_rows: int | str = 0,
         dataset_digest: str = "",
         tasks: list[Any] | str | None = None,
-        few_shot: int | str = -1,
-        task_limit: int | str = 0,
         retention: str = "always",
+        placement: Placement | str | None = None,
+        limits: Limits | str | None = None,
+        ending: Ending | str | None = None,
+        logging: Logging | str | None = None,
+        secrets: Secrets | str | None = None,
+        harness: Harness | str | None = None,
         # End of what `make edges` writes.
-        workspace: str,
         trial_index: int | str = -1,
-        # Written by `make edges` from TrainRequest.
-        image: str = "",
-        env: dict[str, Any] | str | None = None,
-        resources_per_node: dict[str, Any] | str | None = None,
-        labels: dict[str, Any] | str | None = None,
-        annotations: dict[str, Any] | str | None = None,
-        queue_name: str = "",
-        priority_class: str = "",
-        topology: str = "",
-        node_selector: dict[str, Any] | str | None = None,
-        tolerations: list[Any] | str | None = None,
-        affinity: dict[str, Any] | str | None = None,
-        queue_timeout_seconds: int | str | timedelta | None = None,
-        start_timeout_seconds: int | str | timedelta = 21600,
-        run_timeout_seconds: int | str | timedelta | None = None,
-        logs: str = "0",
-        log_bytes: int | str = 16777216,
-        on_cancel: str = "suspend",
-        waiter_lease_seconds: int | str | timedelta = 1800,
-        hub_secret: str = "",
-        # End of what `make edges` writes.
-        more: dict[str, Any] | str | None = None,
         **kwargs: Any,
     ):
-        super().__init__(workspace=workspace, **kwargs)
-        # Written by `make edges` from TrainRequest.
+        super().__init__(**kwargs)
+        # Written by `make edges` from EvaluateExport.
+        self.checkpoint_uri = checkpoint_uri
+        self.checkpoint_digest = checkpoint_digest
         self.image = image
         self.env = env
         self.resources_per_node = resources_per_node
         self.labels = labels
-        self.annotations = annotations
-        self.queue_name = queue_name
-        self.priority_class = priority_class
-        self.topology = topology
-        self.node_selector = node_selector
-        self.tolerations = tolerations
-        self.affinity = affinity
-        self.queue_timeout_seconds = queue_timeout_seconds
-        self.start_timeout_seconds = start_timeout_seconds
-        self.run_timeout_seconds = run_timeout_seconds
-        self.logs = logs
-        self.log_bytes = log_bytes
-        self.on_cancel = on_cancel
-        self.waiter_lease_seconds = waiter_lease_seconds
-        self.hub_secret = hub_secret
-        # End of what `make edges` writes.
-        reject_literal_secrets({name: getattr(self, name) for name in EVALUATION_SETTINGS})
-        # Written by `make edges` from EvaluateExport.
-        self.checkpoint_uri = checkpoint_uri
-        self.checkpoint_digest = checkpoint_digest
         self.runtime = runtime
         self.sample_row = sample_row
         self.max_rows = max_rows
         self.dataset_digest = dataset_digest
         self.tasks = tasks
-        self.few_shot = few_shot
-        self.task_limit = task_limit
         self.retention = retention
+        self.placement = placement
+        self.limits = limits
+        self.ending = ending
+        self.logging = logging
+        self.secrets = secrets
+        self.harness = harness
         # End of what `make edges` writes.
-        self.more = more
         self.trial_index = trial_index
+        reject_literal_secrets({"env": env, "labels": labels, "placement": placement})
+        check_groups(placement=placement, limits=limits, ending=ending, logging=logging, secrets=secrets, harness=harness)
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
-        from trainwright.steps.evaluate import CURVE, EvaluationJob, evaluate_export, evaluation_asked, figures_of
-        from trainwright.steps.requests import StepRun
+        from trainwright.operators.values.given_run import asked
+        from trainwright.steps.evaluate import CURVE, EvaluationJob, evaluate_export, figures_of
+        from trainwright.steps.requests import EvaluateExport, StepRun
 
-        self.check_places(checkpoint_uri=self.checkpoint_uri)
-        settings = {name: getattr(self, name) for name in EVALUATION_SETTINGS}
-        request, of_job = evaluation_asked(vars(self), settings, self.more)
-        cluster = TrainwrightHook(self.conn_id).get_conn()
-        on_cancel = str(of_job.get("on_cancel") or self.on_cancel)
-        identity = task_identity(context, self.run_id, on_cancel=on_cancel)
-        with self.steps(context) as steps:
+        of_run = self.of_run()
+        self.check_places(of_run, checkpoint_uri=self.checkpoint_uri, placement=self.placement)
+        request = asked(
+            EvaluateExport,
+            {
+                # Written by `make edges` from EvaluateExport.
+                "checkpoint_uri": self.checkpoint_uri,
+                "checkpoint_digest": self.checkpoint_digest,
+                "image": self.image,
+                "env": self.env,
+                "resources_per_node": self.resources_per_node,
+                "labels": self.labels,
+                "runtime": self.runtime,
+                "sample_row": self.sample_row,
+                "max_rows": self.max_rows,
+                "dataset_digest": self.dataset_digest,
+                "tasks": self.tasks,
+                "retention": self.retention,
+                "placement": self.placement,
+                "limits": self.limits,
+                "ending": self.ending,
+                "logging": self.logging,
+                "secrets": self.secrets,
+                "harness": self.harness,
+                # End of what `make edges` writes.
+            },
+            of_run.evaluation,
+        )
+        if not of_run.workspace:
+            raise ValueError(
+                "workspace: required: the claim with the prepared dataset and model; or give run, of StartRunOperator"
+            )
+        cluster, on_cancel = TrainwrightHook(self.conn_id, request.placement.submission_mode).get_conn(), request.ending.on_cancel
+        identity = task_identity(context, of_run.run_id, on_cancel=on_cancel)
+        with self.steps(context, of_run) as steps:
             job = EvaluationJob(
                 cluster,
-                self.namespace or cluster.default_namespace,
-                self.workspace,
-                of_job,
+                of_run.namespace or cluster.default_namespace,
+                of_run.workspace,
                 identity.submitter,
-                credentials=step_credentials(self.store_conn_id, self.hub_conn_id),
+                credentials=step_credentials(self.store_conn_id, self.hub_of(of_run)),
                 event_printer=TaskEventPrinter(lambda line: self.log.info("%s", line)),
                 on_signal=cancellation.on_signal(context, on_cancel),
             )
-            run = StepRun(f"{identity.owner}/{identity.step}", identity.run, identity.map_index)
+            place = StepRun(f"{identity.owner}/{identity.step}", identity.run, identity.map_index)
             trial = int(self.trial_index)
-            result = evaluate_export(job, request, run, steps, trial_index=trial, with_curve=self.runs_in_worker)
-        curve = self.path_in_worker / result["folder"] / CURVE if result["loss_curve"] else ""
+            result = evaluate_export(job, request, place, steps, trial_index=trial, with_curve=runs_in_worker(of_run))
+        curve = path_in_worker(of_run) / result["folder"] / CURVE if result["loss_curve"] else ""
         return {**result, "loss_curve": str(curve), "evaluation": figures_of(result)}

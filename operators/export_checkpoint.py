@@ -11,7 +11,6 @@ from trainwright.operators.reporting.asset_events import describe_outlets
 from trainwright.operators.reporting.lineage import ExportLineage
 from trainwright.operators.reporting.links import CheckpointLink, begin_links, show_checkpoint_link
 from trainwright.operators.values.rendered_values import parse_number
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -33,11 +32,11 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     :param usage: What the training used, as its step returns it, for the card.
     :param merge_adapter: Whether to export also the model that results from merging the adapter into its base model, beside the
         adapter's exports.
-    :param more: Further parameters by name, as StartRunOperator returns them for this task.
     :param trial_index: number of the trial of a sweep, as PickTrialOperator returns it; -1 outside of sweeps.
     :param beside: TrainJob that is still training, as TrainJobOperator(wait_for_completion=False) returns it: its newest complete
         checkpoint is exported again and again, until it has ended and the last one is exported.
     :param every_seconds: seconds between two exports beside the training.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -54,8 +53,10 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     """
 
     template_fields = (
-        *step_fields("ExportCheckpoint"),
-        "more",
+        # Written by `make edges` from ExportCheckpoint.
+        *("export_uri", "trainjob", "folder", "which", "resumable", "supersede", "best_metric"),
+        *("greater_is_better", "usage", "merge_adapter"),
+        # End of what `make edges` writes.
         "trial_index",
         "beside",
         "every_seconds",
@@ -79,7 +80,6 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         usage: dict[str, Any] | str | None = None,
         merge_adapter: bool | str = False,
         # End of what `make edges` writes.
-        more: dict[str, Any] | str | None = None,
         trial_index: int | str = -1,
         beside: str = "",
         every_seconds: float | str | timedelta = 600,
@@ -98,28 +98,48 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         self.usage = usage
         self.merge_adapter = merge_adapter
         # End of what `make edges` writes.
-        self.more = more
         self.trial_index, self.beside, self.every_seconds = trial_index, beside, every_seconds
 
     @fail_fast()
     def execute(self, context: Context) -> Any:
         from trainwright.jobs.state.run_folder import run_folder
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.export_beside import export_beside
         from trainwright.steps.requests import ExportCheckpoint
 
         begin_links(self)
-        self.check_places(export_uri=self.export_uri)
-        run = self.step_run(context)
+        of_run = self.of_run()
+        self.check_places(of_run, export_uri=self.export_uri)
+        run = self.step_run(context, of_run)
         if (trial := int(self.trial_index)) >= 0:
             run = run._replace(map_index=trial)
         self._run_folder = self.folder or run_folder(run.run_id, run.map_index)
-        request = ExportCheckpoint.from_parameters({**vars(self), "trainjob": self.trainjob or self.beside}, self.more)
-        with self.steps(context) as steps:
+        request = asked(
+            ExportCheckpoint,
+            {
+                # Written by `make edges` from ExportCheckpoint.
+                "export_uri": self.export_uri,
+                "trainjob": self.trainjob,
+                "folder": self.folder,
+                "which": self.which,
+                "resumable": self.resumable,
+                "supersede": self.supersede,
+                "best_metric": self.best_metric,
+                "greater_is_better": self.greater_is_better,
+                "usage": self.usage,
+                "merge_adapter": self.merge_adapter,
+                # End of what `make edges` writes.
+            },
+            of_run.export,
+        )
+        if self.beside:
+            request = request.having(trainjob=request.trainjob or self.beside)
+        with self.steps(context, of_run) as steps:
             if not self.beside:
                 return self._done(context, steps(request, run))
             every = parse_number("every_seconds", self.every_seconds)
             cluster = TrainwrightHook(self.conn_id).get_conn()
-            namespace = self.namespace or cluster.default_namespace
+            namespace = of_run.namespace or cluster.default_namespace
             return self._done(context, export_beside(cluster, self.beside, namespace, steps, request, run, every_seconds=every))
 
     def _done(self, context: Context, exported: dict[str, Any]) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from trainwright.operators.initialize_dataset import InitializeDatasetOperator
 from trainwright.operators.initialize_model import InitializeModelOperator
 from trainwright.operators.start_run import StartRunOperator
 from trainwright.operators.train_job import TrainJobOperator
-from trainwright.operators.values.settings import step_fields
 
 CONNECTIONS = ("conn_id", "store_conn_id", "hub_conn_id")
+_OF_START = tuple(name for name in StartRunOperator.template_fields if name != "conn_id")
 _REQUIRED = ("dataset_uri", "model_uri", "export_uri", "workspace")
 
 
@@ -50,17 +50,13 @@ class Results:
         """Return the template of one entry of a task's result; with `as_json` of an object, as JSON."""
         return f"{{{{ ti.xcom_pull('{self._prefix}{task_id}')['{key}']{' | tojson' if as_json else ''} }}}}"
 
-    def more(self, phase: str) -> str:
-        """Return the template of the settings that the first task has sorted to a task, as JSON."""
-        return f"{{{{ ti.xcom_pull('{self._prefix}start-run')['{phase}'] | tojson }}}}"
+    def of_run(self, name: str) -> str:
+        """Return the template of a setting of the run as a whole; empty if nobody has given it."""
+        return f"{{{{ ti.xcom_pull('{self._prefix}start-run').get('{name}', '') }}}}"
 
-    def settings(self) -> str:
-        """Return the template of the settings of the builtin trainer, as JSON."""
-        return f"{{{{ ti.xcom_pull('{self._prefix}start-run')['training'].get('settings', {{}}) | tojson }}}}"
-
-    def run(self, name: str) -> str:
-        """Return the template of a setting of the run as a whole."""
-        return f"{{{{ ti.xcom_pull('{self._prefix}start-run')['run']['{name}'] }}}}"
+    def run(self) -> str:
+        """Return the template of the run, as the first task has returned it, as JSON."""
+        return f"{{{{ ti.xcom_pull('{self._prefix}start-run') | tojson }}}}"
 
 
 def finetune(group_id: str = "finetune", **given: Any) -> Chain:
@@ -78,7 +74,7 @@ def finetune(group_id: str = "finetune", **given: Any) -> Chain:
     missing = [name for name in _REQUIRED if not given.get(name)]
     if missing:
         raise TypeError(f"finetune: {', '.join(missing)} must be set")
-    known = {*_REQUIRED, *CONNECTIONS, *step_fields("StartRun"), "run_id", "namespace", "workspace_path"}
+    known = {*_REQUIRED, *CONNECTIONS, *_OF_START}
     form = {name: given.pop(name) for name in [*given] if name in known}
     with TaskGroup(group_id) as group:
         chain = training_chain(form, every=given, results=Results(str(group.group_id)))
@@ -86,21 +82,14 @@ def finetune(group_id: str = "finetune", **given: Any) -> Chain:
     return chain
 
 
-def on_workspace(form: Mapping[str, Any], every: Mapping[str, Any], results: Results) -> dict[str, Any]:
-    """Return what all tasks on the workspace of the run have in common."""
-    return {
-        "run_id": results.of("start-run", "run_id"),
-        "workspace": results.of("start-run", "workspace"),
-        "workspace_path": results.of("start-run", "path"),
-        **{name: results.run(name) for name in ("namespace", "runs_on", "job")},
-        **connections(form, results),
-        **every,
-    }
+def of_run(form: Mapping[str, Any], every: Mapping[str, Any], results: Results) -> dict[str, Any]:
+    """Return what all tasks after the first one have in common."""
+    return {"run": results.run(), **connections(form), **every}
 
 
-def connections(form: Mapping[str, Any], results: Results) -> dict[str, Any]:
-    """Return the connections of a task; that of the hub is also a setting of the run."""
-    return {"hub_conn_id": results.run("hub_conn_id"), **{name: form[name] for name in CONNECTIONS if form.get(name)}}
+def connections(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the connections of a task; that of the hub may also be a setting of the run."""
+    return {name: form[name] for name in CONNECTIONS if form.get(name)}
 
 
 def training_chain(
@@ -119,35 +108,25 @@ def training_chain(
     sweep that this is.
     """
     every, results = every or {}, results or Results()
-    files, of_run = on_workspace(form, every, results), (*step_fields("StartRun"), "run_id", "namespace", "workspace_path")
+    common = of_run(form, every, results)
     uris = {name: form[name] for name in ("dataset_uri", "model_uri", "export_uri")}
     return Chain(
         StartRunOperator(
             task_id="start-run",
-            **{name: form[name] for name in (*of_run, "conn_id") if name in form},
+            **{name: form[name] for name in (*_OF_START, "conn_id") if name in form},
             **every,
         ),
         InitializeDatasetOperator(
-            task_id="initialize-dataset",
-            dataset_uri=uris["dataset_uri"],
-            model_uri=uris["model_uri"],
-            more=results.more("data"),
-            **files,
+            task_id="initialize-dataset", dataset_uri=uris["dataset_uri"], model_uri=uris["model_uri"], **common
         ),
-        InitializeModelOperator(task_id="initialize-model", model_uri=uris["model_uri"], **files),
+        InitializeModelOperator(task_id="initialize-model", model_uri=uris["model_uri"], **common),
         train(
             task_id="train",
-            workspace=results.of("start-run", "workspace"),
-            run_id=results.of("start-run", "run_id"),
             dataset_digest=results.of("initialize-dataset", "digest"),
             model_digest=results.of("initialize-model", "digest"),
-            model_shape=results.of("initialize-model", "shape", as_json=True),
-            namespace=results.run("namespace"),
-            submission_mode=results.run("submission_mode"),
-            more=results.more("training"),
+            data={"model_shape": results.of("initialize-model", "shape", as_json=True)},
             **uris,
-            **connections(form, results),
-            **every,
+            **common,
         ),
         ExportCheckpointOperator(
             task_id="export-checkpoint",
@@ -155,15 +134,13 @@ def training_chain(
             trainjob=results.of(trained, "trainjob"),
             **({name: results.of(trained, name) for name in ("folder", "usage")} if trained == "train" else {}),
             trial_index=trial_index,
-            more=results.more("export"),
-            **files,
+            **common,
         ),
         EvaluateOperator(
             task_id="evaluate",
             checkpoint_uri=results.of("export-checkpoint", "uri"),
             checkpoint_digest=results.of("export-checkpoint", "digest"),
             trial_index=trial_index,
-            more=results.more("evaluation"),
-            **files,
+            **common,
         ),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
     :param report_mode: auto fails for rows on which TRL would fail; required also if the tokenizer cannot be fetched; warn never;
         off looks at no model.
     :param trainer: Builtin trainer that the rows are for; others are refused. Empty: any. Pipelines and DAGs set it.
-    :param more: Further parameters by name, as StartRunOperator returns them for this task.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -49,7 +48,13 @@ class InitializeDatasetOperator(WorkspaceOperator):
         dataset-report.html, too.
     """
 
-    template_fields = (*step_fields("InitializeDataset"), "more", *WorkspaceOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from InitializeDataset.
+        *("dataset_uri", "layout", "test_fraction", "max_rows", "columns", "subset", "split", "drop_overlap"),
+        *("model_uri", "max_length", "end_token", "loss_on", "report_mode", "trainer"),
+        # End of what `make edges` writes.
+        *WorkspaceOperator.template_fields,
+    )
 
     def __init__(
         self,
@@ -70,7 +75,6 @@ class InitializeDatasetOperator(WorkspaceOperator):
         report_mode: str = "auto",
         trainer: str = "",
         # End of what `make edges` writes.
-        more: dict[str, Any] | str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -90,13 +94,36 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.report_mode = report_mode
         self.trainer = trainer
         # End of what `make edges` writes.
-        self.more = more
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import InitializeDataset
 
-        self.check_places(dataset_uri=self.dataset_uri, model_uri=self.model_uri)
-        with self.steps(context) as steps:
-            result = steps(InitializeDataset.from_parameters(vars(self), self.more), self.step_run(context))
+        of_run = self.of_run()
+        self.check_places(of_run, dataset_uri=self.dataset_uri, model_uri=self.model_uri)
+        request = asked(
+            InitializeDataset,
+            {
+                # Written by `make edges` from InitializeDataset.
+                "dataset_uri": self.dataset_uri,
+                "layout": self.layout,
+                "test_fraction": self.test_fraction,
+                "max_rows": self.max_rows,
+                "columns": self.columns,
+                "subset": self.subset,
+                "split": self.split,
+                "drop_overlap": self.drop_overlap,
+                "model_uri": self.model_uri,
+                "max_length": self.max_length,
+                "end_token": self.end_token,
+                "loss_on": self.loss_on,
+                "report_mode": self.report_mode,
+                "trainer": self.trainer,
+                # End of what `make edges` writes.
+            },
+            of_run.data,
+        )
+        with self.steps(context, of_run) as steps:
+            result = steps(request, self.step_run(context, of_run))
         return {name: value for name, value in result.items() if name != "report_page"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -16,6 +15,7 @@ class InitializeModelOperator(WorkspaceOperator):
     """Fetch a model, check that it is complete and has safetensors weights, and store it in the workspace by its digest.
 
     :param model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -30,7 +30,12 @@ class InitializeModelOperator(WorkspaceOperator):
     :return: source, revision, digest, shape (sizes of the model, for model_shape of TrainJobOperator; empty if they are not known).
     """
 
-    template_fields = (*step_fields("InitializeModel"), *WorkspaceOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from InitializeModel.
+        *("model_uri",),
+        # End of what `make edges` writes.
+        *WorkspaceOperator.template_fields,
+    )
 
     def __init__(
         self,
@@ -47,8 +52,18 @@ class InitializeModelOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import InitializeModel
 
-        self.check_places(model_uri=self.model_uri)
-        with self.steps(context) as steps:
-            return steps(InitializeModel.from_parameters(vars(self)), self.step_run(context))
+        of_run = self.of_run()
+        self.check_places(of_run, model_uri=self.model_uri)
+        request = asked(
+            InitializeModel,
+            {
+                # Written by `make edges` from InitializeModel.
+                "model_uri": self.model_uri,
+                # End of what `make edges` writes.
+            },
+        )
+        with self.steps(context, of_run) as steps:
+            return steps(request, self.step_run(context, of_run))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ class PreprocessDatasetOperator(WorkspaceOperator):
     :param deduplicate: Whether to drop rows that equal an earlier one.
     :param deduplicate_by: Columns that are compared. Empty: all.
     :param ray_address: Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in this step.
-    :param more: Further parameters by name, as StartRunOperator returns them for this task.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -43,7 +42,13 @@ class PreprocessDatasetOperator(WorkspaceOperator):
     :return: data_uri (the folder, where this step sees it), digest, rows_in, rows_out, dropped.
     """
 
-    template_fields = (*step_fields("PreprocessDataset"), "more", *WorkspaceOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from PreprocessDataset.
+        *("data_uri", "columns", "normalize_whitespace", "transform", "drop_empty", "min_chars"),
+        *("max_chars", "deduplicate", "deduplicate_by", "ray_address"),
+        # End of what `make edges` writes.
+        *WorkspaceOperator.template_fields,
+    )
 
     def __init__(
         self,
@@ -60,7 +65,6 @@ class PreprocessDatasetOperator(WorkspaceOperator):
         deduplicate_by: list[Any] | str | None = None,
         ray_address: str = "",
         # End of what `make edges` writes.
-        more: dict[str, Any] | str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -76,12 +80,31 @@ class PreprocessDatasetOperator(WorkspaceOperator):
         self.deduplicate_by = deduplicate_by
         self.ray_address = ray_address
         # End of what `make edges` writes.
-        self.more = more
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import PreprocessDataset
 
-        self.check_places(data_uri=self.data_uri)
-        with self.steps(context) as steps:
-            return steps(PreprocessDataset.from_parameters(vars(self), self.more), self.step_run(context))
+        of_run = self.of_run()
+        self.check_places(of_run, data_uri=self.data_uri)
+        request = asked(
+            PreprocessDataset,
+            {
+                # Written by `make edges` from PreprocessDataset.
+                "data_uri": self.data_uri,
+                "columns": self.columns,
+                "normalize_whitespace": self.normalize_whitespace,
+                "transform": self.transform,
+                "drop_empty": self.drop_empty,
+                "min_chars": self.min_chars,
+                "max_chars": self.max_chars,
+                "deduplicate": self.deduplicate,
+                "deduplicate_by": self.deduplicate_by,
+                "ray_address": self.ray_address,
+                # End of what `make edges` writes.
+            },
+            of_run.preprocessing,
+        )
+        with self.steps(context, of_run) as steps:
+            return steps(request, self.step_run(context, of_run))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import ExportsOperator
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ class PromoteModelOperator(ExportsOperator):
     :param alias: champion, challenger, or another name.
     :param training: Settings that the export was trained with: if it is not promoted, they are remembered, so that ReadChampion
         finds no need to train the same again.
-    :param more: Further parameters by name, as StartRunOperator returns them for this task.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
         them, a pod that mounts the claim does this.
     :param workspace_path: not used.
@@ -49,7 +48,14 @@ class PromoteModelOperator(ExportsOperator):
     :return: promoted, reason, champion_uri (what the alias names now), previous_uri (what it named before; empty if nothing).
     """
 
-    template_fields = (*step_fields("PromoteModel"), "more", *ExportsOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from PromoteModel.
+        *("export_uri", "checkpoint_uri", "checkpoint_digest", "evaluation", "champion_evaluation"),
+        *("champion_digest", "rule", "metric", "greater_is_better", "margin", "allow_trained_rows"),
+        *("alias", "training"),
+        # End of what `make edges` writes.
+        *ExportsOperator.template_fields,
+    )
     template_fields_renderers = {**ExportsOperator.template_fields_renderers, "evaluation": "json", "champion_evaluation": "json"}
 
     def __init__(
@@ -70,7 +76,6 @@ class PromoteModelOperator(ExportsOperator):
         alias: str = "champion",
         training: dict[str, Any] | str | None = None,
         # End of what `make edges` writes.
-        more: dict[str, Any] | str | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
@@ -89,17 +94,41 @@ class PromoteModelOperator(ExportsOperator):
         self.alias = alias
         self.training = training
         # End of what `make edges` writes.
-        self.more = more
 
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.promote import with_figures
         from trainwright.steps.requests import PromoteModel
 
-        self.check_places(export_uri=self.export_uri, checkpoint_uri=self.checkpoint_uri)
-        request = with_figures(PromoteModel.from_parameters(vars(self), self.more))
-        verdict = self.do(request, context)
+        of_run = self.of_run()
+        self.check_places(of_run, export_uri=self.export_uri, checkpoint_uri=self.checkpoint_uri)
+        request = asked(
+            PromoteModel,
+            {
+                # Written by `make edges` from PromoteModel.
+                "export_uri": self.export_uri,
+                "checkpoint_uri": self.checkpoint_uri,
+                "checkpoint_digest": self.checkpoint_digest,
+                "evaluation": self.evaluation,
+                "champion_evaluation": self.champion_evaluation,
+                "champion_digest": self.champion_digest,
+                "rule": self.rule,
+                "metric": self.metric,
+                "greater_is_better": self.greater_is_better,
+                "margin": self.margin,
+                "allow_trained_rows": self.allow_trained_rows,
+                "alias": self.alias,
+                "training": self.training,
+                # End of what `make edges` writes.
+            },
+            of_run.promotion,
+        )
+        if "training" in of_run.given and not request.training:
+            request = request.having(training=of_run.training.given_values())
+        request = with_figures(request)
+        verdict = self.do(request, context, of_run)
         decision = "promoted" if verdict["promoted"] else "kept"
         self.log.info("%s: %s; %s: %s", decision, verdict["reason"], request.alias, verdict["champion_uri"])
         return verdict

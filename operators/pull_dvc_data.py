@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ class PullDvcDataOperator(WorkspaceOperator):
     :param path: File or folder in repo.
     :param rev: Branch, tag or commit of repo. Empty: the default branch.
     :param remote: DVC remote to pull from. Empty: the default one of repo.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -38,7 +38,12 @@ class PullDvcDataOperator(WorkspaceOperator):
     :return: data_uri (the folder, where this step sees it), digest, revision, md5, size.
     """
 
-    template_fields = (*step_fields("PullDvcData"), *WorkspaceOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from PullDvcData.
+        *("source", "md5", "repo", "path", "rev", "remote"),
+        # End of what `make edges` writes.
+        *WorkspaceOperator.template_fields,
+    )
 
     def __init__(
         self,
@@ -65,8 +70,23 @@ class PullDvcDataOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import PullDvcData
 
-        self.check_places(source=self.source, repo=self.repo)
-        with self.steps(context) as steps:
-            return steps(PullDvcData.from_parameters(vars(self)), self.step_run(context))
+        of_run = self.of_run()
+        self.check_places(of_run, source=self.source, repo=self.repo)
+        request = asked(
+            PullDvcData,
+            {
+                # Written by `make edges` from PullDvcData.
+                "source": self.source,
+                "md5": self.md5,
+                "repo": self.repo,
+                "path": self.path,
+                "rev": self.rev,
+                "remote": self.remote,
+                # End of what `make edges` writes.
+            },
+        )
+        with self.steps(context, of_run) as steps:
+            return steps(request, self.step_run(context, of_run))

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import ExportsOperator
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ class ReadChampionOperator(ExportsOperator):
     :param alias: champion, challenger, or another name.
     :param training: Settings of the training that is asked about: `state` is current if the same was trained, and not promoted in
         place of this champion. Not of code or a function, of which it is not known what they have become.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
         them, a pod that mounts the claim does this.
     :param workspace_path: not used.
@@ -39,7 +39,13 @@ class ReadChampionOperator(ExportsOperator):
         dataset_digest and model_digest of what it was trained on; empty without a champion, or where its manifest has none.
     """
 
-    template_fields = (*step_fields("ReadChampion"), *ExportsOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from ReadChampion.
+        *("export_uri", "dataset_digest", "model_digest", "always_train", "warm_start", "alias"),
+        *("training",),
+        # End of what `make edges` writes.
+        *ExportsOperator.template_fields,
+    )
 
     def __init__(
         self,
@@ -69,10 +75,29 @@ class ReadChampionOperator(ExportsOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, str]:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import ReadChampion
 
-        self.check_places(export_uri=self.export_uri)
-        request = ReadChampion.from_parameters(vars(self))
-        champion = self.do(request, context)
-        self.log.info("%s: %s (%s)", self.alias, champion["uri"] or "none", champion["reason"] or champion["state"])
+        of_run = self.of_run()
+        self.check_places(of_run, export_uri=self.export_uri)
+        request = asked(
+            ReadChampion,
+            {
+                # Written by `make edges` from ReadChampion.
+                "export_uri": self.export_uri,
+                "dataset_digest": self.dataset_digest,
+                "model_digest": self.model_digest,
+                "always_train": self.always_train,
+                "warm_start": self.warm_start,
+                "alias": self.alias,
+                "training": self.training,
+                # End of what `make edges` writes.
+            },
+        )
+        if "alias" in of_run.promotion.given:
+            request = request.having(alias=of_run.promotion.alias)
+        if "training" in of_run.given and not request.training:
+            request = request.having(training=of_run.training.given_values())
+        champion = self.do(request, context, of_run)
+        self.log.info("%s: %s (%s)", request.alias, champion["uri"] or "none", champion["reason"] or champion["state"])
         return champion

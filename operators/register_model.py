@@ -10,7 +10,6 @@ from airflow.sdk import BaseOperator
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
 from trainwright.operators.values.credentials import credentials
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.values.text_templates import TextTemplates
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
     :param log_run: Whether to log the training metrics as a run. MLflow only.
     :param base_model: org/name of the fine-tuned model, for the model card.
     :param datasets: org/name of datasets, for the model card.
-    :param more: Further parameters by name, as StartRunOperator returns them for this task.
+    :param run: the run, as StartRunOperator returns it, with further settings of the registration.
     :param workspace_path: where the workspace is mounted in the worker, if it is: MLflow without MLFLOW_TRACKING_URI keeps its
         models in tracking/mlflow.db in it.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
@@ -41,7 +40,16 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
     :return: uri (where the registry has it), version, existed (whether an earlier registration was complete).
     """
 
-    template_fields = (*step_fields("RegisterModel"), "more", "workspace_path", "store_conn_id", "hub_conn_id")
+    template_fields = (
+        # Written by `make edges` from RegisterModel.
+        *("checkpoint_uri", "checkpoint_digest", "registry", "name", "version", "alias"),
+        *("with_training_state", "log_run", "base_model", "datasets"),
+        # End of what `make edges` writes.
+        "run",
+        "workspace_path",
+        "store_conn_id",
+        "hub_conn_id",
+    )
 
     def __init__(
         self,
@@ -58,7 +66,7 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
         base_model: str = "",
         datasets: list[Any] | str | None = None,
         # End of what `make edges` writes.
-        more: dict[str, Any] | str | None = None,
+        run: dict[str, Any] | str | None = None,
         workspace_path: str = "",
         store_conn_id: str | None = None,
         hub_conn_id: str | None = None,
@@ -77,13 +85,14 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
         self.base_model = base_model
         self.datasets = datasets
         # End of what `make edges` writes.
-        self.more = more
+        self.run = run
         self.workspace_path, self.store_conn_id, self.hub_conn_id = workspace_path, store_conn_id, hub_conn_id
 
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places
+        from trainwright.operators.values.given_run import asked, run_given
         from trainwright.steps.register import register_run_export
         from trainwright.steps.requests import RegisterModel
 
@@ -93,7 +102,24 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
             registry=self.registry,
             workspace_path=self.workspace_path,
         )
-        request = RegisterModel.from_parameters(vars(self), self.more)
+        request = asked(
+            RegisterModel,
+            {
+                # Written by `make edges` from RegisterModel.
+                "checkpoint_uri": self.checkpoint_uri,
+                "checkpoint_digest": self.checkpoint_digest,
+                "registry": self.registry,
+                "name": self.name,
+                "version": self.version,
+                "alias": self.alias,
+                "with_training_state": self.with_training_state,
+                "log_run": self.log_run,
+                "base_model": self.base_model,
+                "datasets": self.datasets,
+                # End of what `make edges` writes.
+            },
+            run_given(self.run).registration,
+        )
         with credentials(self.store_conn_id, self.hub_conn_id):
             registration = register_run_export(
                 request,

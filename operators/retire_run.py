@@ -19,6 +19,7 @@ class RetireRunOperator(WorkspaceOperator):
     EvaluateOperator does the same at the end of its run; this is for runs that end without one.
 
     :param retention: folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster or auto, as in InitializeDatasetOperator.
@@ -41,12 +42,13 @@ class RetireRunOperator(WorkspaceOperator):
     def execute(self, context: Context) -> list[str]:
         from trainwright.steps.retire import retirement
 
-        self.check_places()
-        cluster, identity = TrainwrightHook(self.conn_id).get_conn(), task_identity(context, self.run_id)
-        namespace = self.namespace or cluster.default_namespace
+        of_run = self.of_run()
+        self.check_places(of_run)
+        cluster, identity = TrainwrightHook(self.conn_id).get_conn(), task_identity(context, of_run.run_id)
+        namespace = of_run.namespace or cluster.default_namespace
         ended = retirement(
             cluster, run_id=identity.run, namespace=namespace, retention=self.retention, map_index=identity.map_index
         )
-        with self.steps(context) as steps:
-            deleted: list[str] = steps(ended, self.step_run(context))["deleted"]
+        with self.steps(context, of_run) as steps:
+            deleted: list[str] = steps(ended, self.step_run(context, of_run))["deleted"]
         return deleted

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.jobs.export_errors import reject_unusable_exports
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.workspace_operator import ExportsOperator
 
@@ -24,6 +23,7 @@ class RollBackModelOperator(ExportsOperator):
     :param alias: champion, challenger, or another name.
     :param expected_digest: Digest of the manifest that the alias must name now. Empty: whatever it names.
     :param reason: Recorded with the change.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the exports, pvc://CLAIM[/FOLDER], for `file:///trainwright-workspace/...`: if the worker does not see
         them, a pod that mounts the claim does this.
     :param workspace_path: not used.
@@ -37,7 +37,12 @@ class RollBackModelOperator(ExportsOperator):
     :return: URI of the export that the alias names now.
     """
 
-    template_fields = (*step_fields("RollBackModel"), *ExportsOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from RollBackModel.
+        *("export_uri", "alias", "expected_digest", "reason"),
+        # End of what `make edges` writes.
+        *ExportsOperator.template_fields,
+    )
 
     def __init__(
         self,
@@ -61,12 +66,24 @@ class RollBackModelOperator(ExportsOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> str:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import RollBackOnce
 
-        self.check_places(export_uri=self.export_uri)
-        identity = task_identity(context, self.run_id)
+        of_run = self.of_run()
+        self.check_places(of_run, export_uri=self.export_uri)
+        identity = task_identity(context, of_run.run_id)
         step = f"{identity} {identity.submitter.execution}".rstrip()
-        request = RollBackOnce.from_parameters({**vars(self), "step": step})
-        uri = str(self.do(request, context)["uri"])
-        self.log.info("%s: %s", self.alias, uri)
+        request = asked(
+            RollBackOnce,
+            {
+                # Written by `make edges` from RollBackModel.
+                "export_uri": self.export_uri,
+                "alias": self.alias,
+                "expected_digest": self.expected_digest,
+                "reason": self.reason,
+                # End of what `make edges` writes.
+            },
+        ).having(step=step)
+        uri = str(self.do(request, context, of_run)["uri"])
+        self.log.info("%s: %s", request.alias, uri)
         return uri

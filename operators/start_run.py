@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -10,7 +9,6 @@ from airflow.sdk import BaseOperator
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.values.task_identity import run_of_group, task_identity
 from trainwright.operators.values.text_templates import TextTemplates
 from trainwright.operators.workspace_operator import CLUSTER, WORKER
@@ -22,9 +20,9 @@ if TYPE_CHECKING:
 class StartRunOperator(TextTemplates, BaseOperator):
     """Set the id of a run, check the settings of all its tasks, and create its workspace if necessary, before any task uses it.
 
-    `training`, `data` and `evaluation` take any setting of those tasks by its name; the entries of the result with these names are
-    for the parameter `more` of the operators. The settings of the run as a whole are among those of the training: run_id, namespace,
-    submission_mode, workspace_path, runs_on, job and hub_conn_id.
+    `training`, `data` and `evaluation` take any setting of those tasks by its name. The settings of the run as a whole are among those
+    of the training: run_id, namespace, submission_mode, workspace_path, runs_on, job and hub_conn_id. The result is for the
+    parameter `run` of the other operators.
 
     :param workspace: Claim that the steps of a run share: its name, pvc://CLAIM[/FOLDER], or pvc://CLAIM?size=20Gi to create it.
         With several nodes it must be ReadWriteMany.
@@ -43,16 +41,28 @@ class StartRunOperator(TextTemplates, BaseOperator):
     :param defaults: Settings of export and evaluation that hold unless `evaluation` has others.
     :param export_uri: Folder of exported checkpoints, refused if later steps do not see it. Empty: not checked.
     :param registry: Registry of a later step, which must see the exports. Empty: none.
+    :param store_secret: Secret with credentials of the object store, for the pods of the training.
+    :param hub_secret: Secret with HF_TOKEN, for the pods of training and evaluation.
     :param preprocesses: Whether a step preprocesses the data, whose settings `data` may have.
     :param workspace_path: where the claim is mounted in the workers; empty if it is not.
     :param run_id: id of the run; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the claim; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
-    :return: run_id, claim, workspace (for the other operators), path (of the workspace in the workers, empty if they do not mount it),
-        run (the settings of the run as a whole), and training, data, preprocessing, export, evaluation, promotion and registration.
+    :return: the run, with its given values: run_id, claim, workspace, workspace_path (in the workers, empty if they do not mount
+        it), namespace, submission_mode ..., and the settings of each task: training, data, export, evaluation ...
     """
 
-    template_fields = (*step_fields("StartRun"), "workspace_path", "run_id", "namespace", "conn_id")
+    template_fields = (
+        # Written by `make edges` from StartRun.
+        *("workspace", "num_nodes", "resources_per_node", "queue_name", "method", "runtime", "epochs"),
+        *("learning_rate", "batch_size", "max_length", "training", "data", "evaluation", "defaults"),
+        *("export_uri", "registry", "store_secret", "hub_secret", "preprocesses"),
+        # End of what `make edges` writes.
+        "workspace_path",
+        "run_id",
+        "namespace",
+        "conn_id",
+    )
 
     def __init__(
         self,
@@ -74,6 +84,8 @@ class StartRunOperator(TextTemplates, BaseOperator):
         defaults: dict[str, Any] | str | None = None,
         export_uri: str = "",
         registry: str = "",
+        store_secret: str = "",
+        hub_secret: str = "",
         preprocesses: bool | str = False,
         # End of what `make edges` writes.
         workspace_path: str = "",
@@ -100,6 +112,8 @@ class StartRunOperator(TextTemplates, BaseOperator):
         self.defaults = defaults
         self.export_uri = export_uri
         self.registry = registry
+        self.store_secret = store_secret
+        self.hub_secret = hub_secret
         self.preprocesses = preprocesses
         # End of what `make edges` writes.
         self.workspace_path, self.run_id, self.namespace, self.conn_id = workspace_path, run_id, namespace, conn_id
@@ -109,36 +123,61 @@ class StartRunOperator(TextTemplates, BaseOperator):
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places
+        from trainwright.operators.values.given_run import asked, refuse_settings_of_pipelines
         from trainwright.steps.on_cluster import MOUNT
-        from trainwright.steps.phases import JOB_RETRIES, phases_of
-        from trainwright.steps.requests import StartRun
+        from trainwright.steps.phases import phases_of
+        from trainwright.steps.requests import RunPlace, StartRun
         from trainwright.steps.start import check_exports, start_run
 
-        request = StartRun.from_parameters(vars(self))
-        given = {"run_id": self.run_id, "workspace_path": self.workspace_path, "namespace": self.namespace}
-        phases = phases_of(request, given)
-        if JOB_RETRIES in phases.training:
-            raise ValueError(f"training.{JOB_RETRIES}: for Kubeflow Pipelines; set retries of the task instead")
-        run = phases.run
-        places = {"workspace_path": run["workspace_path"], "export_uri": request.export_uri}
+        request = asked(
+            StartRun,
+            {
+                # Written by `make edges` from StartRun.
+                "workspace": self.workspace,
+                "num_nodes": self.num_nodes,
+                "resources_per_node": self.resources_per_node,
+                "queue_name": self.queue_name,
+                "method": self.method,
+                "runtime": self.runtime,
+                "epochs": self.epochs,
+                "learning_rate": self.learning_rate,
+                "batch_size": self.batch_size,
+                "max_length": self.max_length,
+                "training": self.training,
+                "data": self.data,
+                "evaluation": self.evaluation,
+                "defaults": self.defaults,
+                "export_uri": self.export_uri,
+                "registry": self.registry,
+                "store_secret": self.store_secret,
+                "hub_secret": self.hub_secret,
+                "preprocesses": self.preprocesses,
+                # End of what `make edges` writes.
+            },
+        )
+        place = RunPlace.parse({"run_id": self.run_id, "workspace_path": self.workspace_path, "namespace": self.namespace})
+        run = phases_of(request, place)
+        refuse_settings_of_pipelines(run.training, "training.")
+        places = {"workspace_path": run.workspace_path, "export_uri": request.export_uri}
         check_places((self.conn_id,), workspace=request.workspace, **places)
         cluster = TrainwrightHook(self.conn_id).get_conn()
-        identity = task_identity(context, run["run_id"] or run_of_group(context))
+        identity = task_identity(context, run.run_id or run_of_group(context))
         started = start_run(
             cluster,
             request.workspace,
             owner=identity.owner,
             run_id=identity.run,
-            namespace=run["namespace"] or cluster.default_namespace,
-            workspace_path=run["workspace_path"],
-            num_nodes=int(phases.training.get("num_nodes") or 1),
+            namespace=run.namespace or cluster.default_namespace,
+            workspace_path=run.workspace_path,
+            num_nodes=run.training.num_nodes or 1,
         )
         check_exports(
             request.export_uri,
-            pods_mount="" if run["runs_on"] == WORKER or (started.path and run["runs_on"] != CLUSTER) else MOUNT,
-            needed_here=bool(request.registry or int(phases.own.get("keep_exports") or 0)),
+            pods_mount="" if run.runs_on == WORKER or (started.path and run.runs_on != CLUSTER) else MOUNT,
+            needed_here=bool(request.registry or int(run.own.get("keep_exports") or 0)),
         )
-        return {**asdict(started), **phases.as_dict()}
+        run = run.having(run_id=started.run_id, claim=started.claim, workspace=started.workspace, workspace_path=started.path)
+        return run.given_values()
 
 
 def _with_source(training: Any) -> Any:

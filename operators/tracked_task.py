@@ -31,7 +31,7 @@ def tracked(
     from trainwright.tracking import tracked_run, tracking
 
     targets, folder = tracking_targets(task)
-    identity, request = task_identity(context, task.run_id), task.request()
+    identity, request = task_identity(context, task._asked.run.run_id), task._asked.request
     with (
         tracking(tracked_run(identity, request), targets, folder=folder, write=lambda line: task.log.info("%s", line)) as tracker,
         kept_history(task.workspace_path, identity.folder if request.workspace else "") as history,
@@ -67,7 +67,7 @@ def check_tracking(task: Any) -> None:
     """
     from trainwright.operators.values.allowed_places import check_places
 
-    connections = (task.conn_id, task.store_conn_id, task.hub_conn_id)
+    connections = (task.conn_id, task.store_conn_id, task._hub)
     check_places(connections, workspace_path=task.workspace_path)
     for target in tracking_targets(task)[0]:
         if target.tool != "wandb":

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
-from trainwright.jobs.request.settings_table import TABLE
 from trainwright.operators import cancellation
-from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
+from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
+from trainwright.operators.groups import Data, Deferral, Ending, Limits, Logging, Placement, Secrets, check_groups
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.reporting.job_report import report_end, report_submitted
 from trainwright.operators.reporting.lineage import TrainJobLineage
 from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.tracked_task import check_tracking, tracked
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS
 from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
 from trainwright.operators.values.credentials import credentials, step_credentials
+from trainwright.operators.values.given_run import Asked, refuse_settings_of_pipelines, run_given
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
-from trainwright.operators.values.rendered_values import parse_number
-from trainwright.operators.values.settings import OWN_TEMPLATED, PLACES, SETTINGS, TEMPLATED
 from trainwright.operators.values.task_identity import task_identity
 
 if TYPE_CHECKING:
@@ -34,7 +31,11 @@ if TYPE_CHECKING:
 
     from trainwright.jobs import Identity, Submission, Submitted, TrainRequest
     from trainwright.jobs.wait.stop_event import StopEvent
+    from trainwright.steps.requests import Run
     from trainwright.submission.jobs_client import JobsClient
+
+
+OWN_TEMPLATED = ("run", "run_id", "namespace", "conn_id", "store_conn_id", "hub_conn_id", "tracking", "workspace_path")
 
 
 class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
@@ -46,9 +47,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     suspended, and the next try resumes from the run's last complete checkpoint. Dicts and lists may be given as JSON. All
     settings are described in docs/reference/parameters.md; the KFP component and `trainwright submit` share them.
 
-    :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-
-        sft.
-    :param runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
+    :param runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else
+        trl-sft.
     :param builtin: Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft, if no other program is
         set.
     :param settings: Settings of the builtin trainer, see docs/settings.md.
@@ -68,69 +68,33 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ...,
         "requests": ...}.
     :param labels: Labels of the TrainJob.
-    :param annotations: Annotations of the TrainJob.
-    :param runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
     :param dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md.
         cache://SCHEMA/TABLE reads a table from a data cache; see docs/data-cache.md.
-    :param metadata_loc: Where a cached table is: metadata.json of an Iceberg table, or a file or folder of Parquet or CSV.
-    :param num_data_nodes: Number of pods that have a cached table in memory. Empty or 0: 2.
-    :param worker_mem: Memory of each of these pods. Empty: 2Gi.
     :param dataset_digest: Digest of the prepared dataset; nodes reject any other.
-    :param dataset_env: Environment variables of the dataset initializer.
     :param model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
     :param model_digest: Digest of the prepared model; nodes reject any other.
-    :param model_env: Environment variables of the model initializer.
-    :param model_shape: Sizes of the model, as the step that prepares it returns them, for the estimate of memory_check.
     :param workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to
         create it. The run's folder on it is mounted at /workspace.
-    :param queue_name: Kueue LocalQueue: the job starts when the queue admits it.
-    :param priority_class: Kueue WorkloadPriorityClass; requires queue_name.
-    :param topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.
-    :param node_selector: Node selector of the training pods; does not apply to initializers.
-    :param tolerations: Tolerations of the training pods, in addition to the runtime's.
-    :param affinity: Node and pod affinity of the training pods.
-    :param memory_check: Compare an estimate of the memory that sft, dpo or kto needs with that of the nodes before submission: warn,
-        fail or off.
-    :param volumes: Volumes of the training pods, besides the runtime's and the workspace.
-    :param volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
-    :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-    :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
-        0: no limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or
-        -1: that of the manifest, else a week. 0: no limit.
-    :param fail_if_stuck: Whether to fail when waiting cannot help: at once for an invalid image name or a command that the image
-        does not have, after a minute without a claim, Secret or queue, after ten without the image or if a policy refuses the pods.
-    :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
-        another. Checkpoints stay.
-    :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
-        on_cancel says. 0: no limit.
-    :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
-    :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
     :param resume: Where a new job starts: auto (the run's last checkpoint, if the request has not changed), last (also if it has),
         never, the URI of an exported checkpoint, or weights:URI (the run's last checkpoint, else the weights of that export at step
         0).
     :param export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
-    :param previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
-    :param preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
-    :param restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime says.
-    :param on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning, or
-        replace it.
-    :param adopt_finished: Whether a job that has succeeded is taken as the result of another run of the orchestrator with the same
-        id.
-    :param on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or
-        keep it.
-    :param waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of
-        Trainwright or a later step of its run; at least 30. 0: never.
-    :param store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume
-        from.
-    :param hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
-    :param dataset_secret: Secret whose keys become environment variables of the dataset initializer.
-    :param model_secret: Secret whose keys become environment variables of the model initializer.
-    :param resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
-    :param more: Further settings by name, as StartRunOperator returns them for the training.
+    :param placement: Where the pods run: queue, topology, nodes, volumes, annotations, patches. Its settings: queue_name,
+        priority_class, topology, node_selector, tolerations, affinity, volumes, volume_mounts, annotations, runtime_patches,
+        runtime_kind, submission_mode, memory_check.
+    :param limits: When a job has failed, and how often it may begin again: deadlines, stuck and diverged jobs, restarts, budgets.
+        Its settings: queue_timeout_seconds, start_timeout_seconds, run_timeout_seconds, lost_node_timeout_seconds, fail_if_stuck,
+        fail_on_divergence, restarts, preemption_budget, job_retries.
+    :param ending: What happens to jobs at a cancellation, without a waiting step, and when the step is repeated. Its settings:
+        on_cancel, waiter_lease_seconds, adopt_finished, on_changed_request, previous_jobs, tie_to_run.
+    :param logging: Which logs of the job are shown. Its settings: logs, log_bytes.
+    :param secrets: Names of Secrets whose keys pods get as variables. Its settings: store_secret, hub_secret, dataset_secret,
+        model_secret, resume_secret.
+    :param data: What the initializers of dataset and model must know, and the data cache. Its settings: metadata_loc,
+        num_data_nodes, worker_mem, dataset_env, model_env, model_shape.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of the training.
     :param run_id: id of the run, which names its folder, its exports and its TrainJobs; defaults to DAG/RUN_ID of the DAG run.
     :param namespace: namespace of the TrainJob; defaults to the manifest's, else the connection's.
-    :param submission_mode: auto, trainjob or jobset; defaults to the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md: pods get them as a
         Secret of the job, instead of store_secret.
@@ -141,13 +105,21 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     :param wait_for_completion: False submits the job and returns at once; a TrainJobSensor can wait for it. Nothing stops it then.
     :param durable: whether a retry adopts the job of the previous try; else it stops that job and submits a new one.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
-    :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
-    :param min_defer_seconds: minimum time between deferral and event; below 10, Airflow 3.3 may fail the task.
+    :param deferral: how a deferred task waits: log_poll_interval, min_defer_seconds.
     :return: trainjob, namespace, metrics, results (return value of a function, or results.json), folder (in the workspace). Without
         waiting: trainjob, namespace, uid, submission_mode, folder, has_results.
     """
 
-    template_fields = (*TEMPLATED, *OWN_TEMPLATED)
+    template_fields: Collection[str] = (
+        # Written by `make edges` from TrainRequest.
+        *("runtime", "builtin", "settings", "image", "command", "args", "env", "func_args"),
+        *("packages_to_install", "pip_index_urls", "code", "manifest", "num_nodes"),
+        *("num_proc_per_node", "resources_per_node", "labels", "dataset_uri", "dataset_digest"),
+        *("model_uri", "model_digest", "workspace", "resume", "export_uri", "placement", "limits", "ending"),
+        *("logging", "secrets", "data"),
+        # End of what `make edges` writes.
+        *OWN_TEMPLATED,
+    )
     template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
 
     def __init__(
@@ -155,7 +127,6 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         *,
         # Written by `make edges` from TrainRequest.
         runtime: str = "",
-        runtime_kind: str = "ClusterTrainingRuntime",
         builtin: str = "",
         settings: dict[str, Any] | str | None = None,
         image: str = "",
@@ -172,55 +143,23 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         num_proc_per_node: int | str | None = None,
         resources_per_node: dict[str, Any] | str | None = None,
         labels: dict[str, Any] | str | None = None,
-        annotations: dict[str, Any] | str | None = None,
-        runtime_patches: list[Any] | str | None = None,
         dataset_uri: str = "",
-        metadata_loc: str = "",
-        num_data_nodes: int | str | None = None,
-        worker_mem: str = "",
         dataset_digest: str = "",
-        dataset_env: dict[str, Any] | str | None = None,
         model_uri: str = "",
         model_digest: str = "",
-        model_env: dict[str, Any] | str | None = None,
-        model_shape: dict[str, Any] | str | None = None,
         workspace: str = "",
-        queue_name: str = "",
-        priority_class: str = "",
-        topology: str = "",
-        node_selector: dict[str, Any] | str | None = None,
-        tolerations: list[Any] | str | None = None,
-        affinity: dict[str, Any] | str | None = None,
-        memory_check: str = "warn",
-        volumes: list[Any] | str | None = None,
-        volume_mounts: list[Any] | str | None = None,
-        queue_timeout_seconds: int | str | timedelta | None = None,
-        start_timeout_seconds: int | str | timedelta = 21600,
-        run_timeout_seconds: int | str | timedelta | None = None,
-        fail_if_stuck: bool | str = True,
-        fail_on_divergence: bool | str = True,
-        lost_node_timeout_seconds: int | str | timedelta | None = None,
-        logs: str = "0",
-        log_bytes: int | str = 16777216,
         resume: str = "auto",
         export_uri: str = "",
-        previous_jobs: str = "keep",
-        preemption_budget: int | str = 3,
-        restarts: int | str | None = None,
-        on_changed_request: str = "adopt",
-        adopt_finished: bool | str = False,
-        on_cancel: str = "suspend",
-        waiter_lease_seconds: int | str | timedelta = 1800,
-        store_secret: str = "",
-        hub_secret: str = "",
-        dataset_secret: str = "",
-        model_secret: str = "",
-        resume_secret: str = "",
+        placement: Placement | str | None = None,
+        limits: Limits | str | None = None,
+        ending: Ending | str | None = None,
+        logging: Logging | str | None = None,
+        secrets: Secrets | str | None = None,
+        data: Data | str | None = None,
         # End of what `make edges` writes.
-        more: dict[str, Any] | str | None = None,
+        run: dict[str, Any] | str | None = None,
         run_id: str = "",
         namespace: str = "",
-        submission_mode: str = "",
         conn_id: str | None = None,
         store_conn_id: str | None = None,
         hub_conn_id: str | None = None,
@@ -229,14 +168,12 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         wait_for_completion: bool = True,
         durable: bool = True,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        log_poll_interval: float | timedelta = LOG_POLL_INTERVAL_SECONDS,
-        min_defer_seconds: float | timedelta = MIN_DEFER_SECONDS,
+        deferral: Deferral | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         # Written by `make edges` from TrainRequest.
         self.runtime = runtime
-        self.runtime_kind = runtime_kind
         self.builtin = builtin
         self.settings = settings
         self.image = image
@@ -253,83 +190,90 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.num_proc_per_node = num_proc_per_node
         self.resources_per_node = resources_per_node
         self.labels = labels
-        self.annotations = annotations
-        self.runtime_patches = runtime_patches
         self.dataset_uri = dataset_uri
-        self.metadata_loc = metadata_loc
-        self.num_data_nodes = num_data_nodes
-        self.worker_mem = worker_mem
         self.dataset_digest = dataset_digest
-        self.dataset_env = dataset_env
         self.model_uri = model_uri
         self.model_digest = model_digest
-        self.model_env = model_env
-        self.model_shape = model_shape
         self.workspace = workspace
-        self.queue_name = queue_name
-        self.priority_class = priority_class
-        self.topology = topology
-        self.node_selector = node_selector
-        self.tolerations = tolerations
-        self.affinity = affinity
-        self.memory_check = memory_check
-        self.volumes = volumes
-        self.volume_mounts = volume_mounts
-        self.queue_timeout_seconds = queue_timeout_seconds
-        self.start_timeout_seconds = start_timeout_seconds
-        self.run_timeout_seconds = run_timeout_seconds
-        self.fail_if_stuck = fail_if_stuck
-        self.fail_on_divergence = fail_on_divergence
-        self.lost_node_timeout_seconds = lost_node_timeout_seconds
-        self.logs = logs
-        self.log_bytes = log_bytes
         self.resume = resume
         self.export_uri = export_uri
-        self.previous_jobs = previous_jobs
-        self.preemption_budget = preemption_budget
-        self.restarts = restarts
-        self.on_changed_request = on_changed_request
-        self.adopt_finished = adopt_finished
-        self.on_cancel = on_cancel
-        self.waiter_lease_seconds = waiter_lease_seconds
-        self.store_secret = store_secret
-        self.hub_secret = hub_secret
-        self.dataset_secret = dataset_secret
-        self.model_secret = model_secret
-        self.resume_secret = resume_secret
+        self.placement = placement
+        self.limits = limits
+        self.ending = ending
+        self.logging = logging
+        self.secrets = secrets
+        self.data = data
         # End of what `make edges` writes.
-        self.more = more
-        reject_literal_secrets({name: getattr(self, name) for name in SETTINGS})
-        self.run_id, self.namespace, self.submission_mode, self.conn_id = run_id, namespace, submission_mode, conn_id
+        self.run, self.run_id, self.namespace, self.conn_id = run, run_id, namespace, conn_id
         self.store_conn_id, self.hub_conn_id = store_conn_id, hub_conn_id
         self.tracking, self.workspace_path = tracking, workspace_path
         self.wait_for_completion, self.durable = wait_for_completion, durable
         self.deferrable = deferrable
-        self.log_poll_interval = parse_number("log_poll_interval", log_poll_interval)
-        self.min_defer_seconds = parse_number("min_defer_seconds", min_defer_seconds)
+        self.log_poll_interval, self.min_defer_seconds = deferral_options(deferral)
+        reject_literal_secrets(self._values())
+        check_groups(
+            deferral=deferral, placement=placement, limits=limits, ending=ending, logging=logging, secrets=secrets, data=data
+        )
         if func is not None and not kwargs.get("_airflow_mapped_validation_only"):
             check_arguments(func, self._arguments_of_call(func_args))
         self._templated_arguments = templated_arguments(self._arguments_of_call(func_args))
-        if "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
-            raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
+
+    def _values(self) -> dict[str, Any]:
+        """The settings by name, as they were given, or rendered."""
+        return {
+            # Written by `make edges` from TrainRequest.
+            "runtime": self.runtime,
+            "builtin": self.builtin,
+            "settings": self.settings,
+            "image": self.image,
+            "command": self.command,
+            "args": self.args,
+            "env": self.env,
+            "func": self.func,
+            "func_args": self.func_args,
+            "packages_to_install": self.packages_to_install,
+            "pip_index_urls": self.pip_index_urls,
+            "code": self.code,
+            "manifest": self.manifest,
+            "num_nodes": self.num_nodes,
+            "num_proc_per_node": self.num_proc_per_node,
+            "resources_per_node": self.resources_per_node,
+            "labels": self.labels,
+            "dataset_uri": self.dataset_uri,
+            "dataset_digest": self.dataset_digest,
+            "model_uri": self.model_uri,
+            "model_digest": self.model_digest,
+            "workspace": self.workspace,
+            "resume": self.resume,
+            "export_uri": self.export_uri,
+            "placement": self.placement,
+            "limits": self.limits,
+            "ending": self.ending,
+            "logging": self.logging,
+            "secrets": self.secrets,
+            "data": self.data,
+            # End of what `make edges` writes.
+        }
 
     @fail_fast()
     def execute(self, context: Context) -> Any:
         from trainwright.jobs import Waiting, run_step
         from trainwright.jobs.wait.stop_event import stop_on_signals
-        from trainwright.operators.values.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places, places_given
         from trainwright.steps.row_trainer import check_prepared_rows
 
-        self._take_more()
         begin_links(self)
-        check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **{name: getattr(self, name) for name in PLACES})
+        # Before anything is read: a manifest may be a file of this worker.
+        check_places((self.conn_id, self.store_conn_id, self.hub_conn_id), **places_given(self._values()))
+        asked = self._begin()
+        request, identity = asked.request, self._identity(context)
+        check_places((self.conn_id, self.store_conn_id, self._hub), **places_given(request.given_values()))
         check_tracking(self)
-        request, identity = self.request(), self._identity(context)
         check_prepared_rows(request, self.workspace_path)
         cluster = self._cluster()
-        namespace = self._namespace(cluster, request)
+        namespace = asked.namespace(cluster)
         if not self.durable and int(context["ti"].try_number) > 1:
-            cancellation.stop_previous_try(cluster, identity, namespace, self.on_cancel)
+            cancellation.stop_previous_try(cluster, identity, namespace, request.ending.on_cancel)
         if self.wait_for_completion and not self.deferrable:
             submission = self._submission(cluster, request, identity)
             with tracked(self, context) as tracker, report_end(self):
@@ -350,7 +294,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     @fail_fast()
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
-        self._take_more()
+        self._begin()
         try:
             ended = {"metadata": {name: event.get(name) or "" for name in ("name", "namespace", "uid")}}
             with tracked(self, context, ended, event.get("metrics")) as self._tracker:
@@ -364,23 +308,21 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     @fail_fast()
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        self._take_more()
+        self._begin()
         return super().resume_execution(next_method, next_kwargs, context)
 
-    def _take_more(self) -> None:
-        """Make settings of what `more` has. Raises ValueError for one that is unknown, or given twice."""
-        from trainwright.jobs.request.more_settings import with_more
-
-        defaults = {name: setting.default for name, setting in TABLE.items()}
-        for name, value in with_more({name: getattr(self, name) for name in SETTINGS}, self.more, defaults).items():
-            setattr(self, name, value)
-        self.more = None
+    def _begin(self) -> Asked:
+        """Read the settings, which are rendered now. Raises InvalidSettings, LiteralSecret, TypeError for arguments of the call."""
+        run = run_given(self.run, run_id=self.run_id, namespace=self.namespace)
+        run = run.having(workspace_path=self.workspace_path)  # the run's is that of tasks on files
+        self._asked = Asked(self.request(run), run)
+        return self._asked
 
     def _forget_credentials(self, context: Context, event: dict[str, Any]) -> None:
         from trainwright.jobs.submit.step_credentials import delete_credentials
 
-        if self.store_conn_id or self.hub_conn_id:
-            identity = task_identity(context, self.run_id)
+        if self.store_conn_id or self._hub:
+            identity = task_identity(context, self._asked.run.run_id)
             delete_credentials(self._cluster(event.get("submission_mode") or ""), identity, event["namespace"])
 
     def dry_run(self) -> None:
@@ -391,7 +333,6 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         """
         from trainwright.operators.jobs.dry_run import preview_task
 
-        self._take_more()
         print(preview_task(self), end="")
 
     def _submit_and_defer(self, context: Context, cluster: JobsClient, stop: StopEvent, until: float | None) -> Any:
@@ -408,13 +349,11 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _show_rest_of_log(self, cluster: JobsClient, trainjob: dict[str, Any]) -> None:
         """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
-        from trainwright.jobs import LogStreamOptions
         from trainwright.jobs.logs.poll_logs import PolledLogs
         from trainwright.jobs.logs.shown_log import shown_until
         from trainwright.jobs.wait.event_printer import format_log_line, is_shown
 
-        request = self.request()
-        if (options := LogStreamOptions.parse(request.logs, request.log_bytes)) is not None and self.log_poll_interval > 0:
+        if (options := self._asked.request.logging.options) is not None and self.log_poll_interval > 0:
             for portion in PolledLogs(cluster, trainjob, options, shown_until(trainjob)).drain():
                 for line in filter(is_shown, portion):
                     self.log.info("%s", format_log_line(line))
@@ -439,7 +378,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs.diagnosis.preemption import wait_to_resume
         from trainwright.jobs.wait.stop_event import stop_on_signals
 
-        if not isinstance(failure, Preempted) or not (budget := self.request().preemption_budget):
+        if not isinstance(failure, Preempted) or not (budget := self._asked.request.limits.preemption_budget):
             raise failure
         with stop_on_signals() as stop:
             if not wait_to_resume(cluster, failure, budget, stop):
@@ -450,21 +389,21 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         from trainwright.jobs.submit.job_lookup import find_job
 
         cluster = self._cluster()
-        return find_job(cluster, task_identity(context, self.run_id), self._namespace(cluster, self.request()))
+        return find_job(cluster, task_identity(context, self._asked.run.run_id), self._asked.namespace(cluster))
 
     def _wait_in_worker(self, context: Context, cluster: JobsClient, trainjob: dict[str, Any]) -> Any:
         from trainwright.jobs import Waiting
         from trainwright.jobs.wait.run_to_end import follow_to_end
 
         printer = self._event_printer()
-        waiting = Waiting.of(self.request(), printer, on_signal=self._on_signal(context))
+        waiting = Waiting.of(self._asked.request, printer, on_signal=self._on_signal(context))
         ended = follow_to_end(cluster, trainjob, waiting, resubmit=partial(self._submit, context, cluster))
         return self._result(context, cluster, ended, dict(printer.progress.metrics) if printer.progress else None)
 
     def _submit(self, context: Context, cluster: JobsClient) -> Submitted:
         from trainwright.jobs import submit_or_adopt
 
-        submission = self._submission(cluster, self.request(), self._identity(context))
+        submission = self._submission(cluster, self._asked.request, self._identity(context))
         submitted = submit_or_adopt(submission, waiter_lease_seconds=self._lease_seconds())
         report_submitted(self, context, submitted)
         return submitted
@@ -472,59 +411,80 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
     def _defer(self, context: Context, trainjob: dict[str, Any], until: float | None, mode: str) -> NoReturn:
         """`until` is the end of the task's execution_timeout, in seconds since the epoch. Raises TaskDeferred."""
         lease = self._lease_seconds()
-        self._wait_in_triggerer(context, trainjob, self.request(), until=until, mode=mode, lease_seconds=lease)
+        self._wait_in_triggerer(context, trainjob, self._asked.request, until=until, mode=mode, lease_seconds=lease)
 
     def _arguments_of_call(self, func_args: Any) -> Any:
         """The arguments of the function, by name, as the DAG gives them; text for a template of all of them."""
         return {} if func_args is None else func_args
 
-    def request(self) -> TrainRequest:
-        """The settings as a validated `trainwright.jobs.TrainRequest`. Raises pydantic's ValidationError, LiteralSecret."""
+    def request(self, run: Run | None = None) -> TrainRequest:
+        """The settings as a validated `trainwright.jobs.TrainRequest`, with those that its run has for it.
+
+        Raises InvalidSettings, LiteralSecret.
+        """
         from trainwright.jobs import TrainRequest
+        from trainwright.jobs.request.typed_parameters import given_parameters
+        from trainwright.jobs.request.workspace import Workspace
 
         check_rendered(self.func, self.func_args, self._templated_arguments)
-        return TrainRequest.from_parameters({name: getattr(self, name) for name in SETTINGS})
+        given = TrainRequest.parse_some(given_parameters(TrainRequest, self._values()))
+        request = given if run is None else run.training.joined(given)
+        if run is not None and run.workspace and request.workspace is None:
+            request = request.having(workspace=Workspace.parse(run.workspace))
+        refuse_settings_of_pipelines(request)
+        return request.checked()
+
+    @property
+    def _hub(self) -> str | None:
+        """The connection of the hub: the task's, else the run's."""
+        return self.hub_conn_id or self._asked.run.hub_conn_id or None
+
+    @property
+    def _on_give_up(self) -> str:
+        return self._asked.request.ending.on_cancel
+
+    @property
+    def _mode(self) -> str:
+        return self._asked.submission_mode
 
     def _identity(self, context: Context) -> Identity:
         """The identity of the task, as its TrainJob notes it."""
-        return task_identity(context, self.run_id, on_cancel=self.on_cancel if self.wait_for_completion else "keep")
-
-    def _namespace(self, cluster: JobsClient, request: TrainRequest) -> str:
-        return self.namespace or request.namespace or cluster.default_namespace
+        on_cancel = self._asked.request.ending.on_cancel if self.wait_for_completion else "keep"
+        return task_identity(context, self._asked.run.run_id, on_cancel=on_cancel)
 
     def _on_signal(self, context: Context) -> Any:
-        return cancellation.on_signal(context, self.on_cancel, durable=self.durable)
+        return cancellation.on_signal(context, self._on_give_up, durable=self.durable)
 
     def _submission(self, cluster: JobsClient, request: TrainRequest, identity: Identity) -> Submission:
         """The submission, with the run's latest export and the credentials of the task's connections."""
         from trainwright.jobs import Submission
 
-        namespace, latest = self._namespace(cluster, request), self._latest_export if self.export_uri else None
-        found = step_credentials(self.store_conn_id, self.hub_conn_id)
+        namespace, latest = self._asked.namespace(cluster), self._latest_export if request.export_uri else None
+        found = step_credentials(self.store_conn_id, self._hub)
         return Submission(cluster, request, identity, namespace, latest, credentials=found)
 
     def _lease_seconds(self) -> int:
         """The length of the lease on the job; 0 without one, as where nobody waits."""
         from trainwright.jobs.wait.waiting import waiter_options_of
 
-        return waiter_options_of(self.request(), suspends_at_once=False).lease_seconds if self.wait_for_completion else 0
+        return waiter_options_of(self._asked.request, suspends_at_once=False).lease_seconds if self.wait_for_completion else 0
 
     def _latest_export(self, identity: Identity) -> str:
         """The URI of the run's latest export, read with the credentials of the connections; empty if there is none."""
         from trainwright.checkpoints.resume_source import latest_export_lookup
 
-        with credentials(self.store_conn_id, self.hub_conn_id):
-            return latest_export_lookup(self.export_uri)(identity)
+        with credentials(self.store_conn_id, self._hub):
+            return latest_export_lookup(self._asked.request.export_uri)(identity)
 
     def _result(
         self, context: Context, cluster: JobsClient, trainjob: dict[str, Any], metrics: dict[str, str] | None = None
     ) -> Any:
         from trainwright.jobs.wait.run_step import result_of
 
-        return self._done(context, result_of(cluster, trainjob, self.request(), metrics))
+        return self._done(context, result_of(cluster, trainjob, self._asked.request, metrics))
 
     def _has_results(self) -> bool:
-        request = self.request()
+        request = self._asked.request
         return request.func is not None or bool(request.code)
 
     def _observe_logged(self, trainjob: dict[str, Any], entries: Iterable[Mapping[str, float]]) -> None:
@@ -535,10 +495,10 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
             tracker((Logged(tuple(entries)),))
 
     def _fails_on_divergence(self) -> bool:
-        return bool(self.request().fail_on_divergence)
+        return self._asked.request.limits.fail_on_divergence
 
     def _folder(self, context: Context) -> str:
-        return task_identity(context, self.run_id).folder if self.workspace else ""
+        return task_identity(context, self._asked.run.run_id).folder if self._asked.request.workspace else ""
 
     def _reference(self, submitted: Submitted) -> JobReference:
         from trainwright.jobs.state.run_folder import folder_of_job

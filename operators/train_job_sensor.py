@@ -13,22 +13,21 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from airflow.triggers.base import StartTriggerArgs
 
 from trainwright.operators import cancellation
-from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
+from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
+from trainwright.operators.groups import Deferral, Limits, Logging, check_groups
 from trainwright.operators.jobs.job_outcome import WaitsForTrainJob
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.jobs.named_job_trigger import NamedTrainJobTrigger, missing_job, resumes
 from trainwright.operators.jobs.unreadable_job import name_unreadable_job
 from trainwright.operators.reporting.job_report import report_end
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links, show_job_links
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
-from trainwright.operators.values.rendered_values import parse_number
-from trainwright.operators.values.settings import WAIT_SETTINGS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from trainwright.jobs import TrainRequest
     from trainwright.submission.jobs_client import JobsClient
 
 
@@ -46,29 +45,28 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     :param namespace: namespace of the TrainJob; defaults to that in the XCom, else the connection's.
     :param submission_mode: auto, trainjob or jobset; defaults to that in the XCom, else the connection's.
     :param conn_id: connection of type `trainwright` or `kubernetes`; None uses the environment.
-    :param queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-    :param start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count.
-        0: no limit.
-    :param run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or
-        -1: that of the manifest, else a week. 0: no limit.
-    :param fail_if_stuck: Whether to fail when waiting cannot help: at once for an invalid image name or a command that the image
-        does not have, after a minute without a claim, Secret or queue, after ten without the image or if a policy refuses the pods.
-    :param fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
-        another. Checkpoints stay.
-    :param lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as
-        on_cancel says. 0: no limit.
-    :param logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
-    :param log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
+    :param limits: When a job has failed, and how often it may begin again: deadlines, stuck and diverged jobs, restarts, budgets.
+        Its settings: queue_timeout_seconds, start_timeout_seconds, run_timeout_seconds, lost_node_timeout_seconds, fail_if_stuck,
+        fail_on_divergence, restarts, preemption_budget, job_retries.
+    :param logging: Which logs of the job are shown. Its settings: logs, log_bytes.
     :param on_cancel: what to do with the job when a user ends the sensor, or it exceeds a deadline or gives up: keep, suspend or
         delete it. Empty: suspend it in the first case, keep it in the others.
     :param deferrable: wait in the triggerer; defaults to [operators] default_deferrable.
-    :param log_poll_interval: seconds between two polls of the log while the task is deferred; 0 disables polling.
-    :param min_defer_seconds: minimum time between deferral and event; below 10, Airflow 3.3 may fail the task.
+    :param deferral: how a deferred task waits: log_poll_interval, min_defer_seconds.
     :param kwargs: as in all sensors, such as timeout (seconds for the whole wait, a week by default), mode and soft_fail.
     :return: trainjob, namespace, metrics, results, folder, as TrainJobOperator returns them.
     """
 
-    template_fields = ("trainjob", "namespace", "submission_mode", "conn_id", *WAIT_SETTINGS, "on_cancel")
+    template_fields = (
+        # Written by `make edges` from TrainRequest.
+        *("limits", "logging"),
+        # End of what `make edges` writes.
+        "trainjob",
+        "namespace",
+        "submission_mode",
+        "conn_id",
+        "on_cancel",
+    )
     operator_extra_links = (TrainJobLink(), LogsLink())
 
     def __init__(
@@ -79,37 +77,24 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         submission_mode: str = "",
         conn_id: str | None = None,
         # Written by `make edges` from TrainRequest.
-        queue_timeout_seconds: int | str | timedelta | None = None,
-        start_timeout_seconds: int | str | timedelta = 21600,
-        run_timeout_seconds: int | str | timedelta | None = None,
-        fail_if_stuck: bool | str = True,
-        fail_on_divergence: bool | str = True,
-        lost_node_timeout_seconds: int | str | timedelta | None = None,
-        logs: str = "0",
-        log_bytes: int | str = 16777216,
+        limits: Limits | str | None = None,
+        logging: Logging | str | None = None,
         # End of what `make edges` writes.
         on_cancel: str = "",
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
-        log_poll_interval: float | timedelta = LOG_POLL_INTERVAL_SECONDS,
-        min_defer_seconds: float | timedelta = MIN_DEFER_SECONDS,
+        deferral: Deferral | None = None,
         **kwargs: Any,
     ):
         super().__init__(**kwargs)
         self.trainjob, self.namespace = trainjob, namespace
         self.submission_mode, self.conn_id, self.on_cancel = submission_mode, conn_id, on_cancel
         # Written by `make edges` from TrainRequest.
-        self.queue_timeout_seconds = queue_timeout_seconds
-        self.start_timeout_seconds = start_timeout_seconds
-        self.run_timeout_seconds = run_timeout_seconds
-        self.fail_if_stuck = fail_if_stuck
-        self.fail_on_divergence = fail_on_divergence
-        self.lost_node_timeout_seconds = lost_node_timeout_seconds
-        self.logs = logs
-        self.log_bytes = log_bytes
+        self.limits = limits
+        self.logging = logging
         # End of what `make edges` writes.
         self.deferrable = deferrable
-        self.log_poll_interval = parse_number("log_poll_interval", log_poll_interval)
-        self.min_defer_seconds = parse_number("min_defer_seconds", min_defer_seconds)
+        self.log_poll_interval, self.min_defer_seconds = deferral_options(deferral)
+        check_groups(deferral=deferral, limits=limits, logging=logging)
         if on_cancel and "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
         if deferrable and self._can_start_in_triggerer():
@@ -176,6 +161,10 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     @property
     def _on_give_up(self) -> str:
         return self.on_cancel or "keep"
+
+    @property
+    def _mode(self) -> str:
+        return self.submission_mode
 
     def _time_limit(self) -> str:
         limit = self.execution_timeout
@@ -259,10 +248,20 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         result = cancel_unwatched_job(cluster, trainjob, cancellation.on_error(self._on_give_up))
         self.log.error("TrainJob %s took too long: %s", trainjob["metadata"]["name"], result)
 
-    def _options(self) -> Any:
-        from trainwright.jobs import TrainRequest
+    def _values(self) -> dict[str, Any]:
+        """The settings of waiting by name, as they were given, or rendered."""
+        return {
+            # Written by `make edges` from TrainRequest.
+            "limits": self.limits,
+            "logging": self.logging,
+            # End of what `make edges` writes.
+        }
 
-        return TrainRequest.from_parameters({name: getattr(self, name) for name in WAIT_SETTINGS})
+    def _options(self) -> TrainRequest:
+        from trainwright.jobs import TrainRequest
+        from trainwright.operators.values.given_run import asked
+
+        return asked(TrainRequest, self._values())
 
     def _result(
         self, context: Context, cluster: JobsClient, trainjob: dict[str, Any], metrics: dict[str, str] | None = None
@@ -287,7 +286,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         return reference.folder is None or reference.has_results is not False
 
     def _fails_on_divergence(self) -> bool:
-        return bool(self._options().fail_on_divergence)
+        return self._options().limits.fail_on_divergence
 
     def _folder(self, context: Context) -> str:
         return JobReference.parse(self.trainjob).folder or ""
@@ -295,7 +294,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def _can_start_in_triggerer(self) -> bool:
         """Whether there are no templates, which only a worker can render."""
         values = [getattr(self, name) for name in self.template_fields]
-        is_plain = all(value is None or (isinstance(value, str | int) and "{{" not in str(value)) for value in values)
+        is_plain = all(map(_is_plain, values))
         return is_plain and isinstance(self.trainjob, str)
 
     def _start_trigger_args(self) -> StartTriggerArgs:
@@ -307,7 +306,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             on_cancel=self.on_cancel,
             min_defer_seconds=self.min_defer_seconds,
             log_poll_interval=self.log_poll_interval,
-            **{name: getattr(self, name) for name in WAIT_SETTINGS},
+            waiting=self._values(),
         )
         path, arguments = trigger.serialize()
         return StartTriggerArgs(
@@ -328,3 +327,10 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
             if not (self.soft_fail or self.never_fail):
                 raise
             raise AirflowSkipException(f"{type(error).__name__}: {error}") from error
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value has no template and no result of another task, and is JSON, as the arguments of a trigger are."""
+    if isinstance(value, dict):
+        return all(map(_is_plain, value.values()))
+    return value is None or (isinstance(value, str | int) and "{{" not in str(value))

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from trainwright.operators.deferral.deferral_options import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.operators.deferral.job_endings import end_with_task
-from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.hook import TrainwrightHook
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from trainwright.cluster.protocol import Cluster
     from trainwright.cluster.shared_watch import SharedWatches, Subscription
 
-LOG_POLL_INTERVAL_SECONDS = 60.0
 LOG_BYTES = 16 * 1024 * 1024
 _CHECK_SECONDS = 30.0
 """Maximum interval between checks that the cluster is reachable. Jittered, so that the checks do not block the event loop at once."""

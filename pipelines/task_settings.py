@@ -38,10 +38,19 @@ def set_up(tasks: Iterable[Any]) -> None:
         task.set_caching_options(False)
 
 
-def add_credentials(tasks: Iterable[Any], store_secret: Any, hub_secret: Any) -> None:
-    """Set the environment variables of object stores and the hub from the keys of two optional Secrets."""
+def add_store_credentials(tasks: Iterable[Any], store_secret: Any) -> None:
+    """Set the variables of object stores from the keys of an optional Secret, for steps that read or write a store.
+
+    A step that only waits for a job, or changes the workspace, has none: a workflow has each of these 19 four times for every task,
+    and for a training another four times.
+    """
     for task in tasks:
         kubernetes.use_secret_as_env(task, secret_name=store_secret, secret_key_to_env=_STORE, optional=True)
+
+
+def add_hub_credentials(tasks: Iterable[Any], hub_secret: Any) -> None:
+    """Set the token of the hub from an optional Secret, for steps that read or write the hub; pods of jobs reference it themselves."""
+    for task in tasks:
         kubernetes.use_secret_as_env(task, secret_name=hub_secret, secret_key_to_env=_HUB, optional=True)
 
 

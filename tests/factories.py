@@ -19,6 +19,7 @@ from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainRequest
+from trainwright.jobs.request.setting import in_groups
 from trainwright.runtimes import bundled_runtime, bundled_runtimes
 from trainwright.runtimes.bundled import FOLDERS
 from trainwright.runtimes.image import VARIABLE
@@ -87,9 +88,14 @@ def catalogue_runtime(name: str) -> Obj:
     return found
 
 
-def train_request(**fields: Any) -> TrainRequest:
+def train_request(**settings: Any) -> TrainRequest:
+    """Build a request from settings by name, those of groups among them."""
+    return TrainRequest.parse(in_groups(TrainRequest, settings))
+
+
+def program_request(**settings: Any) -> TrainRequest:
     """Build a request for a program of one line."""
-    return TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
+    return train_request(**{"runtime": "torch-distributed", "command": ["true"], **settings})
 
 
 @contextmanager

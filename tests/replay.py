@@ -31,6 +31,8 @@ from recorders.recorded_cluster import RecordedCluster, Recording
 from support.virtual_time import VirtualClock, run_on_clock
 
 from trainwright.api.objects import name_of
+from trainwright.jobs.request.setting import in_groups
+from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.submission.jobs_client import JobsClient
 
 LIMITS = {"start_timeout_seconds": 30, "queue_timeout_seconds": 30}
@@ -115,18 +117,19 @@ def _by_cli(recording: Recording, client: JobsClient, options: dict[str, Any]) -
             return int(ended.code or 0)
 
 
-def _prepare(recording: Recording, client: JobsClient) -> dict[str, Any]:
+def _prepare(recording: Recording, client: JobsClient, options: dict[str, Any]) -> dict[str, Any]:
     for obj in recording.case["objects"]:
         if obj["kind"] == "TrainingRuntime":
             client.create(obj)
-    return {**LIMITS, "manifest": recording.trainjob, "logs": "all", "preemption_budget": 0}
+    settings = {**LIMITS, "manifest": recording.trainjob, "logs": "all", "preemption_budget": 0, **options}
+    return in_groups(TrainRequest, settings)
 
 
 def _by_component(recording: Recording, client: JobsClient, options: dict[str, Any]) -> int:
     from trainwright import submission
     from trainwright.components import train
 
-    parameters = {**_prepare(recording, client), **options}
+    parameters = _prepare(recording, client, options)
     with mock.patch.object(submission, "connect_for_jobs", return_value=client):
         try:
             train.python_func(
@@ -142,7 +145,7 @@ def _by_operator(recording: Recording, client: JobsClient, options: dict[str, An
     from trainwright.jobs.diagnosis.exit_codes import exit_code_of
     from trainwright.operators import train_job
 
-    parameters = {**_prepare(recording, client), **options}
+    parameters = _prepare(recording, client, options)
     operator = train_job.TrainJobOperator(task_id="train", run_id="recorded", **parameters)
     with _task_of(train_job, client):
         try:
@@ -164,7 +167,7 @@ def _by_trigger(recording: Recording, client: JobsClient, options: dict[str, Any
         (payload,) = events
         return payload
 
-    parameters = {**_prepare(recording, client), "deferrable": True, **options}
+    parameters = {**_prepare(recording, client, options), "deferrable": True}
     operator = train_job.TrainJobOperator(task_id="train", run_id="recorded", **parameters)
     work: Callable[[], Any] = partial(train_job.TrainJobOperator.execute.__wrapped__, operator, _context())
     with _task_of(train_job, client), mock.patch.object(trigger.TrainJobTrigger, "log", _PrintedLog()):

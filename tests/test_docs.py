@@ -9,6 +9,8 @@ import pytest
 import typer
 
 from trainwright.cli import app
+from trainwright.jobs.request.setting import settings_of
+from trainwright.jobs.request.train_request import TrainRequest
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -72,6 +74,15 @@ def test_make_targets_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text("utf-8")
     for target in re.findall(r"^\$ make ([a-z-]+)", page.read_text("utf-8"), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=IDS)
+def test_settings_with_their_group_exist(page: Path) -> None:
+    """As `limits.restarts`."""
+    groups = {name: set(settings_of(one.of)) for name, one in settings_of(TrainRequest).items() if one.of is not None}
+    path = rf"(?:`|--training |training\.)({'|'.join(groups)})\.([a-z_]+)"
+    for group, name in re.findall(path, page.read_text("utf-8")):
+        assert name in groups[group], f"{group}.{name}"
 
 
 def test_the_guarantees_name_tests_that_exist() -> None:

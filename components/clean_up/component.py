@@ -27,8 +27,8 @@ def clean_up(
         on_failure: suspend, delete or keep: what to do with the jobs. Empty: suspend.
         namespace: Namespace of the TrainJobs. Empty: that of the credentials.
         submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
-        training: Settings of the training by name, as for start_run: its run_id, on_cancel, namespace and submission_mode hold where
-            the parameters are not set.
+        training: Settings of the training by name, as for start_run: its run_id, namespace, submission_mode and
+            `on_cancel` of `ending` hold where the parameters are not set.
 
     Returns:
         The jobs, each with name, namespace, submitter, phase, and what was done with it.
@@ -40,14 +40,16 @@ def clean_up(
     from trainwright.jobs.state.cancel import CancelPolicy
     from trainwright.jobs.state.label_values import label_value
     from trainwright.steps.clean import LeftJobs, clean, left_jobs
+    from trainwright.steps.kfp_parameters import place_of
     from trainwright.steps.own_step import own_step
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
 
     with explained_end():
-        policy = CancelPolicy(on_failure or training.get("on_cancel") or "suspend")
-        run_id, namespace = run_id or training.get("run_id") or "", namespace or training.get("namespace") or ""
-        submission_mode = submission_mode or training.get("submission_mode") or ""
+        place, of_training = place_of(training)
+        policy = CancelPolicy(on_failure or of_training.on_cancel)
+        run_id, namespace = run_id or place.run_id, namespace or place.namespace
+        submission_mode = submission_mode or place.submission_mode
         if status.state == "SUCCEEDED" or policy is CancelPolicy.keep:
             write_line(f"the run has ended {status.state}: nothing to clean up")
             return []

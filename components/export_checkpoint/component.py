@@ -5,11 +5,11 @@ from typing import NamedTuple
 from kfp import dsl
 
 from trainwright.components.step import step
+from trainwright.steps.kfp_parameters import RUN
 
 
-@step
+@step(needs=RUN)
 def export_checkpoint(
-    run_id: str,
     card: dsl.Output[dsl.Markdown],
     model: dsl.Output[dsl.Model],
     # Written by `make edges` from ExportCheckpoint.
@@ -24,8 +24,9 @@ def export_checkpoint(
     usage: dict = {},
     merge_adapter: bool = False,
     # End of what `make edges` writes.
-    more: dict = {},
-    workspace_path: str = "/workspace",
+    run: dict = {},
+    run_id: str = "",
+    workspace_path: str = "",
     trial_index: int = -1,
     by_value: bool = False,
     dataset: dsl.Input[dsl.Dataset] = None,
@@ -52,7 +53,7 @@ def export_checkpoint(
         card: What is known of the export: metrics, losses, and where it comes from, as Markdown.
         model: The manifest. The weights are at the returned URI, not in this artifact, unless by_value.
         workspace_path: Where the workspace is mounted in this step.
-        more: Further parameters by name, as start_run returns them for this step.
+        run: The run, as start_run returns it: its id, its workspace, and further settings of this step.
         trial_index: Number of the trial of a sweep, as pick_trial returns it; -1 outside of sweeps.
         by_value: Whether the artifact `model` is a copy of the exported files, which the launcher uploads once more, not only
             their manifest.
@@ -70,6 +71,7 @@ def export_checkpoint(
 
     from trainwright.checkpoints import restore_checkpoint
     from trainwright.steps.export import describe_export, manifest_text
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import ExportCheckpoint, StepRun
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.workspace_steps import do_step
@@ -89,8 +91,10 @@ def export_checkpoint(
         # End of what `make edges` writes.
     }
     with explained_end():
-        asked = ExportCheckpoint.from_parameters(parameters, more)
-        exported = do_step(Path(workspace_path), asked, StepRun("kfp", run_id, trial_index), write_line)
+        of_run = run_of(run, needs_id=True, run_id=run_id, workspace_path=workspace_path)
+        request = asked(ExportCheckpoint, parameters, of_run.export)
+        place = StepRun("kfp", of_run.run_id, trial_index)
+        exported = do_step(Path(of_run.workspace_path or "/workspace"), request, place, write_line)
         uri, digest, step = exported["uri"], exported["digest"], exported["step"]
         Path(card.path).write_text(describe_export(uri, digest), "utf-8")
         if by_value:

@@ -7,13 +7,13 @@ from kfp import dsl
 from trainwright.components.step import step
 
 
-@step
+@step(needs=("dataset_uri", "source"))
 def initialize_dataset(
     dataset: dsl.Output[dsl.Dataset],
     report: dsl.Output[dsl.Markdown],
     report_page: dsl.Output[dsl.HTML],
     # Written by `make edges` from InitializeDataset.
-    dataset_uri: str,
+    dataset_uri: str = "",
     layout: str = "",
     test_fraction: float = 0.1,
     max_rows: int = 0,
@@ -28,10 +28,11 @@ def initialize_dataset(
     report_mode: str = "auto",
     trainer: str = "",
     # End of what `make edges` writes.
-    more: dict = {},
-    workspace_path: str = "/workspace",
+    run: dict = {},
+    workspace_path: str = "",
     run_id: str = "",
     by_value: bool = False,
+    source: dsl.Input[dsl.Dataset] = None,
 ) -> NamedTuple("Outputs", [("digest", str), ("train_rows", int), ("test_rows", int)]):
     """Fetch a dataset, map its columns to a layout that TRL reads, split it, and store it in the workspace by its digest.
 
@@ -61,9 +62,10 @@ def initialize_dataset(
         report: Rows, duplicates, tokens, what is cut and dropped, and a sample row as the model sees it, as Markdown.
         report_page: The report as HTML.
         workspace_path: Where the workspace is mounted in this step.
-        more: Further parameters by name, as start_run returns them for this step.
+        run: The run, as start_run returns it: its id, its workspace, and further settings of this step.
         run_id: Id of the run, whose record in the workspace lists the dataset as used.
         by_value: Whether the artifact `dataset` is a copy of the prepared files, which the launcher uploads, not only their receipt.
+        source: Instead of dataset_uri: a dataset that an earlier step has made.
 
     Returns:
         digest: Digest of the prepared files; it changes when the data changes.
@@ -72,6 +74,7 @@ def initialize_dataset(
     """
     from pathlib import Path
 
+    from trainwright.steps.kfp_parameters import asked, of_source, run_of
     from trainwright.steps.prepare import copy_prepared, receipt_text
     from trainwright.steps.requests import InitializeDataset, StepRun
     from trainwright.steps.step_end import explained_end
@@ -97,11 +100,14 @@ def initialize_dataset(
         # End of what `make edges` writes.
     }
     with explained_end():
-        result = do_step(Path(workspace_path), InitializeDataset.from_parameters(parameters, more), StepRun("kfp", run_id))
+        of_run = run_of(run, run_id=run_id, workspace_path=workspace_path)
+        workspace = Path(of_run.workspace_path or "/workspace")
+        request = asked(InitializeDataset, parameters, of_run.data.joined(of_source(source)))
+        result = do_step(workspace, request, StepRun("kfp", of_run.run_id))
         if by_value:
-            copy_prepared(Path(workspace_path), "dataset", result["digest"], Path(dataset.path))
+            copy_prepared(workspace, "dataset", result["digest"], Path(dataset.path))
         else:
-            prepared = prepared_path(Path(workspace_path), "dataset", result["digest"])
+            prepared = prepared_path(workspace, "dataset", result["digest"])
             Path(dataset.path).write_text(receipt_text(prepared, result["figures"]), "utf-8")
     Path(report.path).write_text(result["report"], "utf-8")
     Path(report_page.path).write_text(result["report_page"], "utf-8")

@@ -13,7 +13,8 @@ def initialize_model(
     # Written by `make edges` from InitializeModel.
     model_uri: str,
     # End of what `make edges` writes.
-    workspace_path: str = "/workspace",
+    run: dict = {},
+    workspace_path: str = "",
     run_id: str = "",
     by_value: bool = False,
 ) -> NamedTuple("Outputs", [("digest", str), ("shape", dict)]):
@@ -24,6 +25,7 @@ def initialize_model(
     Args:
         model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
         model: The receipt: source, revision, files with sizes and digests.
+        run: The run, as start_run returns it: its id and its workspace.
         workspace_path: Where the workspace is mounted in this step.
         run_id: Id of the run, whose record in the workspace lists the model as used.
         by_value: Whether the artifact `model` is a copy of the prepared files, which the launcher uploads, not only their receipt.
@@ -34,6 +36,7 @@ def initialize_model(
     """
     from pathlib import Path
 
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.prepare import copy_prepared, receipt_text
     from trainwright.steps.requests import InitializeModel, StepRun
     from trainwright.steps.step_end import explained_end
@@ -46,11 +49,13 @@ def initialize_model(
         # End of what `make edges` writes.
     }
     with explained_end():
-        result = do_step(Path(workspace_path), InitializeModel.from_parameters(parameters), StepRun("kfp", run_id))
+        of_run = run_of(run, run_id=run_id, workspace_path=workspace_path)
+        workspace = Path(of_run.workspace_path or "/workspace")
+        result = do_step(workspace, asked(InitializeModel, parameters), StepRun("kfp", of_run.run_id))
         if by_value:
-            copy_prepared(Path(workspace_path), "model", result["digest"], Path(model.path))
+            copy_prepared(workspace, "model", result["digest"], Path(model.path))
         else:
-            prepared = prepared_path(Path(workspace_path), "model", result["digest"])
+            prepared = prepared_path(workspace, "model", result["digest"])
             Path(model.path).write_text(receipt_text(prepared), "utf-8")
-    model.metadata.update({name: result[name] for name in ("source", "revision", "digest")})
+    model.metadata.update({name: result[name] for name in ("source", "revision", "digest", "shape")})
     return str(result["digest"]), result["shape"]

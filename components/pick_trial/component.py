@@ -5,22 +5,25 @@ from typing import NamedTuple
 from kfp import dsl
 
 from trainwright.components.step import step
+from trainwright.steps.kfp_parameters import RUN
 
 
-@step
+@step(needs=RUN)
 def pick_trial(
-    run_id: str,
     summary: dsl.Output[dsl.Markdown],
     # Written by `make edges` from PickTrial.
     outcomes: list,
     metric: str = "eval_loss",
     greater_is_better: bool = False,
     # End of what `make edges` writes.
+    run: dict = {},
+    run_id: str = "",
     workspace_path: str = "",
 ) -> NamedTuple("Outputs", [("index", int), ("trainjob", str), ("value", float), ("settings", dict)]):
     """Pick the trial whose training reported the best value. Failed trials are only listed, unless all have failed.
 
     Args:
+        run: The run, as start_run returns it: its id and its workspace.
         run_id: Id of the run.
         outcomes: The output `outcome` of the training of each trial, whether it succeeded or not.
         metric: A reported metric, or a number in the results of the training function.
@@ -36,6 +39,7 @@ def pick_trial(
     """
     from pathlib import Path
 
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import EndTrials, PickTrial, StepRun
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.trials import pick_trial
@@ -49,9 +53,10 @@ def pick_trial(
         # End of what `make edges` writes.
     }
     with explained_end():
-        picked = pick_trial(PickTrial.from_parameters(parameters))
-        if workspace_path:
-            do_step(Path(workspace_path), EndTrials(indices=picked.others), StepRun("kfp", run_id))
+        of_run = run_of(run, needs_id=True, run_id=run_id, workspace_path=workspace_path)
+        picked = pick_trial(asked(PickTrial, parameters))
+        if of_run.workspace_path:
+            do_step(Path(of_run.workspace_path), EndTrials(indices=picked.others), StepRun("kfp", of_run.run_id))
     Path(summary.path).write_text(picked.summary, "utf-8")
     write_line(picked.line)
     return picked.best.index, picked.best.trainjob, picked.value, picked.best.settings

@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 from trainwright.components.step import step
+from trainwright.steps.kfp_parameters import RUN
 
 
-@step
+@step(needs=RUN)
 def plan_trials(
-    run_id: str,
     # Written by `make edges` from PlanTrials.
     settings: dict = {},
     trials: list = [],
@@ -16,6 +16,8 @@ def plan_trials(
     seed: int = 0,
     metric: str = "",
     # End of what `make edges` writes.
+    run: dict = {},
+    run_id: str = "",
     workspace_path: str = "",
     dataset_digest: str = "",
     model_digest: str = "",
@@ -25,6 +27,7 @@ def plan_trials(
     The plan depends on the inputs alone: a retry gives the same one, and so the same TrainJobs.
 
     Args:
+        run: The run, as start_run returns it: its id, its workspace, and the settings of its trainer.
         run_id: Id of the run.
         settings: Settings of the builtin trainer for all trials.
         trials: Settings of each trial, as [{"learning_rate": 1e-4}, {"learning_rate": 2e-4}].
@@ -42,6 +45,7 @@ def plan_trials(
     """
     from pathlib import Path
 
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import BeginTrials, PlanTrials, StepRun
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.trials import plan_trials
@@ -58,10 +62,12 @@ def plan_trials(
         # End of what `make edges` writes.
     }
     with explained_end():
-        planned = plan_trials(**PlanTrials.from_parameters(parameters).model_dump())
+        of_run = run_of(run, needs_id=True, run_id=run_id, workspace_path=workspace_path)
+        request = asked(PlanTrials, parameters, PlanTrials(settings=of_run.training.settings))
+        planned = plan_trials(**request.by_name())
         for trial in planned:
             write_line(f"trial {trial.index}: {trial.settings}")
-        if workspace_path:
+        if of_run.workspace_path:
             begun = BeginTrials(count=len(planned), dataset_digest=dataset_digest, model_digest=model_digest)
-            do_step(Path(workspace_path), begun, StepRun("kfp", run_id))
+            do_step(Path(of_run.workspace_path), begun, StepRun("kfp", of_run.run_id))
     return [trial.model_dump_json() for trial in planned], len(planned)

@@ -22,8 +22,8 @@ def preprocess_dataset(
     deduplicate_by: list = [],
     ray_address: str = "",
     # End of what `make edges` writes.
-    more: dict = {},
-    workspace_path: str = "/workspace",
+    run: dict = {},
+    workspace_path: str = "",
     run_id: str = "",
 ) -> NamedTuple("Outputs", [("data_uri", str), ("digest", str), ("rows_in", int), ("rows_out", int), ("dropped", dict)]):
     """Preprocess rows with Ray Data: columns, white space, a function of yours, empty, short and long rows, duplicates.
@@ -44,7 +44,7 @@ def preprocess_dataset(
         ray_address: Address of a Ray cluster that sees the workspace at the same path. Empty: Ray is started in this step.
         dataset: The receipt: files with sizes and digests, operations, and counts of rows.
         workspace_path: Where the workspace is mounted in this step.
-        more: Further parameters by name, as start_run returns them for this step.
+        run: The run, as start_run returns it: its id, its workspace, and further settings of this step.
         run_id: Id of the run, whose record in the workspace lists the result as used.
 
     Returns:
@@ -55,6 +55,7 @@ def preprocess_dataset(
     """
     from pathlib import Path
 
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.prepare import receipt_text
     from trainwright.steps.requests import PreprocessDataset, StepRun
     from trainwright.steps.step_end import explained_end, write_line
@@ -76,8 +77,12 @@ def preprocess_dataset(
         # End of what `make edges` writes.
     }
     with explained_end():
-        asked = PreprocessDataset.from_parameters(parameters, more)
-        done = do_step(Path(workspace_path), asked, StepRun("kfp", run_id), write_line)
+        of_run = run_of(run, run_id=run_id, workspace_path=workspace_path)
+        workspace = Path(of_run.workspace_path or "/workspace")
+        request = asked(PreprocessDataset, parameters, of_run.preprocessing)
+        done = do_step(workspace, request, StepRun("kfp", of_run.run_id), write_line)
     Path(dataset.path).write_text(receipt_text(StorageUri.parse(done["data_uri"]).path), "utf-8")
-    dataset.metadata.update({"source": data_uri, **{name: done[name] for name in ("digest", "rows_in", "rows_out")}})
+    dataset.metadata.update(
+        {"source": data_uri, "location": done["data_uri"], **{name: done[name] for name in ("digest", "rows_in", "rows_out")}}
+    )
     return done["data_uri"], done["digest"], done["rows_in"], done["rows_out"], done["dropped"]

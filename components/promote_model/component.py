@@ -25,7 +25,7 @@ def promote_model(
     alias: str = "champion",
     training: dict = {},
     # End of what `make edges` writes.
-    more: dict = {},
+    run: dict = {},
 ) -> NamedTuple("Outputs", [("promoted", bool), ("reason", str), ("champion_uri", str), ("previous_uri", str)]):
     """Let an alias name an export if its evaluation is better than that of the export which it names now.
 
@@ -48,7 +48,7 @@ def promote_model(
         alias: champion, challenger, or another name.
         training: Settings that the export was trained with: if it is not promoted, they are remembered, so that ReadChampion finds
             no need to train the same again.
-        more: Further parameters by name, as start_run returns them for this step.
+        run: The run, as start_run returns it: its id, its workspace, and further settings of this step.
         summary: What was decided and why, as Markdown.
 
     Returns:
@@ -59,6 +59,7 @@ def promote_model(
     """
     from pathlib import Path
 
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.promote import promote
     from trainwright.steps.requests import PromoteModel
     from trainwright.steps.step_end import explained_end, write_line
@@ -82,9 +83,17 @@ def promote_model(
         # End of what `make edges` writes.
     }
     with explained_end():
-        verdict = promote(PromoteModel.from_parameters(parameters, more))
+        of_run = run_of(run)
+        request = asked(PromoteModel, parameters, of_run.promotion)
+        if "training" in of_run.given and not request.training:
+            request = request.having(training=of_run.training.given_values())
+        verdict = promote(request)
     decision = f"{'promoted' if verdict.promoted else 'kept'}: {verdict.reason}"
-    write_line(f"{decision}; {alias}: {verdict.champion}")
-    rows = [("candidate", code(checkpoint_uri)), (escaped(alias), code(verdict.champion)), ("before", code(verdict.previous))]
+    write_line(f"{decision}; {request.alias}: {verdict.champion}")
+    rows = [
+        ("candidate", code(checkpoint_uri)),
+        (escaped(request.alias), code(verdict.champion)),
+        ("before", code(verdict.previous)),
+    ]
     Path(summary.path).write_text(f"## {escaped(decision)}\n\n{table(('', 'export'), rows)}\n", "utf-8")
     return verdict.promoted, verdict.reason, verdict.champion, verdict.previous

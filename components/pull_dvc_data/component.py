@@ -18,7 +18,8 @@ def pull_dvc_data(
     rev: str = "",
     remote: str = "",
     # End of what `make edges` writes.
-    workspace_path: str = "/workspace",
+    run: dict = {},
+    workspace_path: str = "",
     run_id: str = "",
 ) -> NamedTuple("Outputs", [("data_uri", str), ("digest", str), ("revision", str), ("md5", str), ("size", int)]):
     """Pull a version of data with DVC into the workspace, from a DVC repository or from any source.
@@ -35,6 +36,7 @@ def pull_dvc_data(
         path: File or folder in repo.
         rev: Branch, tag or commit of repo. Empty: the default branch.
         remote: DVC remote to pull from. Empty: the default one of repo.
+        run: The run, as start_run returns it: its id and its workspace.
         workspace_path: Where the workspace is mounted in this step.
         run_id: Id of the run, whose record in the workspace lists the version as used.
 
@@ -46,6 +48,7 @@ def pull_dvc_data(
     """
     from pathlib import Path
 
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.prepare import receipt_text
     from trainwright.steps.requests import PullDvcData, StepRun
     from trainwright.steps.step_end import explained_end, write_line
@@ -63,8 +66,11 @@ def pull_dvc_data(
         # End of what `make edges` writes.
     }
     with explained_end():
-        asked = PullDvcData.from_parameters(parameters)
-        pulled = do_step(Path(workspace_path), asked, StepRun("kfp", run_id), write_line)
+        of_run = run_of(run, run_id=run_id, workspace_path=workspace_path)
+        workspace = Path(of_run.workspace_path or "/workspace")
+        pulled = do_step(workspace, asked(PullDvcData, parameters), StepRun("kfp", of_run.run_id), write_line)
     Path(data.path).write_text(receipt_text(StorageUri.parse(pulled["data_uri"]).path), "utf-8")
-    data.metadata.update({name: pulled[name] for name in ("source", "revision", "digest", "md5")})
+    data.metadata.update(
+        {"location": pulled["data_uri"], **{name: pulled[name] for name in ("source", "revision", "digest", "md5")}}
+    )
     return pulled["data_uri"], pulled["digest"], pulled["revision"], pulled["md5"], pulled["size"]

@@ -19,7 +19,7 @@ def read_champion(
     alias: str = "champion",
     training: dict = {},
     # End of what `make edges` writes.
-    evaluation: dict = {},
+    run: dict = {},
     run_id: str = "",
 ) -> str:
     """Say whether a training on other data or another base model could replace the export that an alias names.
@@ -36,7 +36,7 @@ def read_champion(
         uri: Export that the alias names; empty if none.
         digest: Digest of its manifest.
         start_from: `resume` of a training: weights:URI with warm_start, else auto.
-        evaluation: Settings of the evaluation by name, as for start_run: its promote_alias holds instead of alias.
+        run: The run, as start_run returns it: with the settings of its training, and the alias of its promotion.
         run_id: Id of the run, which prevents cached results.
 
     Returns:
@@ -46,6 +46,7 @@ def read_champion(
     from pathlib import Path
 
     from trainwright.steps.champion import read_champion_for
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.requests import ReadChampion
     from trainwright.steps.step_end import explained_end, write_line
 
@@ -61,9 +62,16 @@ def read_champion(
         # End of what `make edges` writes.
     }
     with explained_end():
-        alias = evaluation.get("promote_alias") or alias
-        found = read_champion_for(ReadChampion.from_parameters({**parameters, "alias": alias}))
-        write_line(f"{alias}: {found.champion.uri or 'none'}{f'; nothing to train: {found.reason}' if found.reason else ''}")
+        of_run = run_of(run)
+        request = asked(ReadChampion, parameters)
+        if "alias" in of_run.promotion.given:
+            request = request.having(alias=of_run.promotion.alias)
+        if "training" in of_run.given and not request.training:
+            request = request.having(training=of_run.training.given_values())
+        found = read_champion_for(request)
+        write_line(
+            f"{request.alias}: {found.champion.uri or 'none'}{f'; nothing to train: {found.reason}' if found.reason else ''}"
+        )
     Path(uri).write_text(found.champion.uri, "utf-8")
     Path(digest).write_text(found.champion.digest, "utf-8")
     Path(start_from).write_text(found.start_from, "utf-8")

@@ -22,7 +22,7 @@ def register_model(
     base_model: str = "",
     datasets: list = [],
     # End of what `make edges` writes.
-    more: dict = {},
+    run: dict = {},
     workspace_path: str = "",
 ) -> NamedTuple("Outputs", [("uri", str), ("version", str), ("existed", bool)]):
     """Register an export. A registration that was interrupted is completed; a second one returns the first.
@@ -42,7 +42,7 @@ def register_model(
         base_model: org/name of the fine-tuned model, for the model card.
         datasets: org/name of datasets, for the model card.
         model: What was registered; the weights are not in this artifact.
-        more: Further parameters by name, as start_run returns them for this step.
+        run: The run, as start_run returns it: its id, its workspace, and further settings of this step.
         workspace_path: Where the workspace is mounted in this step, if it is: MLflow without MLFLOW_TRACKING_URI keeps its models in
             tracking/mlflow.db in it.
 
@@ -53,6 +53,7 @@ def register_model(
     from dataclasses import asdict
     from pathlib import Path
 
+    from trainwright.steps.kfp_parameters import asked, run_of
     from trainwright.steps.register import register_run_export
     from trainwright.steps.requests import RegisterModel
     from trainwright.steps.step_end import explained_end, write_line
@@ -73,7 +74,7 @@ def register_model(
     }
     with explained_end():
         registration = register_run_export(
-            RegisterModel.from_parameters(parameters, more),
+            asked(RegisterModel, parameters, run_of(run).registration),
             folder=Path(workspace_path) / "tracking" if workspace_path else None,
             on_line=write_line,
         )

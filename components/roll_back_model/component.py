@@ -27,6 +27,8 @@ def roll_back_model(
     Returns:
         URI of the export that the alias names now.
     """
+    from trainwright.jobs.request.typed_parameters import unmarked
+    from trainwright.steps.kfp_parameters import asked
     from trainwright.steps.requests import RollBackModel
     from trainwright.steps.roll_back import roll_back_once
     from trainwright.steps.step_end import explained_end, write_line
@@ -40,8 +42,9 @@ def roll_back_model(
         # End of what `make edges` writes.
     }
     with explained_end():
-        alias = evaluation.get("promote_alias") or alias
-        asked = RollBackModel.from_parameters({**parameters, "alias": alias})
-        record = roll_back_once(**asked.model_dump(), step=f"kfp/{run_id}/roll-back" if run_id else "")
-        write_line(f"{alias}: {record.current.uri}")
+        request = asked(RollBackModel, parameters)
+        if alias_of_run := unmarked(evaluation, "evaluation").get("promote_alias"):
+            request = request.having(alias=str(alias_of_run))
+        record = roll_back_once(**request.by_name(), step=f"kfp/{run_id}/roll-back" if run_id else "")
+        write_line(f"{request.alias}: {record.current.uri}")
     return record.current.uri

@@ -24,38 +24,27 @@ def start_run(
     defaults: dict = {},
     export_uri: str = "",
     registry: str = "",
+    store_secret: str = "",
+    hub_secret: str = "",
     preprocesses: bool = False,
     # End of what `make edges` writes.
     run_id: str = "",
     pipeline_run_id: str = "",
     workspace_path: str = "/workspace",
     namespace: str = "",
-    submission_mode: str = "",
 ) -> NamedTuple(
     "Outputs",
     [
+        ("run", dict),
         ("run_id", str),
         ("claim", str),
-        ("workspace", str),
         ("workspace_path", str),
-        ("namespace", str),
-        ("submission_mode", str),
-        ("tie_to_run", bool),
-        ("training", dict),
-        ("settings", dict),
-        ("data", dict),
-        ("preprocessing", dict),
-        ("export", dict),
-        ("evaluation", dict),
-        ("promotion", dict),
-        ("registration", dict),
     ],
 ):
     """Set the id of a run, check the settings of all its steps, and create its workspace if necessary, before any step mounts it.
 
-    `training`, `data` and `evaluation` take any setting of those steps by its name; the outputs of these names are for the parameter
-    `more` of the components. The settings of the run as a whole are among those of the training: run_id, namespace, submission_mode,
-    workspace_path, tie_to_run.
+    `training`, `data` and `evaluation` take any setting of those steps by its name. The settings of the run as a whole are among those
+    of the training: run_id, namespace, submission_mode, workspace_path. The other components take the output `run` for all of them.
 
     Jobs in the namespace that earlier runs have left behind, and whose waiting step is gone longer than its lease, are suspended.
 
@@ -77,34 +66,27 @@ def start_run(
         defaults: Settings of export and evaluation that hold unless `evaluation` has others.
         export_uri: Folder of exported checkpoints, refused if later steps do not see it. Empty: not checked.
         registry: Registry of a later step, which must see the exports. Empty: none.
+        store_secret: Secret with credentials of the object store, for the pods of the training.
+        hub_secret: Secret with HF_TOKEN, for the pods of training and evaluation.
         preprocesses: Whether a step preprocesses the data, whose settings `data` may have.
         run_id: Id of the run; reusing it resumes the run. Empty: pipeline_run_id.
         pipeline_run_id: dsl.PIPELINE_JOB_ID_PLACEHOLDER, so that each run of a recurring pipeline has its own id.
         workspace_path: Where the steps mount the claim.
         namespace: Namespace of the claim. Empty: that of the credentials.
-        submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
 
     Returns:
+        run: The run: where its steps are done, and the settings of each, for the parameter `run` of the other components.
         run_id: Id of the run.
         claim: Name of the claim, for mounting.
-        workspace_path: Path of the workspace in the steps: workspace_path and the folder in the claim.
-        namespace: Namespace of the run; empty: that of the credentials.
-        submission_mode: auto, trainjob, jobset, or empty.
-        tie_to_run: Whether TrainJobs are deleted together with the workflow.
-        training: Settings for train.
-        settings: Settings of the builtin trainer, for plan_trials.
-        data: Settings for initialize_dataset.
-        preprocessing: Settings for preprocess_dataset.
-        export: Settings for export_checkpoint.
-        evaluation: Settings for evaluate.
-        promotion: Settings for promote_model.
-        registration: Settings for register_model.
+        workspace_path: Path of the workspace in the steps that mount the claim.
     """
     import os
 
+    from trainwright.jobs.request.typed_parameters import with_large_marked
     from trainwright.steps.clean import suspend_abandoned
+    from trainwright.steps.kfp_parameters import asked
     from trainwright.steps.phases import phases_of
-    from trainwright.steps.requests import StartRun
+    from trainwright.steps.requests import RunPlace, StartRun
     from trainwright.steps.start import check_exports, start_run
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.submission import connect_for_jobs
@@ -127,45 +109,32 @@ def start_run(
         "defaults": defaults,
         "export_uri": export_uri,
         "registry": registry,
+        "store_secret": store_secret,
+        "hub_secret": hub_secret,
         "preprocesses": preprocesses,
         # End of what `make edges` writes.
     }
     with explained_end():
-        if not (run_id or pipeline_run_id or training.get("run_id")):
+        request = asked(StartRun, parameters)
+        place = RunPlace.parse({"run_id": run_id, "namespace": namespace, "workspace_path": workspace_path})
+        run = phases_of(request, place)
+        if not (run.run_id or pipeline_run_id):
             raise ValueError("run_id: set run_id, or pipeline_run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER")
-        given = {"run_id": run_id, "workspace_path": workspace_path, "namespace": namespace, "submission_mode": submission_mode}
-        request = StartRun.from_parameters(parameters)
-        phases = phases_of(request, given)
-        run = phases.run
-        cluster = connect_for_jobs(mode=run["submission_mode"])
+        cluster = connect_for_jobs(mode=run.submission_mode)
+        space = run.namespace or cluster.default_namespace
         started = start_run(
             cluster,
             request.workspace,
             owner="kfp",
-            run_id=run["run_id"] or pipeline_run_id,
-            namespace=run["namespace"] or cluster.default_namespace,
-            workspace_path=run["workspace_path"],
-            num_nodes=phases.training.get("num_nodes") or 1,
+            run_id=run.run_id or pipeline_run_id,
+            namespace=space,
+            workspace_path=run.workspace_path,
+            num_nodes=run.training.num_nodes or 1,
         )
         # A pod of a server has only the claim that the pipeline mounts; a local run starts every step on this machine.
-        check_exports(request.export_uri, pods_mount=run["workspace_path"] if os.environ.get("KFP_POD_NAME") else "")
-        for job in suspend_abandoned(cluster, run["namespace"] or cluster.default_namespace):
+        check_exports(request.export_uri, pods_mount=run.workspace_path if os.environ.get("KFP_POD_NAME") else "")
+        for job in suspend_abandoned(cluster, space):
             write_line(f"TrainJob {job.namespace}/{job.name} of {job.submitter}, whose step is gone: {job.outcome}")
     write_line(f"run {started.run_id} in {started.workspace}")
-    return (
-        started.run_id,
-        started.claim,
-        started.workspace,
-        started.path,
-        run["namespace"],
-        run["submission_mode"],
-        run["tie_to_run"],
-        phases.training,
-        phases.training.get("settings") or {},
-        phases.data,
-        phases.preprocessing,
-        phases.export,
-        phases.evaluation,
-        phases.promotion,
-        phases.registration,
-    )
+    run = run.having(run_id=started.run_id, claim=started.claim, workspace=started.workspace, workspace_path=started.path)
+    return with_large_marked(run.given_values()), started.run_id, started.claim, started.path

@@ -5,16 +5,16 @@ from typing import NamedTuple
 from kfp import dsl
 
 from trainwright.components.step import step
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.steps.kfp_parameters import RUN
 
 
-@step(submits=True)
+@step(settings=TrainRequest, needs=RUN, submits=True)
 def train(
-    run_id: str,
     metrics: dsl.Output[dsl.Metrics],
     loss_curve: dsl.Output[dsl.HTML],
     # Written by `make edges` from TrainRequest.
     runtime: str = "",
-    runtime_kind: str = "ClusterTrainingRuntime",
     builtin: str = "",
     settings: dict = {},
     image: str = "",
@@ -31,59 +31,28 @@ def train(
     num_proc_per_node: int = 0,
     resources_per_node: dict = {},
     labels: dict = {},
-    annotations: dict = {},
-    runtime_patches: list = [],
     dataset_uri: str = "",
-    metadata_loc: str = "",
-    num_data_nodes: int = 0,
-    worker_mem: str = "",
     dataset_digest: str = "",
-    dataset_env: dict = {},
     model_uri: str = "",
     model_digest: str = "",
-    model_env: dict = {},
-    model_shape: dict = {},
     workspace: str = "",
-    queue_name: str = "",
-    priority_class: str = "",
-    topology: str = "",
-    node_selector: dict = {},
-    tolerations: list = [],
-    affinity: dict = {},
-    memory_check: str = "warn",
-    volumes: list = [],
-    volume_mounts: list = [],
-    queue_timeout_seconds: int = 0,
-    start_timeout_seconds: int = 21600,
-    run_timeout_seconds: int = -1,
-    fail_if_stuck: bool = True,
-    fail_on_divergence: bool = True,
-    lost_node_timeout_seconds: int = 0,
-    logs: str = "0",
-    log_bytes: int = 16777216,
     resume: str = "auto",
     export_uri: str = "",
-    previous_jobs: str = "keep",
-    preemption_budget: int = 3,
-    restarts: int = 0,
-    on_changed_request: str = "adopt",
-    adopt_finished: bool = False,
-    on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 600,
-    store_secret: str = "",
-    hub_secret: str = "",
-    dataset_secret: str = "",
-    model_secret: str = "",
-    resume_secret: str = "",
+    placement: dict = {},
+    limits: dict = {},
+    ending: dict = {},
+    logging: dict = {},
+    secrets: dict = {},
+    data: dict = {},
     # End of what `make edges` writes.
-    job_retries: int = 0,
-    more: dict = {},
+    run: dict = {},
+    run_id: str = "",
     namespace: str = "",
-    submission_mode: str = "",
-    tie_to_run: bool = True,
-    trial: str = "",
     tracking: list = [],
     workspace_path: str = "",
+    trial: str = "",
+    dataset: dsl.Input[dsl.Dataset] = None,
+    model: dsl.Input[dsl.Model] = None,
     task_settings: dict = {},
     task_config: dsl.TaskConfig = None,
 ) -> NamedTuple(
@@ -98,12 +67,9 @@ def train(
     docs/reference/parameters.md; TrainJobOperator and `trainwright submit` share them.
 
     Args:
-        run_id: Id of the run: it gives the job the same name in every try, and prevents cached results.
-            dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
         metrics: Last values reported by the training, and the numbers that it returned.
         loss_curve: Reported loss over steps, as HTML.
         runtime: Training runtime. Defaults to the builtin trainer's runtime, torch-distributed for a function or code, else trl-sft.
-        runtime_kind: ClusterTrainingRuntime, or TrainingRuntime in the job's namespace.
         builtin: Builtin trainer: sft, dpo, kto or torchtune. Defaults to that of the runtime, such as sft, if no other program is
             set.
         settings: Settings of the builtin trainer, see docs/settings.md.
@@ -123,74 +89,41 @@ def train(
         resources_per_node: Resources per node: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ..., "requests":
             ...}.
         labels: Labels of the TrainJob.
-        annotations: Annotations of the TrainJob.
-        runtime_patches: Additional spec.runtimePatches, each with manager and trainingRuntimeSpec.
         dataset_uri: Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path; see docs/sources.md. cache://SCHEMA/TABLE
             reads a table from a data cache; see docs/data-cache.md.
-        metadata_loc: Where a cached table is: metadata.json of an Iceberg table, or a file or folder of Parquet or CSV.
-        num_data_nodes: Number of pods that have a cached table in memory. Empty or 0: 2.
-        worker_mem: Memory of each of these pods. Empty: 2Gi.
         dataset_digest: Digest of the prepared dataset; nodes reject any other.
-        dataset_env: Environment variables of the dataset initializer.
         model_uri: Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.
         model_digest: Digest of the prepared model; nodes reject any other.
-        model_env: Environment variables of the model initializer.
-        model_shape: Sizes of the model, as the step that prepares it returns them, for the estimate of memory_check.
         workspace: Volume that the steps of a run share: pvc://CLAIM[/FOLDER], or with ?size=20Gi[&class=&access=&retain=] to create
             it. The run's folder on it is mounted at /workspace.
-        queue_name: Kueue LocalQueue: the job starts when the queue admits it.
-        priority_class: Kueue WorkloadPriorityClass; requires queue_name.
-        topology: required:KEY, preferred:KEY, unconstrained (Kueue) or exclusive:KEY (JobSet), where KEY is a node label.
-        node_selector: Node selector of the training pods; does not apply to initializers.
-        tolerations: Tolerations of the training pods, in addition to the runtime's.
-        affinity: Node and pod affinity of the training pods.
-        memory_check: Compare an estimate of the memory that sft, dpo or kto needs with that of the nodes before submission: warn,
-            fail or off.
-        volumes: Volumes of the training pods, besides the runtime's and the workspace.
-        volume_mounts: Where the training containers mount volumes: those of `volumes`, or of the runtime by name.
-        queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-        start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
-            no limit.
-        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1:
-            that of the manifest, else a week. 0: no limit.
-        fail_if_stuck: Whether to fail when waiting cannot help: at once for an invalid image name or a command that the image does
-            not have, after a minute without a claim, Secret or queue, after ten without the image or if a policy refuses the pods.
-        fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
-            another. Checkpoints stay.
-        lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel
-            says. 0: no limit.
-        logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
-        log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
         resume: Where a new job starts: auto (the run's last checkpoint, if the request has not changed), last (also if it has),
             never, the URI of an exported checkpoint, or weights:URI (the run's last checkpoint, else the weights of that export at
             step 0).
         export_uri: Where the run exports checkpoints; resume=auto starts from there if the workspace has no checkpoint.
-        previous_jobs: Whether to keep or delete finished jobs of this step when the next one is submitted.
-        preemption_budget: Maximum automatic resubmissions after preemption, for the whole step.
-        restarts: Restarts of a failed pod within one TrainJob. Empty or 0: none for a function or code, else as the runtime says.
-        on_changed_request: What a retry whose settings have changed does with a job that still runs: adopt it, with a warning, or
-            replace it.
-        adopt_finished: Whether a job that has succeeded is taken as the result of another run of the orchestrator with the same id.
-        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
-            it.
-        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
-            or a later step of its run; at least 30. 0: never.
-        store_secret: Secret with object store credentials (AWS_ACCESS_KEY_ID ...), for datasets, models and exports to resume from.
-        hub_secret: Secret with the key HF_TOKEN, for datasets, models and the training program.
-        dataset_secret: Secret whose keys become environment variables of the dataset initializer.
-        model_secret: Secret whose keys become environment variables of the model initializer.
-        resume_secret: Secret with credentials for reading exports to resume from. Defaults to store_secret.
-        job_retries: Maximum automatic resubmissions of a failed job, for the whole step: from its checkpoint, and not after a failure
-            that would only repeat, nor at run_timeout_seconds. The server retries no failed step, see docs/pipelines.md.
-        more: Further parameters by name, as start_run returns them for this step.
+        placement: Where the pods run: queue, topology, nodes, volumes, annotations, patches. Its settings: queue_name,
+            priority_class, topology, node_selector, tolerations, affinity, volumes, volume_mounts, annotations, runtime_patches,
+            runtime_kind, submission_mode, memory_check.
+        limits: When a job has failed, and how often it may begin again: deadlines, stuck and diverged jobs, restarts, budgets. Its
+            settings: queue_timeout_seconds, start_timeout_seconds, run_timeout_seconds, lost_node_timeout_seconds, fail_if_stuck,
+            fail_on_divergence, restarts, preemption_budget, job_retries.
+        ending: What happens to jobs at a cancellation, without a waiting step, and when the step is repeated. Its settings:
+            on_cancel, waiter_lease_seconds, adopt_finished, on_changed_request, previous_jobs, tie_to_run.
+        logging: Which logs of the job are shown. Its settings: logs, log_bytes.
+        secrets: Names of Secrets whose keys pods get as variables. Its settings: store_secret, hub_secret, dataset_secret,
+            model_secret, resume_secret.
+        data: What the initializers of dataset and model must know, and the data cache. Its settings: metadata_loc, num_data_nodes,
+            worker_mem, dataset_env, model_env, model_shape.
+        run: The run, as start_run returns it: its id, its workspace, where it is done, and further settings of the training.
+        run_id: Id of the run, required without `run`: it gives the job the same name in every try, and prevents cached results.
+            dsl.PIPELINE_JOB_ID_PLACEHOLDER gives each run its own id.
         namespace: Namespace of the TrainJob. Empty: the manifest's, else that of the credentials.
-        submission_mode: auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.
-        tie_to_run: Whether the TrainJob is deleted together with the workflow of its pipeline run, and labelled with it.
-        trial: A trial of a sweep, as plan_trials returns it. It has a TrainJob and a folder of its own, and its settings replace
-            those of the same names. A training that fails, or exceeds run_timeout_seconds, does not fail this step.
         tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address, as
             mlflow:https://host, wandb:ENTITY/PROJECT, tensorboard:/folder. Credentials are variables of the step.
         workspace_path: Where the workspace is mounted in this step, if it is: trackers without a server write to tracking/ in it.
+        trial: A trial of a sweep, as plan_trials returns it. It has a TrainJob and a folder of its own, and its settings replace
+            those of the same names. A training that fails, or exceeds run_timeout_seconds, does not fail this step.
+        dataset: A dataset that initialize_dataset has prepared, or that an earlier step has made at an address which pods can read.
+        model: A base model that an earlier step has made, likewise.
         task_settings: Set when a pipeline is compiled: what is set on the task and Kubeflow Pipelines does not pass on.
         task_config: Set by Kubeflow Pipelines: what is set on the task is for the TrainJob, and not for the pod that waits for it.
 
@@ -207,6 +140,9 @@ def train(
     from pathlib import Path
 
     from trainwright.evaluation.metric_history import MetricHistory
+    from trainwright.jobs.request.task_config import Task
+    from trainwright.jobs.request.typed_parameters import typed_parameters, unmarked
+    from trainwright.steps.kfp_parameters import of_artifacts, run_of
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.step_end import explained_end, write_line
     from trainwright.steps.submit import train_step_of
@@ -216,7 +152,6 @@ def train(
     parameters = {
         # Written by `make edges` from TrainRequest.
         "runtime": runtime,
-        "runtime_kind": runtime_kind,
         "builtin": builtin,
         "settings": settings,
         "image": image,
@@ -233,71 +168,30 @@ def train(
         "num_proc_per_node": num_proc_per_node,
         "resources_per_node": resources_per_node,
         "labels": labels,
-        "annotations": annotations,
-        "runtime_patches": runtime_patches,
         "dataset_uri": dataset_uri,
-        "metadata_loc": metadata_loc,
-        "num_data_nodes": num_data_nodes,
-        "worker_mem": worker_mem,
         "dataset_digest": dataset_digest,
-        "dataset_env": dataset_env,
         "model_uri": model_uri,
         "model_digest": model_digest,
-        "model_env": model_env,
-        "model_shape": model_shape,
         "workspace": workspace,
-        "queue_name": queue_name,
-        "priority_class": priority_class,
-        "topology": topology,
-        "node_selector": node_selector,
-        "tolerations": tolerations,
-        "affinity": affinity,
-        "memory_check": memory_check,
-        "volumes": volumes,
-        "volume_mounts": volume_mounts,
-        "queue_timeout_seconds": queue_timeout_seconds,
-        "start_timeout_seconds": start_timeout_seconds,
-        "run_timeout_seconds": run_timeout_seconds,
-        "fail_if_stuck": fail_if_stuck,
-        "fail_on_divergence": fail_on_divergence,
-        "lost_node_timeout_seconds": lost_node_timeout_seconds,
-        "logs": logs,
-        "log_bytes": log_bytes,
         "resume": resume,
         "export_uri": export_uri,
-        "previous_jobs": previous_jobs,
-        "preemption_budget": preemption_budget,
-        "restarts": restarts,
-        "on_changed_request": on_changed_request,
-        "adopt_finished": adopt_finished,
-        "on_cancel": on_cancel,
-        "waiter_lease_seconds": waiter_lease_seconds,
-        "store_secret": store_secret,
-        "hub_secret": hub_secret,
-        "dataset_secret": dataset_secret,
-        "model_secret": model_secret,
-        "resume_secret": resume_secret,
+        "placement": placement,
+        "limits": limits,
+        "ending": ending,
+        "logging": logging,
+        "secrets": secrets,
+        "data": data,
         # End of what `make edges` writes.
     }
     with explained_end():
-        history = MetricHistory()
-        folder = Path(workspace_path) / "tracking" if workspace_path else None
-        targets = parse_targets(tracking, os.environ, folder)
+        of_run = run_of(run, needs_id=True, run_id=run_id, namespace=namespace)
+        of_run = of_run.having(workspace_path=workspace_path)  # the run's is that of steps which mount the claim
+        request = TrainRequest.parse_some(typed_parameters(TrainRequest, parameters)).joined(of_artifacts(dataset, model))
         one = Trial.parse(trial) if trial else Trial(index=0)
-        job = train_step_of(
-            run_id,
-            parameters,
-            more=more,
-            namespace=namespace,
-            submission_mode=submission_mode,
-            tie_to_run=tie_to_run,
-            job_retries=job_retries,
-            task_config=task_config,
-            task_settings=task_settings,
-            tracking=tracking,
-            workspace_path=workspace_path,
-            trial=one if trial else None,
-        )
+        folder = Path(of_run.workspace_path) / "tracking" if of_run.workspace_path else None
+        targets, history = parse_targets(unmarked(tracking, "tracking"), os.environ, folder), MetricHistory()
+        task = Task(task_config, task_settings, bool(tracking), bool(of_run.workspace_path))
+        job = train_step_of(request, of_run, trial=one if trial else None, task=task)
         outcome, result = run_trial(one, lambda: job.run((history,), targets=targets, folder=folder), fails=not trial)
         if outcome.error:
             write_line(f"trial {one.index} failed: {outcome.error}")

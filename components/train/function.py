@@ -16,8 +16,11 @@ def train_function(func: Callable[..., Any] | None = None, /, **settings: Any) -
     arguments, and with parameters of `train`: `fit(steps=steps, num_nodes=2)`. Without `run_id`, that is the id of the pipeline's
     run. `func_args` is another way to pass the function's arguments.
 
+    An argument with the name of an artifact or a group of settings of `train`, such as `model` or `data`, replaces that parameter; the
+    group can then be set in the decorator only: `@train_function(data={...})`.
+
     Raises:
-        TypeError: for settings that are not parameters of `train`, and for an argument of the function with the name of one.
+        TypeError: for settings that are not parameters of `train`, and for an argument with the name of any other parameter.
         ValueError: for a function that uses names from outside.
     """
 

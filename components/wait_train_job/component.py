@@ -5,23 +5,17 @@ from typing import NamedTuple
 from kfp import dsl
 
 from trainwright.components.step import step
+from trainwright.jobs.request.train_request import TrainRequest
 
 
-@step
+@step(settings=TrainRequest)
 def wait_train_job(
     trainjob: str,
     metrics: dsl.Output[dsl.Metrics],
     # Written by `make edges` from TrainRequest.
-    queue_timeout_seconds: int = 0,
-    start_timeout_seconds: int = 21600,
-    run_timeout_seconds: int = -1,
-    fail_if_stuck: bool = True,
-    fail_on_divergence: bool = True,
-    lost_node_timeout_seconds: int = 0,
-    logs: str = "0",
-    log_bytes: int = 16777216,
-    on_cancel: str = "suspend",
-    waiter_lease_seconds: int = 600,
+    limits: dict = {},
+    ending: dict = {},
+    logging: dict = {},
     # End of what `make edges` writes.
 ) -> NamedTuple("Outputs", [("trainjob", str), ("namespace", str), ("folder", str), ("results", dict)]):
     """Wait until a TrainJob has succeeded, with its progress and log in the log of this step.
@@ -31,6 +25,12 @@ def wait_train_job(
 
     Args:
         trainjob: Handle of the job, from submit_train_job.
+        limits: When a job has failed, and how often it may begin again: deadlines, stuck and diverged jobs, restarts, budgets. Its
+            settings: queue_timeout_seconds, start_timeout_seconds, run_timeout_seconds, lost_node_timeout_seconds, fail_if_stuck,
+            fail_on_divergence, restarts, preemption_budget, job_retries.
+        ending: What happens to jobs at a cancellation, without a waiting step, and when the step is repeated. Its settings:
+            on_cancel, waiter_lease_seconds, adopt_finished, on_changed_request, previous_jobs, tie_to_run.
+        logging: Which logs of the job are shown. Its settings: logs, log_bytes.
         metrics: Last values reported by the training, and the numbers that it returned.
         queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
         start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
@@ -57,32 +57,27 @@ def wait_train_job(
         results: Return value of the function, or content of results.json; a value that is not an object is under "value".
     """
     from trainwright.jobs import EventPrinter, TrainRequest
+    from trainwright.jobs.request.typed_parameters import typed_parameters
     from trainwright.jobs.wait.job_handle import JobHandle, wait_step
     from trainwright.steps.exit_handlers import warn_without_guard
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
     from trainwright.steps.step_end import explained_end, write_line
+    from trainwright.steps.submit import with_step_lease
     from trainwright.submission import connect_for_jobs
 
     parameters = {
         # Written by `make edges` from TrainRequest.
-        "queue_timeout_seconds": queue_timeout_seconds,
-        "start_timeout_seconds": start_timeout_seconds,
-        "run_timeout_seconds": run_timeout_seconds,
-        "fail_if_stuck": fail_if_stuck,
-        "fail_on_divergence": fail_on_divergence,
-        "lost_node_timeout_seconds": lost_node_timeout_seconds,
-        "logs": logs,
-        "log_bytes": log_bytes,
-        "on_cancel": on_cancel,
-        "waiter_lease_seconds": waiter_lease_seconds,
+        "limits": limits,
+        "ending": ending,
+        "logging": logging,
         # End of what `make edges` writes.
     }
     with explained_end():
         handle = JobHandle.parse(trainjob)
-        options = TrainRequest.from_parameters(parameters)
+        options = with_step_lease(TrainRequest.parse(typed_parameters(TrainRequest, parameters)))
         cluster = connect_for_jobs(mode=handle.mode)
-        if on_cancel != "keep":
+        if options.ending.on_cancel != "keep":
             warn_without_guard(cluster, handle.namespace)
         waiting_pod = own_step(cluster).waiting_pod
         result = wait_step(cluster, handle, options, event_printer=EventPrinter(write_line), waiting_pod=waiting_pod)

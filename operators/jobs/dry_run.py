@@ -6,7 +6,6 @@ from typing import Any
 
 from trainwright.jobs import Identity
 from trainwright.jobs.state.submitter import Submitter
-from trainwright.operators.values.settings import PLACES
 
 DRY_RUN_ID = "dry-run"
 
@@ -20,16 +19,17 @@ def preview_task(operator: Any) -> str:
     """
     from trainwright.api.objects import name_of
     from trainwright.jobs.submit.preview import preview_submission
-    from trainwright.operators.values.allowed_places import check_places
+    from trainwright.operators.values.allowed_places import check_places, places_given
     from trainwright.runtimes import RuntimeNotFound
     from trainwright.text.yaml_writer import to_yaml_documents
 
-    check_places((operator.conn_id,), **{name: getattr(operator, name) for name in PLACES})
-    request = _request(operator)
+    check_places((operator.conn_id,), **places_given(operator._values()))
+    asked = _asked(operator)
+    request = asked.request
     cluster, missing = _cluster(operator)
-    namespace = operator.namespace or request.namespace or (str(cluster.default_namespace) if cluster is not None else "default")
+    namespace = asked.run.namespace or request.namespace or (str(cluster.default_namespace) if cluster is not None else "default")
     submitter = Submitter(pipeline=operator.dag_id)
-    identity = Identity(f"airflow/{operator.dag_id}", str(operator.run_id or DRY_RUN_ID), operator.task_id, submitter=submitter)
+    identity = Identity(f"airflow/{operator.dag_id}", asked.run.run_id or DRY_RUN_ID, operator.task_id, submitter=submitter)
     try:
         preview = preview_submission(request, identity, namespace, cluster)
     except RuntimeNotFound as error:
@@ -47,10 +47,10 @@ def preview_task(operator: Any) -> str:
     return lines + to_yaml_documents([preview.trainjob, *preview.objects])
 
 
-def _request(operator: Any) -> Any:
-    """The validated request. A template that is not rendered is named: it is text where a number or an object may be expected."""
+def _asked(operator: Any) -> Any:
+    """The validated settings. A template that is not rendered is named: it is text where a number or an object may be expected."""
     try:
-        return operator.request()
+        return operator._begin()
     except (ValueError, TypeError) as error:
         templates = [name for name in operator.template_fields if _is_template(getattr(operator, name, None))]
         if not templates:

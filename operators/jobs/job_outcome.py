@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from airflow.sdk import BaseOperator, BaseOperatorLink
 
 from trainwright.operators import cancellation
-from trainwright.operators.deferral.short_deferral import warn_of_short_deferral
+from trainwright.operators.deferral.deferral_options import warn_of_short_deferral
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.jobs.unreadable_job import name_unreadable_job
@@ -116,7 +116,12 @@ class WaitsForTrainJob(TextTemplates):
     @property
     def _on_give_up(self) -> str:
         """What to do with the job when the wait ends without a user's decision: a deadline, a job that is stuck or diverges."""
-        return self.on_cancel
+        raise NotImplementedError
+
+    @property
+    def _mode(self) -> str:
+        """How TrainJobs are submitted, empty if nobody says."""
+        raise NotImplementedError
 
     def _time_limit(self) -> str:
         """Which time limit of Airflow the task has exceeded, and its value."""
@@ -280,19 +285,19 @@ class WaitsForTrainJob(TextTemplates):
                 name=metadata["name"],
                 uid=metadata["uid"],
                 task=TaskId.of(context).as_dict(),
-                on_cancel=on_cancel or self.on_cancel,
+                on_cancel=on_cancel or self._on_give_up,
                 on_clear=on_clear,
                 deadlines=asdict(deadlines_of(request)),
                 until=until,
                 min_defer_seconds=self.min_defer_seconds,
                 submission_mode=str(mode),
-                logs=request.logs,
-                log_bytes=request.log_bytes,
+                logs=request.logging.words,
+                log_bytes=request.logging.log_bytes,
                 log_poll_interval=self.log_poll_interval,
-                fail_if_stuck=request.fail_if_stuck,
-                fail_on_divergence=request.fail_on_divergence,
+                fail_if_stuck=request.limits.fail_if_stuck,
+                fail_on_divergence=request.limits.fail_on_divergence,
                 restarts=restarts_of_request(request),
-                lost_node_timeout_seconds=request.lost_node_timeout_seconds,
+                lost_node_timeout_seconds=request.limits.lost_node_timeout_seconds,
                 lease_seconds=lease_seconds,
             ),
             method_name="execute_complete",
@@ -329,7 +334,7 @@ class WaitsForTrainJob(TextTemplates):
         os._exit(128 + signal.SIGTERM)
 
     def _cluster(self, mode: str = "") -> JobsClient:
-        return TrainwrightHook(self.conn_id, mode or self.submission_mode).get_conn()
+        return TrainwrightHook(self.conn_id, mode or self._mode).get_conn()
 
     def _event_printer(self) -> TaskEventPrinter:
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from trainwright.operators.deferral.short_deferral import MIN_DEFER_SECONDS, warn_of_short_deferral
-from trainwright.operators.trigger import LOG_POLL_INTERVAL_SECONDS, TrainJobTrigger, threads
-from trainwright.operators.values.settings import WAIT_SETTINGS
+from trainwright.operators.deferral.deferral_options import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, warn_of_short_deferral
+from trainwright.operators.trigger import TrainJobTrigger, threads
 
 if TYPE_CHECKING:
     from trainwright.cluster.protocol import Cluster
@@ -32,7 +31,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
     :param conn_id: connection, as in the operator.
     :param on_cancel: as in the sensor.
     :param min_defer_seconds: as in TrainJobTrigger, like log_poll_interval.
-    :param waiting: settings of WAIT_SETTINGS, as they are given to the sensor; they are parsed here.
+    :param waiting: the groups `limits` and `logging`, as they are given to the sensor; they are parsed here.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         on_cancel: str = "",
         min_defer_seconds: float = MIN_DEFER_SECONDS,
         log_poll_interval: float = LOG_POLL_INTERVAL_SECONDS,
-        **waiting: Any,
+        waiting: dict[str, Any] | None = None,
     ):
         super().__init__(
             conn_id=conn_id,
@@ -59,9 +58,8 @@ class NamedTrainJobTrigger(TrainJobTrigger):
             submission_mode=submission_mode,
             log_poll_interval=log_poll_interval,
         )
-        if unknown := sorted(set(waiting) - set(WAIT_SETTINGS)):
-            raise TypeError(f"NamedTrainJobTrigger got unexpected keyword arguments: {', '.join(unknown)}")
-        self._given = {"trainjob": trainjob, "namespace": namespace, "submission_mode": submission_mode, **waiting}
+        self._waiting = waiting or {}
+        self._given = {"trainjob": trainjob, "namespace": namespace, "submission_mode": submission_mode, "waiting": self._waiting}
         self._given_on_cancel = on_cancel
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -93,10 +91,11 @@ class NamedTrainJobTrigger(TrainJobTrigger):
         from trainwright.steps.change_jobs import job_named
         from trainwright.submission.jobs_client import JobsClient
 
-        options = TrainRequest.from_parameters({name: self._given.get(name) for name in WAIT_SETTINGS})
-        self.deadlines, self.logs, self.log_bytes = asdict(deadlines_of(options)), options.logs, options.log_bytes
-        self.fail_if_stuck, self.lost_node_timeout_seconds = options.fail_if_stuck, options.lost_node_timeout_seconds
-        self.fail_on_divergence = options.fail_on_divergence
+        options = TrainRequest.parse(self._waiting)
+        limits, logging = options.limits, options.logging
+        self.deadlines, self.logs, self.log_bytes = asdict(deadlines_of(options)), logging.words, logging.log_bytes
+        self.fail_if_stuck, self.lost_node_timeout_seconds = limits.fail_if_stuck, limits.lost_node_timeout_seconds
+        self.fail_on_divergence = limits.fail_on_divergence
         self.namespace = self.namespace or JobsClient.of(cluster).default_namespace
         found = job_named(cluster, self.name, self.namespace)
         if found is None:

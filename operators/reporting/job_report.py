@@ -66,4 +66,4 @@ def _exports_of_run(operator: Any, context: Context) -> str:
         root = StorageUri.parse(operator.export_uri)
     except BadUri:
         return ""
-    return str(root.join(task_identity(context, operator.run_id).exports))
+    return str(root.join(task_identity(context, operator._asked.run.run_id).exports))

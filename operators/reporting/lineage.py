@@ -54,8 +54,11 @@ class TrainJobLineage(ReportsLineage):
             {"uri": "" if task.resume in ("auto", "never") else task.resume.removeprefix("weights:")},
         ]
         result = vars(task).get("_result_of_job") if is_complete else None
-        outputs = [{"uri": workspace_uri(task.workspace, result.folder)}] if result is not None else []
-        job = {name: getattr(task, name) for name in ("code", "runtime", "builtin", "image", "num_nodes", "queue_name")}
+        asked = vars(task).get("_asked")  # not yet when the task begins
+        workspace = asked.request.workspace if asked is not None else task.workspace
+        outputs = [{"uri": workspace_uri(str(workspace or ""), result.folder)}] if result is not None else []
+        job = {name: getattr(task, name) for name in ("code", "runtime", "builtin", "image", "num_nodes")}
+        job["queue_name"] = asked.request.placement.queue_name if asked is not None else ""
         return {"inputs": inputs, "outputs": outputs, "job": job}
 
 
@@ -66,7 +69,8 @@ class ExportLineage(ReportsLineage):
         task: Any = self
         exported = (vars(task).get("_exported") if is_complete else None) or {}
         output = {"uri": exported.get("uri", ""), "digest": exported.get("digest", ""), "size": exported.get("bytes")}
-        folder = workspace_uri(task.workspace, vars(task).get("_run_folder", ""))
+        run_folder = vars(task).get("_run_folder", "")
+        folder = workspace_uri(task.of_run().workspace, run_folder) if run_folder else ""
         return {"inputs": [{"uri": folder}], "outputs": [output], "job": {"trainjob": task.trainjob or task.beside}}
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.values.rendered_values import parse_list
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ class PickTrialOperator(WorkspaceOperator):
     :param metric: A reported metric, or a number in the results of the training function.
     :param greater_is_better: Whether a greater value is better.
     :param trials: the plan, as PlanTrialsOperator returns it: a trial of it that has no outcome is listed as failed.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -37,7 +37,13 @@ class PickTrialOperator(WorkspaceOperator):
         trials as Markdown, best first.
     """
 
-    template_fields = (*step_fields("PickTrial"), "trials", *WorkspaceOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from PickTrial.
+        *("outcomes", "metric", "greater_is_better"),
+        # End of what `make edges` writes.
+        "trials",
+        *WorkspaceOperator.template_fields,
+    )
 
     def __init__(
         self,
@@ -60,15 +66,27 @@ class PickTrialOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import EndTrials, PickTrial
         from trainwright.steps.trials import Trial, pick_trial
 
-        self.check_places()
+        of_run = self.of_run()
+        self.check_places(of_run)
+        request = asked(
+            PickTrial,
+            {
+                # Written by `make edges` from PickTrial.
+                "outcomes": self.outcomes,
+                "metric": self.metric,
+                "greater_is_better": self.greater_is_better,
+                # End of what `make edges` writes.
+            },
+        )
         planned = [Trial.model_validate(trial) for trial in parse_list("trials", self.trials)]
-        picked = pick_trial(PickTrial.from_parameters(vars(self)), planned)
-        if self.workspace or self.workspace_path:
-            with self.steps(context) as steps:
-                steps(EndTrials(indices=picked.others), self.step_run(context))
+        picked = pick_trial(request, planned)
+        if of_run.workspace or of_run.workspace_path:
+            with self.steps(context, of_run) as steps:
+                steps(EndTrials(indices=picked.others), self.step_run(context, of_run))
         self.log.info("%s", picked.line)
         best = picked.best
         chosen = {"index": best.index, "trainjob": best.trainjob, "value": picked.value, "settings": best.settings}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.values.settings import step_fields
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ class PlanTrialsOperator(WorkspaceOperator):
     :param metric: What the trials are to be compared by; for eval_loss, held-out rows are evaluated after each epoch.
     :param dataset_digest: digest of the prepared dataset.
     :param model_digest: digest of the prepared model.
+    :param run: the run, as StartRunOperator returns it: its id, its workspace, where it is done, and further settings of this task.
     :param workspace: claim with the workspace, pvc://CLAIM[/FOLDER], which pods mount if the worker does not.
     :param workspace_path: where the worker mounts the workspace; empty if it does not.
     :param runs_on: worker, cluster (in a pod that mounts the claim, so that the worker needs neither the volume nor the room), or
@@ -40,7 +40,14 @@ class PlanTrialsOperator(WorkspaceOperator):
     :return: the trials, each with index and settings, for ``TrainTrialOperator.partial(...).expand(trial=plan.output)``.
     """
 
-    template_fields = (*step_fields("PlanTrials"), "dataset_digest", "model_digest", *WorkspaceOperator.template_fields)
+    template_fields = (
+        # Written by `make edges` from PlanTrials.
+        *("settings", "trials", "space", "max_trials", "seed", "metric"),
+        # End of what `make edges` writes.
+        "dataset_digest",
+        "model_digest",
+        *WorkspaceOperator.template_fields,
+    )
 
     def __init__(
         self,
@@ -70,15 +77,31 @@ class PlanTrialsOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, Any]]:
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import BeginTrials, PlanTrials
         from trainwright.steps.trials import plan_trials
 
-        self.check_places()
-        planned = plan_trials(**PlanTrials.from_parameters(vars(self)).model_dump())
+        of_run = self.of_run()
+        self.check_places(of_run)
+        request = asked(
+            PlanTrials,
+            {
+                # Written by `make edges` from PlanTrials.
+                "settings": self.settings,
+                "trials": self.trials,
+                "space": self.space,
+                "max_trials": self.max_trials,
+                "seed": self.seed,
+                "metric": self.metric,
+                # End of what `make edges` writes.
+            },
+            PlanTrials().having(settings=of_run.training.settings) if of_run.training.settings else None,
+        )
+        planned = plan_trials(**request.by_name())
         for trial in planned:
             self.log.info("trial %d: %s", trial.index, trial.settings)
-        if self.workspace or self.workspace_path:
-            begun = BeginTrials.from_parameters({**vars(self), "count": len(planned)})
-            with self.steps(context) as steps:
-                steps(begun, self.step_run(context))
+        if of_run.workspace or of_run.workspace_path:
+            begun = BeginTrials(count=len(planned), dataset_digest=self.dataset_digest, model_digest=self.model_digest)
+            with self.steps(context, of_run) as steps:
+                steps(begun, self.step_run(context, of_run))
         return [trial.model_dump() for trial in planned]

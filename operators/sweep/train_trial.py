@@ -45,10 +45,10 @@ class TrainTrialOperator(TrainJobOperator):
         with self._outcome_of_failure(context):
             return self._with_outcome(context, super().execute_complete(context, event))
 
-    def request(self) -> Any:
+    def request(self, run: Any = None) -> Any:
         """The request with the settings of the trial. Raises ValueError for a trial that is none."""
-        self.settings = {**parse_object("settings", self.settings), **self._parsed().settings}
-        return super().request()
+        request = super().request(run)
+        return request.having(settings={**request.settings, **self._parsed().settings})
 
     def _parsed(self) -> Any:
         from trainwright.steps.trials import Trial

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from airflow.sdk import BaseHook, Variable
 
 from trainwright.api.errors import ApiError
 from trainwright.api.names import RESUME_WEIGHTS
-from trainwright.jobs.request.settings_table import TABLE
 from trainwright.operators.values.airflow_api import AirflowFailException
 from trainwright.operators.values.defined_connection import defined_connection
 from trainwright.text.foreign_texts import without_user
@@ -51,6 +50,24 @@ def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
                 raise PlaceNotAllowed(
                     f"{parameter}: {without_user(uri)} is not allowed by {source}; allowed: {', '.join(allowed) or 'nothing'}"
                 )
+
+
+def places_given(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a training that name places, by name, as they were given: those of groups, too."""
+    from trainwright.jobs.request.setting import settings_of
+    from trainwright.jobs.request.setting_values import parse_group
+    from trainwright.jobs.request.train_request import TrainRequest
+
+    found: dict[str, Any] = {}
+    for name, one in settings_of(TrainRequest).items():
+        if one.of is None:
+            found |= {name: settings[name]} if one.place and name in settings else {}
+            continue
+        with suppress(ValueError):  # what cannot be parsed is rejected later, with its reason
+            group = parse_group(settings.get(name)) or {}
+            if isinstance(group, Mapping):
+                found |= {each: group[each] for each, inner in settings_of(one.of).items() if inner.place and each in group}
+    return found
 
 
 def _lists(conn_ids: Iterable[str | None]) -> Iterator[tuple[str, list[str]]]:
@@ -85,7 +102,10 @@ def _uris(parameter: str, given: Any) -> Iterator[str]:
     if parameter == "manifest":
         yield from _manifest_uris(given)
         return
-    if (setting := TABLE.get(parameter)) is not None and setting.place == "inside":
+    from trainwright.jobs.request.setting import options_of
+    from trainwright.jobs.request.train_request import TrainRequest
+
+    if (setting := options_of(TrainRequest).get(parameter)) is not None and setting.place == "inside":
         from trainwright.jobs.request.setting_values import parse_structure
 
         with suppress(ValueError):  # what cannot be parsed is rejected later, with its reason

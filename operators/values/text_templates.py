@@ -7,11 +7,8 @@ or an argument is text, and stays as the user wrote it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
-
-from trainwright.jobs.request.setting_names import TEXTS
-from trainwright.jobs.request.settings_table import TABLE
-from trainwright.steps.parameter_tables import STEP_PARAMETERS
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import jinja2
@@ -23,10 +20,39 @@ else:
 _OWN = frozenset(
     {"conn_id", "hub_conn_id", "name", "namespace", "run_id", "runs_on", "store_conn_id", "submission_mode", "workspace_path"}
 )
-_TEXT = _OWN | {name for table in (TABLE, *STEP_PARAMETERS.values()) for name, setting in table.items() if setting.kind == "text"}
-"""Parameters that are text. A template of one may still render to an object: `trainjob` takes the XCom of a task."""
-_SETTINGS = frozenset({"data", "defaults", "evaluation", "job", "more", "training"})
-"""Objects of settings by name. Of TEXTS, the entries are text."""
+_STRUCTURES = frozenset(
+    {"data", "defaults", "evaluation", "job", "run", "training", "preprocessing", "export", "promotion", "registration"}
+)
+"""Objects of settings by name, except the groups."""
+
+
+class _Names(NamedTuple):
+    """Names of parameters: those that are text, those whose entries are, and objects of settings by name."""
+
+    text: frozenset[str]
+    texts: frozenset[str]
+    structures: frozenset[str]
+
+
+@cache
+def _names() -> _Names:
+    """The names of parameters of all operators, from the definitions, which a worker reads when it renders templates.
+
+    A template of a text may still render to an object: `trainjob` takes the XCom of a task.
+    """
+    from trainwright.jobs.request.setting import Settings, options_of, settings_of
+    from trainwright.jobs.request.train_request import TrainRequest
+    from trainwright.steps import requests
+
+    classes: list[type[Settings]] = [
+        one for one in vars(requests).values() if isinstance(one, type) and issubclass(one, Settings)
+    ]
+    rows = [*options_of(TrainRequest).values(), *(row for one in classes for row in settings_of(one).values())]
+    return _Names(
+        _OWN | {row.name for row in rows if row.kind == "text"},
+        frozenset({"tracking"} | {row.name for row in rows if row.has_texts}),
+        _STRUCTURES | {row.name for one in (*classes, TrainRequest) for row in settings_of(one).values() if row.of is not None},
+    )
 
 
 class TextTemplates(_Operator):
@@ -63,11 +89,12 @@ class _Text:
 
 
 def _with_texts(name: str, value: Any, environment: jinja2.Environment) -> Any:
-    if name in _TEXT and isinstance(value, str):
+    names = _names()
+    if name in names.text and isinstance(value, str):
         return _entries(value, environment)
-    if name in TEXTS and isinstance(value, dict | list | tuple):
+    if name in names.texts and isinstance(value, dict | list | tuple):
         return _entries(value, environment)
-    if name in _SETTINGS and isinstance(value, dict):
+    if name in names.structures and isinstance(value, dict):
         return {key: _with_texts(key, entry, environment) for key, entry in value.items()}
     return value
 

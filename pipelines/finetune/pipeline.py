@@ -8,7 +8,7 @@ from kfp import dsl
 
 from trainwright.components import trainwright_exit_handler
 from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, register_in, train_on
-from trainwright.pipelines.task_settings import add_credentials, mount_workspace, set_up
+from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, mount_workspace, set_up
 
 
 @dsl.pipeline(name="finetune", description="Fine-tune a language model with a TrainJob and export its checkpoint.")
@@ -52,8 +52,8 @@ def finetune(
         queue_name: Run: Kueue LocalQueue that the jobs wait in. Empty: they start at once. Example: gpu-queue
         method: Training: lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer's default (sft:
             lora).
-        runtime: Training: Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin. Example: torch-
-            distributed
+        runtime: Training: Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin. Example:
+            torch-distributed
         epochs: Training: Passes over the training rows. 0: the trainer's default (sft: 1). Example: 3
         learning_rate: Training: Learning rate. 0: the trainer's default (sft: 2e-4). Example: 0.0001
         batch_size: Training: Rows per step and process. 0: the trainer's default (sft: 8).
@@ -66,9 +66,9 @@ def finetune(
         promote: Evaluation: Promote the export to champion: if it is better than the present one, or always. Empty: no.
         registry: Evaluation: Register the export: hf://org/name[@branch], model-registry://host/model or mlflow://model. Empty: no.
             Example: mlflow://support
-        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It
-            need not exist.
-        hub_secret: Credentials: Secret with the key HF_TOKEN, for every step. It need not exist.
+        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for all that reads
+            stores. It need not exist.
+        hub_secret: Credentials: Secret with the key HF_TOKEN, for all that reads the hub. It need not exist.
     """
     form = {
         # Written by `make edges` from FineTuning.
@@ -99,13 +99,13 @@ def finetune(
         inputs = prepare(run, dataset_uri, model_uri)
         trained = train_on(run, inputs, form)
         exported = export(run, inputs, trained, form)
-        evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"])
+        evaluated = evaluate_in(run, exported, model=exported.outputs["model"])
         with dsl.If(promote != "", name="promote"):
             promotion = promote_in(run, exported, evaluated, form)
         with dsl.If(registry != "", name="register"):
             registration = register_in(run, exported, evaluated, form)
         with_files = (inputs.dataset, inputs.model, exported, evaluated, promotion, registration)
         mount_workspace(with_files, run.claim)
-        steps = (*with_files, trained)
-        add_credentials(steps, store_secret, hub_secret)
-        set_up((run.task, *steps))
+        add_store_credentials((*with_files, trained), store_secret)
+        add_hub_credentials((inputs.dataset, inputs.model, registration), hub_secret)
+        set_up((run.task, *with_files, trained))

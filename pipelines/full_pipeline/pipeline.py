@@ -7,7 +7,7 @@ from kfp import dsl
 
 from trainwright.components import preprocess_dataset, pull_dvc_data, trainwright_exit_handler
 from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, register_in, train_on
-from trainwright.pipelines.task_settings import add_credentials, add_tracking, mount_workspace, set_up
+from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, add_tracking, mount_workspace, set_up
 
 DEFAULTS = {"tasks": ["held_out"], "retention": "keep=5"}
 """Settings of the evaluation that hold unless the form has others."""
@@ -70,9 +70,9 @@ def full_pipeline(
         tracking: Training: Where metrics go: mlflow, wandb, tensorboard, each also with an address; else they write to tracking/ in
             the workspace.
         registry: Evaluation: Register the export: mlflow://model, hf://org/name[@branch] or model-registry://host/model. Empty: no.
-        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It
-            need not exist.
-        hub_secret: Credentials: Secret with the key HF_TOKEN, for every step. It need not exist.
+        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for all that reads
+            stores. It need not exist.
+        hub_secret: Credentials: Secret with the key HF_TOKEN, for all that reads the hub. It need not exist.
         tracking_secret: Credentials: Secret with MLFLOW_TRACKING_URI, WANDB_API_KEY ..., for the steps that track and register. It
             need not exist.
     """
@@ -102,19 +102,20 @@ def full_pipeline(
     }
     with trainwright_exit_handler(training=training, name="full-pipeline"):
         run = Run(form, defaults=DEFAULTS, preprocesses=True)
-        where = {"workspace_path": run.path, "run_id": run.id}
-        pulled = pull_dvc_data(source=source, repo=dvc_repo, path=dvc_path, rev=dvc_rev, **where)
-        preprocessed = preprocess_dataset(data_uri=pulled.outputs["data_uri"], more=run.more("preprocessing"), **where)
+        pulled = pull_dvc_data(source=source, repo=dvc_repo, path=dvc_path, rev=dvc_rev, **run.given)
+        preprocessed = preprocess_dataset(data_uri=pulled.outputs["data_uri"], **run.given)
         inputs = prepare(run, preprocessed.outputs["data_uri"], model_uri)
         trained = train_on(run, inputs, form, workspace_path=run.path, tracking=tracking)
         exported = export(run, inputs, trained, form)
-        evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"])
+        evaluated = evaluate_in(run, exported, model=exported.outputs["model"])
         with dsl.If(promote != "", name="promote"):
             promotion = promote_in(run, exported, evaluated, form)
         with dsl.If(registry != "", name="register"):
             registration = register_in(run, exported, evaluated, form, workspace_path=run.path)
         with_files = (pulled, preprocessed, inputs.dataset, inputs.model, trained, exported, evaluated, promotion, registration)
         mount_workspace(with_files, run.claim)
-        add_credentials(with_files, store_secret, hub_secret)
+        read_stores = (pulled, inputs.dataset, inputs.model, trained, exported, evaluated, promotion, registration)
+        add_store_credentials(read_stores, store_secret)
+        add_hub_credentials((inputs.dataset, inputs.model, registration), hub_secret)
         add_tracking((trained, registration), tracking_secret)
         set_up((run.task, *with_files))

@@ -7,7 +7,7 @@ from kfp import dsl
 
 from trainwright.components import read_champion, roll_back_model, trainwright_exit_handler
 from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, train_on
-from trainwright.pipelines.task_settings import add_credentials, mount_workspace, set_up
+from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, mount_workspace, set_up
 
 DEFAULTS = {"retention": "keep=5"}
 """Settings of the evaluation that hold unless the form has others."""
@@ -55,8 +55,8 @@ def retrain(
         queue_name: Run: Kueue LocalQueue that the jobs wait in. Empty: they start at once. Example: gpu-queue
         method: Training: lora, qlora with a base model in 4 bits, or full to train all weights. Empty: the trainer's default (sft:
             lora).
-        runtime: Training: Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin. Example: torch-
-            distributed
+        runtime: Training: Training runtime. Empty: trl-sft for supervised fine-tuning, or that of training.builtin. Example:
+            torch-distributed
         epochs: Training: Passes over the training rows. 0: the trainer's default (sft: 1). Example: 3
         learning_rate: Training: Learning rate. 0: the trainer's default (sft: 2e-4). Example: 0.0001
         training: Training: Any other setting of the training and its run by name, see docs/reference/parameters.md. Example:
@@ -68,9 +68,9 @@ def retrain(
         always_train: Run: Whether to train even if the data and the base model are those of the champion.
         warm_start: Training: Whether to start from the champion's weights instead of the base model.
         roll_back: Run: Only restore the previous export of the alias, and train nothing.
-        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It
-            need not exist.
-        hub_secret: Credentials: Secret with the key HF_TOKEN, for every step. It need not exist.
+        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for all that reads
+            stores. It need not exist.
+        hub_secret: Credentials: Secret with the key HF_TOKEN, for all that reads the hub. It need not exist.
     """
     form = {
         # Written by `make edges` from Retraining.
@@ -96,10 +96,14 @@ def retrain(
         "hub_secret": hub_secret,
         # End of what `make edges` writes.
     }
-    exports = {"export_uri": export_uri, "evaluation": evaluation}
     with trainwright_exit_handler(training=training, name="retraining"):
         with dsl.If(roll_back == True, name="roll-back"):  # noqa: E712  kfp compares at run time
-            rolled_back = roll_back_model(reason="parameter roll_back", run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER, **exports)
+            rolled_back = roll_back_model(
+                export_uri=export_uri,
+                evaluation=evaluation,
+                reason="parameter roll_back",
+                run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
+            )
         with dsl.Else(name="go-on"):
             run = Run(form, defaults=DEFAULTS)
             inputs = prepare(run, dataset_uri, model_uri)
@@ -108,19 +112,18 @@ def retrain(
                 model_digest=inputs.model.outputs["digest"],
                 always_train=always_train,
                 warm_start=warm_start,
-                training=run.more("training"),
-                run_id=run.id,
-                **exports,
+                export_uri=export_uri,
+                **run.given,
             )
             with dsl.If(champion.outputs["Output"] != "current", name="train"):
                 trained = train_on(run, inputs, form, resume=champion.outputs["start_from"])
                 exported = export(run, inputs, trained, form)
-                candidate = evaluate_in(run, exported, form, model=exported.outputs["model"])
+                candidate = evaluate_in(run, exported, model=exported.outputs["model"])
                 with dsl.If(promote != "never", name="decide"):
                     with dsl.If(champion.outputs["Output"] == "none", name="first"):
-                        first = promote_in(run, exported, candidate, form, training=run.more("training"))
+                        first = promote_in(run, exported, candidate, form)
                     with dsl.Else(name="compare"):
-                        present = evaluate_in(run, champion, form, dataset_digest=inputs.dataset.outputs["digest"])
+                        present = evaluate_in(run, champion, dataset_digest=inputs.dataset.outputs["digest"])
                         compared = promote_in(
                             run,
                             exported,
@@ -128,10 +131,10 @@ def retrain(
                             form,
                             champion_evaluation=present.outputs["evaluation"],
                             champion_digest=champion.outputs["digest"],
-                            training=run.more("training"),
                         )
         mount_workspace((inputs.dataset, inputs.model, champion, exported, candidate, present, first, compared), run.claim)
         prepared = (inputs.dataset, inputs.model, champion)
         steps = (rolled_back, *prepared, trained, exported, candidate, present, first, compared)
-        add_credentials(steps, store_secret, hub_secret)
+        add_store_credentials(steps, store_secret)
+        add_hub_credentials((inputs.dataset, inputs.model), hub_secret)
         set_up((run.task, *steps))

@@ -7,7 +7,7 @@ from kfp import dsl
 
 from trainwright.components import pick_trial, plan_trials, trainwright_exit_handler
 from trainwright.pipelines.chain import Run, evaluate_in, export_of, prepare, promote_in, train_on
-from trainwright.pipelines.task_settings import PARALLELISM, add_credentials, mount_workspace, set_up
+from trainwright.pipelines.task_settings import PARALLELISM, add_hub_credentials, add_store_credentials, mount_workspace, set_up
 
 DEFAULTS = {"retention": "keep=5"}
 """Settings of the evaluation that hold unless the form has others."""
@@ -68,9 +68,9 @@ def sweep(
         seed: Search: Seed of the random choice of trials.
         greater_is_better: Search: Whether a greater metric is better.
         plan_only: Search: Only choose the trials; the log of the step plan-trials lists them.
-        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for every step. It
-            need not exist.
-        hub_secret: Credentials: Secret with the key HF_TOKEN, for every step. It need not exist.
+        store_secret: Credentials: Secret with AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL ..., for all that reads
+            stores. It need not exist.
+        hub_secret: Credentials: Secret with the key HF_TOKEN, for all that reads the hub. It need not exist.
     """
     form = {
         # Written by `make edges` from Sweep.
@@ -100,33 +100,31 @@ def sweep(
         run = Run(form, defaults=DEFAULTS)
         inputs = prepare(run, dataset_uri, model_uri)
         plan = plan_trials(
-            run_id=run.id,
-            settings=run.more("settings"),
             trials=trials,
             space=space,
             max_trials=max_trials,
             seed=seed,
             metric=metric,
-            workspace_path=run.path,
             dataset_digest=inputs.dataset.outputs["digest"],
             model_digest=inputs.model.outputs["digest"],
+            **run.given,
         )
         with dsl.If(plan_only == False, name="go-on"):  # noqa: E712  kfp compares at run time
             with dsl.ParallelFor(items=plan.outputs["trials"], name="trials", parallelism=PARALLELISM) as trial:
                 trained = train_on(run, inputs, form, exports=False, trial=trial)
             best = pick_trial(
-                run_id=run.id,
                 outcomes=dsl.Collected(trained.outputs["outcome"]),
                 metric=metric,
                 greater_is_better=greater_is_better,
-                workspace_path=run.path,
+                **run.given,
             )
             index = {"trial_index": best.outputs["index"]}
             exported = export_of(run, inputs, form, trainjob=best.outputs["trainjob"], **index)
-            evaluated = evaluate_in(run, exported, form, model=exported.outputs["model"], **index)
+            evaluated = evaluate_in(run, exported, model=exported.outputs["model"], **index)
             with dsl.If(promote != "", name="promote"):
                 promotion = promote_in(run, exported, evaluated, form)
         mount_workspace((inputs.dataset, inputs.model, plan, best, exported, evaluated, promotion), run.claim)
         steps = (inputs.dataset, inputs.model, plan, trained, best, exported, evaluated, promotion)
-        add_credentials(steps, store_secret, hub_secret)
+        add_store_credentials((inputs.dataset, inputs.model, exported, evaluated, promotion), store_secret)
+        add_hub_credentials((inputs.dataset, inputs.model), hub_secret)
         set_up((run.task, *steps))

@@ -32,7 +32,7 @@ from airflow.sdk import DAG
 from trainwright.operators import CleanUpOperator, TrainJobOperator
 
 with DAG("training", schedule=None) as dag:
-    fixed = dict(runtime="wait-for-a-file", min_defer_seconds=1, log_poll_interval=0)
+    fixed = dict(runtime="wait-for-a-file", deferral={"min_defer_seconds": 1, "log_poll_interval": 0})
     train = TrainJobOperator(task_id="in-worker", **fixed)
     deferred = TrainJobOperator(task_id="deferred", deferrable=True, conn_id="stored", **fixed)
     train >> deferred >> CleanUpOperator(task_id="clean-up")

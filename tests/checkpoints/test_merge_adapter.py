@@ -331,7 +331,7 @@ def test_a_damaged_merged_export_is_made_again(workspace: Path, exported: tuple[
 
 def test_step_exports_the_merged_model_on_request(workspace: Path, base: Path, tmp_path: Path) -> None:
     used = {"node_hours": 1.5, "gpu_hours": 12.0, "cost": 30.0, "currency": "USD", "saved_hours": 0.25}
-    asked = ExportCheckpoint.from_parameters({"export_uri": f"file://{tmp_path}/out", "merge_adapter": True, "usage": used})
+    asked = ExportCheckpoint.parse({"export_uri": f"file://{tmp_path}/out", "merge_adapter": True, "usage": used})
     done = do_step(workspace, asked, StepRun("kfp", "tuned"))
     assert done["merged_uri"] == f"{merged_folder(f'file://{tmp_path}/out/tuned')}/checkpoint-7"
     manifest = open_export(done["merged_uri"], done["merged_digest"]).manifest
@@ -339,7 +339,7 @@ def test_step_exports_the_merged_model_on_request(workspace: Path, base: Path, t
     for uri, digest in ((done["uri"], done["digest"]), (done["merged_uri"], done["merged_digest"])):
         page = export_page(read_facts(open_export(uri, digest)))
         assert "1.50 node-hours, 12.00 GPU-hours, cost 30.00 USD, 0.25 hours saved by resumption" in page
-    assert "merged_uri" not in do_step(workspace, asked.model_copy(update={"merge_adapter": False}), StepRun("kfp", "tuned"))
+    assert "merged_uri" not in do_step(workspace, asked.having(merge_adapter=False), StepRun("kfp", "tuned"))
 
     output = workspace / "runs" / "whole" / "output"
     shutil.copytree(base, output / "checkpoint-2")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 from servers.s3_server import S3Server
 from support.waiting import eventually
 
@@ -18,7 +19,7 @@ from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Deadlines, Identity, Submission, TrainJobFailed, TrainRequest, Waiting
+from trainwright.jobs import Deadlines, Identity, Submission, TrainJobFailed, Waiting
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.storage.uri import StorageUri
@@ -79,7 +80,7 @@ class Trained:
         (self.folder / "failures").write_text(str(failures))
         (self.folder / "log").write_text("")
         command = ["python", str(self.folder / "program.py"), "/resume/trl.yaml", "/workspace/output", str(self.folder)]
-        request = TrainRequest(runtime="plain", workspace=f"pvc://{claim}", command=command, **fields)
+        request = train_request(runtime="plain", workspace=f"pvc://{claim}", command=command, **fields)
         identity = Identity("kfp", run, "train")
         deadlines = Deadlines(queue=60, start=60, run=60)
         try:

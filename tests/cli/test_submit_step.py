@@ -198,8 +198,8 @@ def test_what_the_cluster_would_refuse_is_named(
 @pytest.mark.parametrize(
     ("line", "options", "code", "words"),
     [
-        ("raise ValueError('told')", (), 10, "FailedTooOften: .* set `restarts` to restart failed pods"),
-        ("raise ValueError('told')", ("--restarts", "1"), 10, "FailedTooOften: .* restarts allows 1"),
+        ("raise ValueError('told')", (), 10, "FailedTooOften: .* set `limits.restarts` to restart failed pods"),
+        ("raise ValueError('told')", ("--restarts", "1"), 10, "FailedTooOften: .* limits.restarts allows 1"),
         (
             "import tw_missing",
             ("--restarts", "5"),

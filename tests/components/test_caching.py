@@ -13,7 +13,7 @@ compiler = OnFirstUse("kfp.compiler")
 shipped = OnFirstUse("trainwright.components")
 components = OnFirstUse("kfp.components")
 dsl = OnFirstUse("kfp.dsl")
-uncached = OnFirstUse("trainwright.components.uncached")
+step_component = OnFirstUse("trainwright.components.step_component")
 
 pytestmark = pytest.mark.medium
 DATA = {"dataset_uri": "s3://bucket/data", "model_uri": "s3://bucket/model", "workspace": "pvc://w"}
@@ -46,7 +46,7 @@ def compiled(pipeline: Any, folder: Path) -> CompiledPipeline:
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_every_component_is_uncached(name: str) -> None:
-    assert isinstance(getattr(shipped, name), uncached.UncachedComponent)
+    assert isinstance(getattr(shipped, name), step_component.StepComponent)
 
 
 def test_tasks_called_in_python_are_cached_only_if_asked(tmp_path: Path, fit: Any) -> None:

@@ -35,9 +35,9 @@ def test_the_mode_reaches_the_connection(
         raise trainwright.cluster.NoCluster("nothing here")
 
     monkeypatch.setattr(trainwright.submission, "connect_for_jobs", connect)
-    for more in ({}, {"submission_mode": "jobset"}):
+    for more in ({}, {"placement": {"submission_mode": "jobset"}}, {"run": {"submission_mode": "jobset"}}):
         with pytest.raises(SystemExit) as ended:
             getattr(shipped, step).python_func(**arguments, **more)
         assert ended.value.code == ExitCode.unreachable
         assert "nothing here" in "".join(capsys.readouterr())
-    assert asked == ["", "jobset"]
+    assert asked == ["", "jobset", "jobset"]

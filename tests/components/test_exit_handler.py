@@ -7,6 +7,8 @@ import pytest
 import yaml
 from support.on_first_use import OnFirstUse
 
+from trainwright.steps.kfp_parameters import place_of
+
 compiler = OnFirstUse("kfp.compiler")
 dsl = OnFirstUse("kfp.dsl")
 shipped = OnFirstUse("trainwright.components")
@@ -34,3 +36,22 @@ def test_a_pipeline_gets_its_exit_handler_by_one_line(tmp_path: Path) -> None:
     assert given["pipeline_run_id"] == {"runtimeValue": {"constant": "{{$.pipeline_job_uuid}}"}}
     assert given["on_failure"] == {"componentInputParameter": "on_cancel"}
     assert not root["clean-up"].get("cachingOptions", {}).get("enableCache")
+
+
+@pytest.mark.parametrize(
+    ("training", "mode", "on_cancel"),
+    [
+        ({"submission_mode": "jobset", "ending": {"on_cancel": "delete"}}, "jobset", "delete"),
+        ({"submission_mode": "jobset", "ending": {"on_cancl": "keep"}}, "jobset", "suspend"),
+        (
+            {"placement": {"mode": "x"}, "submission_mode": {"trainwright.dev/type": "str", "value": "jobset"}},
+            "jobset",
+            "suspend",
+        ),
+        ({}, "", "suspend"),
+    ],
+    ids=["settings", "invalid ending", "marked", "none"],
+)
+def test_clean_up_looks_where_the_training_ran(training: dict[str, Any], mode: str, on_cancel: str) -> None:
+    place, ending = place_of(training)
+    assert (place.submission_mode, ending.on_cancel) == (mode, on_cancel)

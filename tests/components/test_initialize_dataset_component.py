@@ -56,3 +56,13 @@ def test_the_artifact_is_the_receipt_or_by_value_the_files(tmp_path: Path) -> No
     for _ in range(2):  # the second time as a retry
         shipped.initialize_dataset.python_func(dataset=by_value, **arguments, by_value=True)
     assert (Path(by_value.path) / "train.jsonl").read_text() == '{"text": "a"}\n{"text": "b"}\n'
+
+
+def test_dataset_of_an_earlier_step_is_read_from_the_copy_in_this_one(tmp_path: Path) -> None:
+    (tmp_path / "rows").write_text('{"text": "a"}\n{"text": "b"}\n')  # as steps write their artifacts: without a suffix
+    source = SimpleNamespace(uri="minio://mlpipeline/v2/artifacts/rows", path=str(tmp_path / "rows"), metadata={"rows": 2.0})
+    receipt = SimpleNamespace(path=str(tmp_path / "receipt"), metadata={})
+    arguments = {"workspace_path": str(tmp_path / "workspace"), "test_fraction": 0.0, **pages_in(tmp_path)}
+    digest, train_rows, _ = shipped.initialize_dataset.python_func(dataset=receipt, source=source, **arguments)
+    assert train_rows == 2
+    assert receipt.metadata["digest"] == digest

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +12,7 @@ from support.on_first_use import OnFirstUse
 import trainwright.submission
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.steps import clean, start
+from trainwright.steps.kfp_parameters import run_of
 from trainwright.steps.start import StartedRun
 
 shipped = OnFirstUse("trainwright.components")
@@ -63,4 +65,24 @@ def test_exports_out_of_sight_are_refused(
 )
 def test_exports_in_sight_are_accepted(pod: str, export_uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KFP_POD_NAME", pod)
-    assert run(export_uri=export_uri)[1] == "w"
+    assert run(export_uri=export_uri)[1:] == ("r", "w", "/workspace/team")
+
+
+def test_large_integer_of_the_training_reaches_it_as_it_is() -> None:
+    seed = 2**60 + 1
+    returned = run(training={"settings": {"seed": seed}})[0]
+    sent = json.loads(json.dumps(returned), parse_int=float)  # a server keeps every number as a double
+    assert run_of(sent).training.settings == {"seed": seed}
+
+
+@pytest.mark.parametrize("settings", [{}, {"lora_rank": 8}])
+def test_settings_of_the_run_are_those_of_its_trials(settings: dict[str, Any]) -> None:
+    started = run(training={"settings": settings})[0]
+    trials, count = shipped.plan_trials.python_func(run=started, trials=[{"learning_rate": 0.1}])
+    assert count == 1
+    assert json.loads(trials[0])["settings"] == {**settings, "learning_rate": 0.1}
+
+
+def test_settings_of_a_plan_beside_a_run_without_any_are_taken() -> None:
+    trials, _ = shipped.plan_trials.python_func(run=run()[0], settings={"lora_rank": 4}, trials=[{"learning_rate": 0.1}])
+    assert json.loads(trials[0])["settings"]["lora_rank"] == 4

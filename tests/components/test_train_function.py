@@ -2,10 +2,11 @@
 
 import importlib.util
 import inspect
-import math
+import json
 import sys
+import tempfile
+import textwrap
 from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple, TypedDict
 from unittest.mock import patch
 
@@ -14,9 +15,15 @@ import yaml
 from interfaces import interface_of
 from support.on_first_use import OnFirstUse
 
-from trainwright.jobs import TrainRequest
+from trainwright.jobs.request.invalid_settings import InvalidSettings
+from trainwright.jobs.request.setting import names_of
+from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.typed_parameters import typed_parameters
+from trainwright.pipeline_runs.local_step import executor_input
+from trainwright.pipeline_runs.step_command import runner_arguments
+from trainwright.steps import run
 from trainwright.steps.finite_outputs import install
+from trainwright.steps.kfp_parameters import asked
 
 compiler = OnFirstUse("kfp.compiler")
 dsl = OnFirstUse("kfp.dsl")
@@ -73,23 +80,34 @@ def compiled(pipeline: Any, tmp_path: Path) -> dict[str, Any]:
     return document
 
 
-def step_parameters(document: dict[str, Any], executor: str, given: dict[str, Any]) -> tuple[dict[str, Any], Any]:
-    """The parameters with which the program of a compiled task calls `train` for these inputs, and what it returns for a result."""
+def step_parameters(document: dict[str, Any], executor: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The parameters with which the step of a compiled task calls `train` for these inputs, and the outputs that it writes.
+
+    `given` has, with the inputs of the task, the `results` of the training.
+    """
     container = document["deploymentSpec"]["executors"][executor]["container"]
-    program = container["command"][-1]
-    module = ModuleType("program")
-    exec(compile(program, "program", "exec", dont_inherit=True), vars(module))
+    component = next(one for one in document["components"].values() if one.get("executorLabel") == executor)
+    real = shipped.train.python_func
     called: dict[str, Any] = {}
 
     def fake(**parameters: Any) -> tuple[Any, ...]:
         called.update(parameters)
-        return "job", "default", "", given["results"], {}
+        return "job", "default", "", given["results"], {}, {}
 
-    function = vars(module)[container["args"][-1]]
-    inputs = {name: value for name, value in given.items() if name != "results"}
-    with patch.object(sys.modules["trainwright.components.train.component"], "train", fake):
-        returned = function(run_id="r", metrics=None, loss_curve=None, **inputs)
-    return called, returned
+    fake.__signature__, fake.__annotations__ = inspect.signature(real), real.__annotations__  # type: ignore[attr-defined]
+    with tempfile.TemporaryDirectory() as folder:
+        values = {name: value for name, value in given.items() if name != "results"}
+        task = executor_input(component, {"run_id": "r", **values}, Path(folder))
+        arguments = [json.dumps(task) if word == "{{$}}" else word for word in runner_arguments(container) or []]
+        with patch.object(sys.modules["trainwright.components.train.component"], "train", fake):
+            run.main(arguments)
+        written = json.loads(Path(task["outputs"]["outputFile"]).read_text("utf-8"))
+    return called, written["parameterValues"]
+
+
+def settings_in(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Of the parameters of `train`, those that are settings of its request."""
+    return {name: value for name, value in parameters.items() if name in names_of(TrainRequest)}
 
 
 def test_component_has_inputs_of_the_functions_types_and_outputs_of_its_annotation(
@@ -135,12 +153,13 @@ def test_arguments_of_a_call_keep_their_types(tmp_path: Path, fit: Any) -> None:
 
     given = {"steps": 4, "rate": 1.0, "flag": False, "name": "false", "layers": ["x"], "results": {"loss": 0.5, "steps": 4.0}}
     parameters, returned = step_parameters(document, "exec-fit", given)
-    request = TrainRequest.from_parameters(typed_parameters(parameters))
+    request = asked(TrainRequest, settings_in(parameters))
     assert request.func_args == {"steps": 4, "rate": 1.0, "flag": False, "name": "false", "layers": ["x"]}
     assert [type(value) for value in request.func_args.values()] == [int, float, bool, str, list]
     assert request.func is not None
     assert request.func.name == "fit"
-    assert returned[-2:] == (0.5, 4)
+    assert (returned["loss"], returned["steps"]) == (0.5, 4)
+    assert returned["results"] == {"loss": 0.5, "steps": 4.0}
 
 
 @pytest.mark.parametrize(
@@ -211,8 +230,8 @@ def test_function_without_annotations_gets_values_of_their_types(tmp_path: Path,
         ("exec-measure-3", {"func_args": {"kind": 1.0}}, {"kind": 1}),
     ):
         parameters, returned = step_parameters(document, executor, {**given, "results": {"value": None}})
-        assert TrainRequest.from_parameters(typed_parameters(parameters)).func_args == expected
-        assert math.isnan(returned[-1]), "it is written as null"
+        assert asked(TrainRequest, settings_in(parameters)).func_args == expected
+        assert returned["Output"] is None
 
 
 @pytest.mark.parametrize(
@@ -237,6 +256,47 @@ def test_argument_with_the_name_of_a_parameter_of_train_is_refused_at_decoration
     with pytest.raises(TypeError, match=r"train_function: 'num_node' is no setting of a function \(did you mean num_nodes\?\)"):
         shipped.train_function(num_node=2)(returns_results)
     assert interface_of(shipped.train_function()(returns_results))["output"]["accuracy"] == {"type": "NUMBER_DOUBLE"}
+
+
+def test_artifact_of_a_step_is_refused_as_an_argument() -> None:
+    def reads(rows: dsl.Input[dsl.Dataset]) -> None: ...  # type: ignore[valid-type]
+
+    def writes(base: "dsl.OutputPath(str)") -> None: ...  # type: ignore[valid-type]
+
+    with pytest.raises(TypeError, match=r"reads: 'rows' is an artifact of a step.*give it to the component as dataset="):
+        shipped.train_function(reads)
+    with pytest.raises(TypeError, match=r"writes: 'base' is an artifact of a step.*write checkpoints to /workspace/output"):
+        shipped.train_function(writes)
+    with pytest.raises(TypeError, match=r"dataset is given where the component is called"):
+        shipped.train_function(dataset="x")(measured)
+
+
+def measured() -> dict:
+    return {"accuracy": 1}
+
+
+def test_object_that_a_function_returns_is_its_output(tmp_path: Path) -> None:
+    component = shipped.train_function(measured)
+    assert interface_of(component)["output"]["Output"] == {"type": "STRUCT"}
+    _, returned = step_parameters(compiled(component, tmp_path), "exec-measured", {"results": {"accuracy": 1}})
+    assert returned["Output"] == {"accuracy": 1}
+
+
+def test_run_of_a_first_step_names_the_run_of_a_function(tmp_path: Path, fit: Any) -> None:
+    @dsl.pipeline
+    def pipeline(run: dict) -> None:
+        fit(steps=1, run=run)
+
+    given = compiled(pipeline, tmp_path)["root"]["dag"]["tasks"]["fit"]["inputs"]["parameters"]
+    assert given["run"] == {"componentInputParameter": "run"}
+    assert "run_id" not in given, "it would take precedence over that of the run"
+
+
+def test_unknown_setting_of_a_group_is_refused_at_decoration_and_in_a_call(fit: Any) -> None:
+    with pytest.raises(InvalidSettings, match=r"measured: limits.restart: unknown; did you mean restarts\?"):
+        shipped.train_function(limits={"restart": 1})(measured)
+    with pytest.raises(InvalidSettings, match=r"fit\(\): limits.restart: unknown; did you mean restarts\?"):
+        fit(steps=1, limits={"restart": 1})
 
 
 def test_values_inside_an_object_of_train_keep_their_types(tmp_path: Path, say: Any) -> None:
@@ -296,16 +356,16 @@ def test_large_integer_reaches_the_function_as_it_is(tmp_path: Path) -> None:
     def seeded(seed: int, others: list, fixed: int, default: int = 1152921504606846979) -> None: ...
 
     @dsl.pipeline
-    def one(words: list = []) -> None:  # noqa: B006
+    def one(count: int = 1) -> None:
         seeded(seed=BIG, others=[BIG, 1])
-        seeded(seed=1, others=[words, BIG])
+        seeded(seed=1, others=[count, BIG])
 
     document = compiled(one, tmp_path)
     arguments = step_parameters(document, "exec-seeded", {"results": {}})[0]["func_args"]
     assert arguments == {"seed": BIG, "others": [BIG, 1], "fixed": BIG}
     assert seeded.component_spec.inputs["default"].default is None
     others = document["root"]["dag"]["tasks"]["seeded-2"]["inputs"]["parameters"]["others"]["runtimeValue"]["constant"]
-    assert typed_parameters({"func_args": {"others": others[1:]}})["func_args"]["others"] == [BIG]
+    assert typed_parameters(TrainRequest, {"func_args": {"others": others[1:]}})["func_args"]["others"] == [BIG]
 
 
 def test_large_integer_inside_an_object_of_train_is_text_with_its_type(tmp_path: Path) -> None:
@@ -314,5 +374,117 @@ def test_large_integer_inside_an_object_of_train_is_text_with_its_type(tmp_path:
         shipped.train(run_id="r", builtin="sft", settings={"seed": BIG, "steps": 4}, env={"SEED": BIG})
 
     given = compiled(one, tmp_path)["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]
-    found = typed_parameters({name: given[name]["runtimeValue"]["constant"] for name in ("settings", "env")})
+    found = typed_parameters(TrainRequest, {name: given[name]["runtimeValue"]["constant"] for name in ("settings", "env")})
     assert found == {"settings": {"seed": BIG, "steps": 4.0}, "env": {"SEED": str(BIG)}}
+
+
+def program_of(component: Any) -> str:
+    """The part of a component's command that differs between functions, which a cache compares."""
+    command: list[str] = component.component_spec.implementation.container.command
+    return command[-1]
+
+
+def test_source_with_references_of_others_arrives_as_it_is(tmp_path: Path) -> None:
+    def greet(name: str = "x") -> str:
+        # {{workflow.name}} {{{{ {{$.inputs.parameters['name']}} $(HOME) $$ \\{{ \\$(X) "ä" 'b' \u2028
+        return f"{{{name}}} $$1 $(HOME) {{{{$}}}}\\{{"
+
+    component = shipped.train_function(greet)
+    text = program_of(component)
+    assert "{{" not in text
+    assert "$" not in text
+    called, _ = step_parameters(compiled(component, tmp_path), "exec-greet", {"results": {"value": "v"}})
+    assert called["func"] == textwrap.dedent(inspect.getsource(greet))
+
+
+def test_changed_function_or_decorator_is_another_program() -> None:
+    def one(steps: int, rate: float = 1) -> None: ...
+
+    def other() -> Any:
+        def one(steps: int, rate: float = 2) -> None: ...
+
+        return one
+
+    components = [
+        shipped.train_function(one),
+        shipped.train_function(other()),
+        shipped.train_function(one, num_nodes=2),
+        shipped.train_function(one, limits={"restarts": 1}),
+        shipped.train_function(one, func_args={"steps": 1}),
+        shipped.train_function(one, func_args={"steps": 2}),
+    ]
+    assert len({program_of(each) for each in components}) == len(components)
+
+
+@pytest.fixture(scope="module")
+def named_as_groups() -> Any:
+    @shipped.train_function(limits={"restarts": 3}, env={"SEED": BIG})
+    def named(model: str, data: dict, limits: list = [1], dataset: str | None = None, **others: int) -> None: ...  # noqa: B006
+
+    return named
+
+
+def test_argument_with_the_name_of_a_group_or_an_artifact_replaces_it(tmp_path: Path, named_as_groups: Any) -> None:
+    @dsl.pipeline
+    def pipeline(text: str, options: dict) -> None:
+        named_as_groups(model=text, data=options, limits=[1, 2], dataset=None, more=3)
+
+    interface = interface_of(named_as_groups)["input"]
+    assert {name: interface[name]["type"] for name in ("model", "data", "limits", "dataset")} == {
+        "model": "STRING",
+        "data": "STRUCT",
+        "limits": "LIST",
+        "dataset": "STRING",
+    }
+    document = compiled(pipeline, tmp_path)
+    given = {"model": "gpt", "data": {"restarts": 7}, "limits": [1, 2], "more": 3, "results": {}}
+    called, _ = step_parameters(document, "exec-named", given)
+    assert (called["limits"], called["model"], called["dataset"]) == ({"restarts": 3}, None, None)
+    assert "data" not in called
+    request = asked(TrainRequest, settings_in(called))
+    assert request.func_args == {"model": "gpt", "data": {"restarts": 7}, "limits": [1, 2], "dataset": None, "more": 3}
+    assert request.limits.restarts == 3
+    assert request.env == {"SEED": str(BIG)}
+
+
+def test_setting_of_the_decorator_is_checked_beside_an_argument_of_its_name(named_as_groups: Any) -> None:
+    def named(limits: list) -> None: ...
+
+    with pytest.raises(InvalidSettings, match=r"named: limits.restart: unknown; did you mean restarts\?"):
+        shipped.train_function(named, limits={"restart": 1})
+    with pytest.raises(TypeError, match="named: the argument 'num_nodes' has the name of a parameter of train"):
+        named_as_groups(model="m", data={}, func_args={"num_nodes": 2})
+    with pytest.raises(TypeError, match="named: the argument 'metrics' has the name of a parameter of train"):
+        named_as_groups(model="m", data={}, metrics=2)
+
+
+TEXT = "a \"quoted\" \\ text, '1' and {}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"steps": 0, "rate": 0.0, "flag": False, "name": "", "layers": [], "most": None},
+        {"steps": -1, "rate": 1e-30, "flag": True, "name": TEXT, "layers": [TEXT, {"a": [False, ""]}], "most": 2**53},
+        {"steps": 2**53, "rate": 1.0, "flag": False, "name": "null", "layers": ["1", 2**60 + 1], "most": 0},
+    ],
+)
+def test_constants_reach_the_function_as_they_are(arguments: dict[str, Any], tmp_path: Path, fit: Any) -> None:
+    @dsl.pipeline
+    def pipeline() -> None:
+        fit(**arguments)
+
+    document = compiled(pipeline, tmp_path)
+    inputs = document["root"]["dag"]["tasks"]["fit"]["inputs"]["parameters"]
+    given = {name: inputs[name]["runtimeValue"]["constant"] for name in arguments if name in inputs}
+    called, _ = step_parameters(document, "exec-fit", {**given, "results": {"loss": 1, "steps": 1}})
+    found = asked(TrainRequest, settings_in(called)).func_args
+    assert json.dumps(found, sort_keys=True) == json.dumps(arguments, sort_keys=True)
+
+
+def test_none_of_the_decorator_is_passed_on(tmp_path: Path) -> None:
+    def measured(most: int | None = 5) -> None: ...
+
+    component = shipped.train_function(measured, func_args={"most": None})
+    called, _ = step_parameters(compiled(component, tmp_path), "exec-measured", {"results": {}})
+    assert called["func_args"] == {"most": None}

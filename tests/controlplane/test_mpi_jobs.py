@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime, trainjob
+from factories import catalogue_runtime, train_request, trainjob
 from support.pod_isolation import pods_are_isolated
 from support.waiting import eventually
 
@@ -24,7 +24,7 @@ from trainwright.controlplane.environments.store import EnvironmentFailed
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, Submission, TrainRequest, run_step
+from trainwright.jobs import Identity, Submission, run_step
 from trainwright.jobs.logs.follow_logs import read_logs
 from trainwright.jobs.state.pods import pods_of, step_of
 
@@ -148,7 +148,7 @@ def fit(factor: float) -> dict:
     return {"sum": mx.distributed.all_sum(mx.array([factor * (1 + group.rank())])).item(), "size": group.size(),
             "cores": len(os.sched_getaffinity(0))}
 """
-    request = TrainRequest(runtime=RUNTIME, func=source, func_args={"factor": 2.0}, num_nodes=2)
+    request = train_request(runtime=RUNTIME, func=source, func_args={"factor": 2.0}, num_nodes=2)
     assert run_step(Submission(plane.cluster, request, Identity("test", "run", "function"), "default")).results == {
         "sum": 6.0,
         "size": 2,

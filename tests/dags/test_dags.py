@@ -27,14 +27,14 @@ DATA, BASE = (f"sha256:{digit * 64}" for digit in "12")
 RUN = {"namespace": "", "submission_mode": "", "runs_on": "auto", "job": {}, "hub_conn_id": ""}
 FIGURES = {"loss": 1.0, "perplexity": 3.0}
 RETURNED: dict[str, Any] = {
-    "start-run": {"run_id": "r", "claim": "c", "workspace": "pvc://c", "path": "/mnt", "run": RUN}
-    | {
+    "start-run": {
+        **{"run_id": "r", "claim": "c", "workspace": "pvc://c", "workspace_path": "/mnt"},
         "training": {"image": "train:1", "settings": {"epochs": 2}},
         "data": {"layout": "alpaca"},
-        "preprocessing": {},
-        "export": {},
-    }
-    | {"evaluation": {"retention": "keep=5"}, "promotion": {"margin": 0.1}, "registration": {}, "own": {"keep_exports": 3}},
+        "evaluation": {"retention": "keep=5"},
+        "promotion": {"margin": 0.1},
+        "own": {"keep_exports": 3},
+    },
     "initialize-dataset": {"source": "s", "revision": "", "digest": DATA, "train_rows": 9, "test_rows": 1},
     "initialize-model": {"source": "s", "revision": "", "digest": BASE, "shape": {"parameters": 5}},
     "find-dataset": "s3://b/data",
@@ -146,17 +146,17 @@ def test_every_template_renders(module: str, variable: dict[str, Any] | None) ->
     assert not [text for text in texts if "{{" in text or "{%" in text]
     if "train" in rendered:
         train, evaluate = rendered["train"], rendered["evaluate"]
-        assert (train.run_id, train.workspace, train.dataset_digest) == ("r", "pvc://c", DATA)
-        assert train.model_shape == {"parameters": 5}
-        assert (evaluate.checkpoint_uri, evaluate.workspace_path) == ("s3://b/e/r/checkpoint-9", "/mnt")
-        assert parse_structure(train.more) == RETURNED["start-run"]["training"]
-        assert parse_structure(rendered["initialize-dataset"].more) == {"layout": "alpaca"}
+        assert train.dataset_digest == DATA
+        assert parse_structure(train.data["model_shape"]) == {"parameters": 5}
+        assert evaluate.checkpoint_uri == "s3://b/e/r/checkpoint-9"
+        assert parse_structure(train.run) == parse_structure(evaluate.run) == RETURNED["start-run"]
     if module == "finetune":
         assert (rendered["start-run"].num_nodes, rendered["start-run"].learning_rate) == (0, 0.0), "an empty field is 0"
     if module in RETRAINING:
         assert rendered["promote"].export_uri == (variable or {}).get("export_uri", "")
         assert rendered["train"].resume == "weights:s3://b/e/o/checkpoint-5"
-        assert parse_structure(rendered["evaluate-champion"].more) == {"retention": "always"}
+        run = parse_structure(rendered["evaluate-champion"].run)
+        assert run == {**RETURNED["start-run"], "evaluation": {**RETURNED["start-run"]["evaluation"], "retention": "always"}}
         start, champion = rendered["start-run"], rendered["read-champion"]
         expected = (4, {"env": {"A": "b"}}, True) if variable is not None else (0, {}, False)
         assert (start.num_nodes, start.training, champion.warm_start) == expected

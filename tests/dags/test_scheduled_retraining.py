@@ -59,7 +59,7 @@ def test_a_roll_back_skips_all_else(dag: Any) -> None:
 def test_the_champion_is_measured_as_the_candidate_is_on_the_same_rows(dag: Any) -> None:
     candidate, champion = dag.get_task("evaluate"), dag.get_task("evaluate-champion")
     different = {name for name in candidate.template_fields if getattr(candidate, name) != getattr(champion, name)}
-    assert different == {"checkpoint_uri", "checkpoint_digest", "dataset_digest", "more"}
+    assert different == {"checkpoint_uri", "checkpoint_digest", "dataset_digest", "run"}
     assert "initialize-dataset" in champion.dataset_digest
     assert candidate.dataset_digest == ""  # that of its training, which is the same
 

@@ -30,7 +30,7 @@ from datetime import timedelta
 from airflow.sdk import DAG
 from trainwright.operators import TrainJobOperator
 
-FIXED = dict(runtime="wait-for-a-file", conn_id="cluster", log_poll_interval=0)
+FIXED = dict(runtime="wait-for-a-file", conn_id="cluster", deferral={{"log_poll_interval": 0}})
 RETRIED = dict(retries=1, retry_delay=timedelta(minutes=20))
 with DAG("deferred", schedule=None, catchup=False, max_active_runs=16) as deferred:
     TrainJobOperator.partial(task_id="train", deferrable=True, **FIXED, **RETRIED).expand(

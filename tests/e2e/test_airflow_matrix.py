@@ -33,14 +33,15 @@ from datetime import timedelta
 from airflow.sdk import DAG
 from trainwright.operators import TrainJobOperator
 
-FIXED = dict(runtime="wait-for-a-file", workspace="pvc://here", conn_id="cluster", log_poll_interval=2)
+FIXED = dict(runtime="wait-for-a-file", workspace="pvc://here", conn_id="cluster", deferral={{"log_poll_interval": 2}})
+WAITS = {{"min_defer_seconds": 20, "log_poll_interval": 2}}
 KINDS = dict(
     train=dict(retries=2, retry_delay=timedelta(seconds=1)),
     once=dict(retries=0),
-    leased=dict(retries=0, waiter_lease_seconds={LEASE_SECONDS}),
+    leased=dict(retries=0, ending={{"waiter_lease_seconds": {LEASE_SECONDS}}}),
     flaky=dict(retries=0, conn_id="flaky"),
     hurried=dict(retries=0, execution_timeout=timedelta(seconds={TIMEOUT_SECONDS})),
-    queued=dict(retries=0, queue_name="nobody", queue_timeout_seconds={QUEUE_SECONDS}),
+    queued=dict(retries=0, placement={{"queue_name": "nobody"}}, limits={{"queue_timeout_seconds": {QUEUE_SECONDS}}}),
     nowhere=dict(retries=2, retry_delay=timedelta(seconds=1), runtime="no-such-runtime"),
 )
 for kind, options in KINDS.items():
@@ -51,7 +52,7 @@ for kind, options in KINDS.items():
 with DAG("mapped", schedule=None, catchup=False) as mapped:
     unshared = {{name: value for name, value in FIXED.items() if name != "workspace"}}
     # Many tasks end at once: the scheduler needs its time to note that they were deferred.
-    TrainJobOperator.partial(task_id="train", deferrable=True, **{{**unshared, "min_defer_seconds": 20}}).expand(
+    TrainJobOperator.partial(task_id="train", deferrable=True, **{{**unshared, "deferral": WAITS}}).expand(
         env=[{{"TRIAL": str(trial)}} for trial in range({MAPPED})]
     )
 """

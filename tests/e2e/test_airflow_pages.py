@@ -31,7 +31,8 @@ from trainwright.operators import TrainJobOperator
 
 with DAG("linked", schedule=None, catchup=False) as linked:
     TrainJobOperator(
-        task_id="train", runtime="wait-for-a-file", deferrable=True, min_defer_seconds=5, conn_id="cluster", log_poll_interval=2
+        task_id="train", runtime="wait-for-a-file", deferrable=True, conn_id="cluster",
+        deferral={"min_defer_seconds": 5, "log_poll_interval": 2},
     )
 """
 

@@ -25,10 +25,10 @@ from airflow.sdk import DAG, Asset, AssetWatcher, task
 from trainwright.operators import TrainJobCompletionTrigger, TrainJobSensor
 
 with DAG("sensing", schedule=None):
-    TrainJobSensor(task_id="wait", trainjob="named", conn_id="cluster", deferrable=True, min_defer_seconds=0)
+    TrainJobSensor(task_id="wait", trainjob="named", conn_id="cluster", deferrable=True, deferral={"min_defer_seconds": 0})
 
 with DAG("ended", schedule=None):
-    fixed = dict(conn_id="cluster", min_defer_seconds=0)
+    fixed = dict(conn_id="cluster", deferral={"min_defer_seconds": 0})
     TrainJobSensor(task_id="by_name", trainjob="by-name", deferrable=True, **fixed)
     TrainJobSensor(task_id="in_worker", trainjob="in-worker", deferrable=False, **fixed)
     TrainJobSensor(task_id="kept", trainjob="kept", deferrable=True, on_cancel="keep", **fixed)

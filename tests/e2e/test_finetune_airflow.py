@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from factories import train_request
 from quickstart_command import SETTINGS, command, processes_of, run
 from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
@@ -16,7 +17,7 @@ from trainwright.checkpoints.exported import open_export
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Deadlines, Identity, Submission, TrainRequest, Waiting
+from trainwright.jobs import Deadlines, Identity, Submission, Waiting
 from trainwright.jobs.trainers.sft import SftSettings
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
@@ -74,7 +75,7 @@ def test_a_training_on_a_new_claim_resumes_from_the_export(runs: Path, tmp_path:
     model, dataset = (read_receipt(only(runs / "dag/workspace" / store)) for store in ("models", "datasets"))
     assert model is not None
     assert dataset is not None
-    request = TrainRequest(
+    request = train_request(
         runtime="trl-sft",
         workspace="pvc://second?size=1Gi",
         dataset_uri=dataset.source,

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from cluster_without_retries import Faulted, jobs_of
+from factories import train_request
 from servers.faulty_api import FAULTS, FaultyApi
 from support.rounds import IS_LONG
 from support.waiting import eventually
@@ -25,7 +26,7 @@ from trainwright.api import names
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, POD, SECRET, TRAINJOB
 from trainwright.api.objects import name_of, owners_of, uid_of
 from trainwright.cluster import Cluster, kubernetes_cluster
-from trainwright.jobs import Deadlines, Identity, Submission, TrainJobDeleted, TrainRequest, delete_job, submit_or_adopt, wait_for
+from trainwright.jobs import Deadlines, Identity, Submission, TrainJobDeleted, delete_job, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.errors import StepFailed
 from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -87,7 +88,7 @@ def _submitted(plane: Faulted, folder: Path, seed: int, met: set[str]) -> str:
     step = plane.step(f"companions-{seed}")
     with FaultyApi(folder, plane.kubeconfig, seed, jobset_only=True) as api:
         try:
-            request = TrainRequest(runtime="deepspeed-distributed", command=["sleep", "600"], num_nodes=2)
+            request = train_request(runtime="deepspeed-distributed", command=["sleep", "600"], num_nodes=2)
             job = submit_or_adopt(Submission(connect_for_jobs(api.kubeconfig), request, step, "default")).trainjob
             assert [uid_of(there) for there in jobs_of(plane, step, jobset_only=True)] == [uid_of(job)]
             assert job["spec"]["suspend"] is False
@@ -126,7 +127,7 @@ def _told(plane: Faulted, folder: Path, seed: int, met: set[str], jobset_only: b
 def _follow(plane: Faulted, api: FaultyApi, outcome: str, step: Identity) -> None:
     cluster = connect_for_jobs(api.kubeconfig)
     own: Cluster = JobSetCluster(plane.cluster) if api.jobset_only else plane.cluster
-    request = TrainRequest(runtime="once", command=["bash", "-c", SCRIPTS[outcome]])
+    request = train_request(runtime="once", command=["bash", "-c", SCRIPTS[outcome]])
     job = submit_or_adopt(Submission(cluster, request, step, "default")).trainjob
     with ThreadPoolExecutor(2) as pool:
         if outcome == "deletion":

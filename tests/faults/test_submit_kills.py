@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from cluster_without_retries import Faulted, jobs_of
+from factories import train_request
 from servers.faulty_api import FaultyApi
 
 from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import owners_of, uid_of
-from trainwright.jobs import Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Submission, submit_or_adopt
 from trainwright.submission import connect_for_jobs
 
 pytestmark = pytest.mark.slow
@@ -24,7 +25,7 @@ from trainwright.submission import connect_for_jobs
 
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 
-request = TrainRequest(runtime=sys.argv[3], command=["sleep", "600"], num_nodes=2)
+request = train_request(runtime=sys.argv[3], command=["sleep", "600"], num_nodes=2)
 submit_or_adopt(Submission(connect_for_jobs(sys.argv[1]), request, Identity("kfp", sys.argv[2], "train"), "default"))
 """
 
@@ -53,7 +54,7 @@ def test_a_client_killed_at_any_step_of_a_submission_leaves_one_job_that_the_nex
         assert len(made) == (1 if ("after", "create") in seen else 0), at
         with FaultyApi(tmp_path, plane.kubeconfig, NO_FAULTS, jobset_only=jobset_only) as api:
             cluster = connect_for_jobs(api.kubeconfig)
-            request = TrainRequest(runtime=runtime, command=["sleep", "600"], num_nodes=2)
+            request = train_request(runtime=runtime, command=["sleep", "600"], num_nodes=2)
             again = submit_or_adopt(Submission(cluster, request, step, "default"))
         assert again.adopted is bool(made), at
         assert again.trainjob["spec"]["suspend"] is False

@@ -121,6 +121,8 @@ def test_a_file_without_rows_has_none(tmp_path: Path, name: str, content: bytes)
         ("rows.parquet", b"", "rows.parquet: invalid or incomplete Parquet: "),
         ("rows.txt", b"", "rows.txt: cannot read .txt; expected .jsonl, .json, .csv, .tsv, .parquet"),
         ("rows", b"", "rows: cannot read files without a suffix"),
+        ("rows", b"text,label\na,b\n", "rows: cannot read files without a suffix"),
+        ("rows", b'{"text": "a"}\n{"text": ', "rows:2: not JSON: "),
     ],
 )
 def test_what_is_no_row_is_named_by_file_and_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -128,6 +130,15 @@ def test_what_is_no_row_is_named_by_file_and_line(tmp_path: Path, name: str, con
     with pytest.raises(InitializerError) as caught:
         list(read_rows(tmp_path / name))
     assert str(caught.value).startswith(message)
+
+
+def test_file_without_a_suffix_is_read_by_its_content(tmp_path: Path) -> None:
+    file = tmp_path / "rows"
+    for content in (b'\n{"text": "a"}\n', b'{"text": "a"}\n', b'[{"text": "a"}]', b'{\n"data": [{"text": "a"}]}'):
+        file.write_bytes(content)
+        assert list(read_rows(file)) == [{"text": "a"}]
+    parquet(file, ROWS)
+    assert list(read_rows(file)) == ROWS
 
 
 def test_a_parquet_file_that_is_cut_off_is_said(tmp_path: Path) -> None:

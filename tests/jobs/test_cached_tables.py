@@ -6,11 +6,10 @@ import re
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime
+from factories import catalogue_runtime, train_request
 
 from trainwright.jobs import Identity
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
-from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime
 from trainwright.jobs.submit.resolve import resolve
 
@@ -23,7 +22,7 @@ RUNTIME = "torch-distributed-with-cache"
 
 
 def initializer(**settings: Any) -> dict[str, Any]:
-    request = TrainRequest.model_validate({"runtime": RUNTIME, **TABLE, **settings})
+    request = train_request(**{"runtime": RUNTIME, **TABLE, **settings})
     made = trainjob_manifest(resolve(request, catalogue_runtime(RUNTIME)), Identity("o", "r", "s"), "default")
     found: dict[str, Any] = made["spec"]["initializer"]["dataset"]
     return found
@@ -63,7 +62,7 @@ def test_variables_of_the_initializer_come_first() -> None:
 )
 def test_incomplete_settings_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=re.escape(words)):
-        TrainRequest.model_validate({**TABLE, **settings})
+        train_request(**{**TABLE, **settings})
 
 
 @pytest.mark.parametrize(
@@ -75,6 +74,6 @@ def test_incomplete_settings_are_refused(settings: dict[str, Any], words: str) -
     ],
 )
 def test_runtime_without_a_cache_is_refused(runtime: str, words: str) -> None:
-    request = TrainRequest.model_validate({"runtime": runtime, **TABLE})
+    request = train_request(**{"runtime": runtime, **TABLE})
     with pytest.raises(IncompatibleRuntime, match=re.escape(words)):
         resolve(request, catalogue_runtime(runtime))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import pod, train_request
+from factories import pod, program_request
 from hypothesis import given
 from hypothesis import strategies as st
 from support.virtual_time import VirtualClock
@@ -184,7 +184,7 @@ def event(kind: str, name: str, reason: str, message: str, at: str = "2100-01-01
 
 
 def test_a_report_waits_for_the_event_of_a_deletion(cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
+    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     trainjob = set_status(trainjob, "Failed")
     name = trainjob["metadata"]["name"]
     job = {
@@ -245,7 +245,7 @@ def test_a_probe_long_before_is_not_the_cause() -> None:
 
 
 def test_lines_that_were_shown_stand_in_the_report_of_a_pod_whose_log_is_gone(cluster: Any, set_status: Any) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
+    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     trainjob = set_status(trainjob, "Failed")
     history = PodHistory()
     history.observe([node_pod(0, state(137, 9), deleted=3, disrupted=3)])
@@ -345,7 +345,7 @@ def test_a_job_of_many_pods_is_remembered_in_part() -> None:
 
 
 def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(cluster: Any, set_status: Any, add_pod: Any) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
+    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     trainjob = set_status(
         trainjob, "Failed", jobsStatus=[{"name": "node", "ready": 0, "succeeded": 0, "failed": 1, "active": 0, "suspended": 0}]
     )
@@ -371,7 +371,7 @@ def test_a_pod_failure_policy_tells_of_an_eviction_that_nobody_saw(cluster: Any,
 
 
 def test_out_of_memory_before_the_back_off_limit_is_out_of_memory(cluster: Any, set_status: Any) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
+    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     trainjob = set_status(trainjob, "Failed")
     history = PodHistory()
     history.observe([node_pod(0, state(None), last=state(137, 6, "OOMKilled"), restarts=2, deleted=9)])
@@ -381,7 +381,7 @@ def test_out_of_memory_before_the_back_off_limit_is_out_of_memory(cluster: Any, 
 def test_what_was_observed_is_reported_also_where_pods_cannot_be_read_any_more(
     cluster: Any, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trainjob = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
+    trainjob = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     trainjob = set_status(trainjob, "Failed")
     history = PodHistory()
     history.observe([node_pod(0, state(7, 3))])

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api.admission.admit import AdmissionContext, admit
-from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs import Identity
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime
 from trainwright.jobs.submit.resolve import resolve
@@ -24,7 +25,7 @@ SOURCES = {"dataset_uri": "pvc://data/rows/train.jsonl", "model_uri": "pvc://mod
 def pods_of(runtime: dict[str, Any] | None = None, **fields: Any) -> dict[str, dict[str, Any]]:
     """The pod specs of the admitted JobSet, by replicated job."""
     definition = runtime or bundled_runtime("trl-sft") or {}
-    request = TrainRequest(runtime="trl-sft", **{**SOURCES, **fields})
+    request = train_request(runtime="trl-sft", **{**SOURCES, **fields})
     resolve(request, definition)
     trainjob = trainjob_manifest(resolve(request, definition), Identity("kfp", "run", "train"), "default")
     admit(trainjob, context=AdmissionContext(strictness="Strict"))
@@ -88,7 +89,7 @@ def test_an_initializer_of_others_is_refused() -> None:
 @pytest.mark.parametrize("uri", ["pvc://new?size=1Gi", "pvc://Name/x", "pvc://data/../other"])
 def test_what_is_no_path_on_a_claim_is_refused(uri: str) -> None:
     with pytest.raises(ValueError, match="dataset_uri"):
-        TrainRequest(runtime="trl-sft", dataset_uri=uri)
+        train_request(runtime="trl-sft", dataset_uri=uri)
 
 
 def test_a_claim_is_found_where_it_is_mounted(tmp_path: Path) -> None:

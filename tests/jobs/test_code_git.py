@@ -7,11 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from factories import train_request
 
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.code.code_package import BadCode, pack_code
 from trainwright.jobs.credentials.secret_detection import LiteralSecret
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 
 pytestmark = pytest.mark.medium
 
@@ -136,14 +136,14 @@ def test_an_option_in_the_place_of_a_revision_runs_nothing(tmp_path: Path, repos
 @pytest.mark.parametrize("user", ["me:hunter2", ":hunter2", "hf:" + "x" * 30])
 def test_credentials_in_the_url_are_refused_unseen(user: str) -> None:
     with pytest.raises(LiteralSecret) as raised:
-        TrainRequest(code=f"git+https://{user}@example.com/a/b@main", command=["train.py"])
+        train_request(code=f"git+https://{user}@example.com/a/b@main", command=["train.py"])
     assert "code: looks like a URI with a password" in str(raised.value)
     assert user not in str(raised.value)
 
 
 def test_code_needs_a_command() -> None:
-    with pytest.raises(ValidationError, match="command: required with code"):
-        TrainRequest(code="git+https://example.com/a/b@main")
+    with pytest.raises(InvalidSettings, match="command: required with code"):
+        train_request(code="git+https://example.com/a/b@main")
 
 
 def test_git_is_asked_without_prompts(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.jobset_mode_cluster import Inner, inner  # noqa: F401  a fixture
 
 from trainwright.api.admission.admit import AdmissionContext, admit
@@ -68,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def wanted(folder: Path) -> TrainRequest:
-    return TrainRequest(code=str(folder), command=["train.py"])
+    return train_request(code=str(folder), command=["train.py"])
 
 
 def maps(cluster: Any) -> list[dict[str, Any]]:
@@ -220,7 +221,7 @@ def test_three_parts_are_three_configmaps_in_one_volume(
 )
 def test_every_training_container_of_a_runtime_mounts_it(runtime: str) -> None:
     definition = bundled_runtime(runtime) or {}
-    request = TrainRequest(runtime=runtime, code="/somewhere", command=["train.py"], num_nodes=2)
+    request = train_request(runtime=runtime, code="/somewhere", command=["train.py"], num_nodes=2)
     trainjob = trainjob_manifest(
         ResolvedRequest(request, definition, code=PackedCode("0" * 64, (b"x",), "here")), STEP, "default"
     )

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
@@ -32,7 +32,7 @@ def by(**changed: Any) -> Identity:
 
 
 def submitted(cluster: EmbeddedCluster, identity: Identity = STEP, **request: Any) -> Submitted:
-    return submit_or_adopt(Submission(cluster, train_request(**request), identity, "default"))
+    return submit_or_adopt(Submission(cluster, program_request(**request), identity, "default"))
 
 
 def active(cluster: EmbeddedCluster) -> list[str]:
@@ -199,7 +199,7 @@ def test_an_export_of_the_training_before_is_not_that_of_the_next(cluster: Embed
         return ""
 
     for execution in ({}, {"clears": "3"}):
-        request = train_request(runtime="trl-sft", command=[], args=[], **ON_CLAIM)
+        request = program_request(runtime="trl-sft", command=[], args=[], **ON_CLAIM)
         made = submit_or_adopt(Submission(cluster, request, by(**execution), "default", latest_checkpoint=latest))
         set_status(made.trainjob, "Complete")
     assert len(set(asked)) == 2
@@ -258,7 +258,7 @@ def test_a_step_that_cannot_know_who_it_is_waits_while_another_one_renews_the_le
     stop = threading.Event()
     found: list[Submitted] = []
     waiting = threading.Thread(
-        target=lambda: found.append(submit_or_adopt(Submission(cluster, train_request(), unsure, "default"), stop=stop)),
+        target=lambda: found.append(submit_or_adopt(Submission(cluster, program_request(), unsure, "default"), stop=stop)),
         daemon=True,
     )
     waiting.start()

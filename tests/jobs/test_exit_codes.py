@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 
 from trainwright.api.errors import ApiError, Forbidden, Invalid, ServiceUnavailable, TooManyRequests, Unauthorized
 from trainwright.cluster import NoCluster
@@ -74,7 +74,7 @@ def test_whether_another_try_may_help(error: Any, retryable: bool, in_vain: bool
 
 
 def test_a_run_that_took_too_long_says_what_it_has_used(cluster: EmbeddedCluster, add_pod: Any) -> None:
-    job = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
+    job = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     add_pod(job, phase="Running", startTime=datetime.now(UTC).replace(year=2020).strftime("%Y-%m-%dT%H:%M:%SZ"))
     error = deadline_of(cluster, job, "too long", "run")
     error.add_outcome("it is suspended")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from factories import jobset, train_request
+from factories import jobset, program_request
 
 from trainwright.api.kinds import JOBSET
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -149,7 +149,7 @@ def test_a_deadline_has_an_error_of_its_own(
     errors: tuple[type[Exception], ...],
     retryable: bool,
 ) -> None:
-    job = submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
+    job = submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
     job["spec"]["suspend"] = suspend
     cluster.update(job)
     add_pod(job, phase="Pending", **status)
@@ -161,7 +161,7 @@ def test_a_deadline_has_an_error_of_its_own(
 
 
 def test_queue_timeout_reports_the_reason_of_kueue(cluster: EmbeddedCluster) -> None:
-    request = train_request(labels={"kueue.x-k8s.io/queue-name": "gpus"})
+    request = program_request(labels={"kueue.x-k8s.io/queue-name": "gpus"})
     job = submit_or_adopt(Submission(cluster, request, Identity("o", "r", "s"), "default")).trainjob
     job["spec"]["suspend"] = True
     job = cluster.update(job)

@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, is_deleting, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, RunFolderTaken, Submission, submit_or_adopt
 from trainwright.jobs.submit import creation
 
-REQUEST = TrainRequest(workspace="pvc://shared", dataset_uri="hf://a/b", model_uri="hf://a/b")
+REQUEST = train_request(workspace="pvc://shared", dataset_uri="hf://a/b", model_uri="hf://a/b")
 OURS = Identity("kfp", "run", "train")
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
@@ -266,7 +266,7 @@ def test_training_that_ends_with_a_loss_that_is_not_finite_has_diverged(
     set_status(job, "Complete", **report(9, "nan"))
     for _ in range(2):  # a retry adopts the finished job
         with pytest.raises(Diverged, match="loss is nan since step 9 \\(in its last report\\); it had already ended"):
-            run_to_end(Submission(cluster, train_request(), Identity("o", "r", "s"), "default"), Waiting(QUICK))
+            run_to_end(Submission(cluster, program_request(), Identity("o", "r", "s"), "default"), Waiting(QUICK))
     with pytest.raises(Diverged, match="it had already ended"):
         follow_to_end(cluster, job, Waiting(QUICK, on_error=lambda *_: "it keeps running"))
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from factories import train_request
 
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.code.function_arguments import signature_of
 from trainwright.jobs.code.function_source import NamedSource
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 
 
 def arguments_of(annotation: str, value: Any) -> Any:
     """The argument that a function with one parameter gets."""
     parameter = f"x: {annotation}" if annotation else "x"
-    return TrainRequest(func=f"def fit({parameter}): ...", func_args={"x": value}).func_args["x"]
+    return train_request(func=f"def fit({parameter}): ...", func_args={"x": value}).func_args["x"]
 
 
 @pytest.mark.parametrize(
@@ -86,35 +86,35 @@ def test_argument_is_converted_by_its_annotation(annotation: str, value: Any, ex
     ],
 )
 def test_unfit_argument_is_refused_with_its_name(annotation: str, value: Any, words: str) -> None:
-    with pytest.raises(ValidationError, match=f"func_args\n.*x.*{words}"):
+    with pytest.raises(InvalidSettings, match=f"func_args: .*x.*{words}"):
         arguments_of(annotation, value)
 
 
 def test_unknown_and_missing_arguments_are_refused_with_the_nearest_name() -> None:
     with pytest.raises(
-        ValidationError, match=r"no argument 'stepz' \(did you mean steps\?\); fit\(\) needs the argument 'steps'"
+        InvalidSettings, match=r"no argument 'stepz' \(did you mean steps\?\); fit\(\) needs the argument 'steps'"
     ):
-        TrainRequest(func="def fit(steps: int): ...", func_args={"stepz": 3})
-    with pytest.raises(ValidationError, match="func_args: fit\\(\\) needs the arguments 'a', 'b'"):
-        TrainRequest(func="def fit(a, *, b, c=1): ...")
-    with pytest.raises(ValidationError, match="it takes no arguments"):
-        TrainRequest(func="def fit(): ...", func_args={"x": 1})
-    with pytest.raises(ValidationError, match="'a' cannot be passed by name"):
-        TrainRequest(func="def fit(a, /): ...", func_args={"a": 1})
+        train_request(func="def fit(steps: int): ...", func_args={"stepz": 3})
+    with pytest.raises(InvalidSettings, match="func_args: fit\\(\\) needs the arguments 'a', 'b'"):
+        train_request(func="def fit(a, *, b, c=1): ...")
+    with pytest.raises(InvalidSettings, match="it takes no arguments"):
+        train_request(func="def fit(): ...", func_args={"x": 1})
+    with pytest.raises(InvalidSettings, match="'a' cannot be passed by name"):
+        train_request(func="def fit(a, /): ...", func_args={"a": 1})
 
 
 def test_all_unfit_arguments_are_named_at_once() -> None:
-    with pytest.raises(ValidationError, match="a: expected an integer, got 'x'; b: expected a number, got 'y'"):
-        TrainRequest(func="def fit(a: int, b: float): ...", func_args={"a": "x", "b": "y"})
+    with pytest.raises(InvalidSettings, match="a: expected an integer, got 'x'; b: expected a number, got 'y'"):
+        train_request(func="def fit(a: int, b: float): ...", func_args={"a": "x", "b": "y"})
 
 
 def test_others_are_passed_to_a_function_that_takes_them() -> None:
-    request = TrainRequest(func="def fit(a: int, *args, **more: int): ...", func_args={"a": "1", "b": "2"})
+    request = train_request(func="def fit(a: int, *args, **more: int): ...", func_args={"a": "1", "b": "2"})
     assert request.func_args == {"a": 1, "b": "2"}
 
 
 def test_none_fits_a_parameter_whose_default_it_is() -> None:
-    assert TrainRequest(func="def fit(a: int = None): ...", func_args={"a": None}).func_args == {"a": None}
+    assert train_request(func="def fit(a: int = None): ...", func_args={"a": None}).func_args == {"a": None}
 
 
 def test_signature_is_that_of_the_called_function() -> None:

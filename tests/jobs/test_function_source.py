@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from factories import train_request
 
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.code.function_source import MAX_SOURCE_BYTES, NamedSource, dedent, source_of
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 
 OUTSIDE = 3
 
@@ -223,9 +223,9 @@ def test_what_a_source_brings_along_is_its_own(text: str, value: Any) -> None:
 def test_what_is_no_function_is_refused(func: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         source_of(func)
-    with pytest.raises(ValidationError) as raised:
-        TrainRequest(func=func)
-    assert raised.value.errors()[0]["loc"] == ("func",)
+    with pytest.raises(InvalidSettings) as raised:
+        train_request(func=func)
+    assert raised.value.problems[0][0] == "func"
 
 
 def test_a_function_without_a_file_is_refused() -> None:
@@ -237,8 +237,8 @@ def test_a_function_without_a_file_is_refused() -> None:
 
 def test_a_bad_object_is_refused_without_repeating_it() -> None:
     for bad in ({"name": "f"}, {"name": "f", "source": ["a-value"]}, {"name": "f", "source": "x", "more": "a-value"}):
-        with pytest.raises(ValidationError) as raised:
-            TrainRequest(func=bad)
+        with pytest.raises(InvalidSettings) as raised:
+            train_request(func=bad)
         assert "a-value" not in str(raised.value)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api import names
 from trainwright.api.conditions import is_true
@@ -49,7 +50,7 @@ from trainwright.jobs.wait.run_to_end import follow_to_end
 from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "given-up", "train")
-REQUEST = TrainRequest(runtime="torch-distributed", command=["sleep", "60"])
+REQUEST = train_request(runtime="torch-distributed", command=["sleep", "60"])
 SETTINGS = WaitSettings(poll_seconds=0.05)
 FAILED = PodFailure(
     "a-node-0-1-x", "node", 1, container="node", exit_code=3, message="no data", lines=("step 1", "ValueError: no")
@@ -148,7 +149,7 @@ def test_retry_after_a_deadline_resumes_the_job_without_its_verdict(cluster: Emb
 
 def test_changed_request_after_a_deadline_is_the_next_attempt(cluster: EmbeddedCluster, submitted: Job) -> None:
     give_up(cluster, submitted, CannotStart("the claim is missing", "start"))
-    changed = TrainRequest(runtime="torch-distributed", command=["sleep", "5"])
+    changed = train_request(runtime="torch-distributed", command=["sleep", "5"])
     retry = submit_or_adopt(Submission(cluster, changed, STEP, "default"))
     assert (retry.adopted, retry.attempt) == (False, 2)
     assert is_superseded(current(cluster, submitted))
@@ -156,7 +157,7 @@ def test_changed_request_after_a_deadline_is_the_next_attempt(cluster: EmbeddedC
 
 def test_claim_that_was_missing_is_created_for_the_resumed_job(cluster: EmbeddedCluster) -> None:
     def request(workspace: str) -> TrainRequest:
-        return TrainRequest(runtime="torch-distributed", command=["sleep", "60"], workspace=workspace)
+        return train_request(runtime="torch-distributed", command=["sleep", "60"], workspace=workspace)
 
     first = submit_or_adopt(Submission(cluster, request("pvc://nowhere"), STEP, "default")).trainjob
     give_up(cluster, first, CannotStart("the claim is missing", "start"))

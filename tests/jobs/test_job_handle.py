@@ -8,12 +8,12 @@ import threading
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request, train_request
 from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainRequest
+from trainwright.jobs import Identity, Submission
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobDeleted
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.waiter_lease import MIN_SECONDS, waiter_lease_of
@@ -21,7 +21,7 @@ from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.wait.job_handle import JobHandle, submit_step, wait_step
 
 STEP = Identity("kfp", "run", "train")
-OPTIONS = TrainRequest()
+OPTIONS = train_request()
 
 
 def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
@@ -30,11 +30,11 @@ def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
 
 
 def test_a_handle_names_one_job_and_survives_its_text(cluster: EmbeddedCluster) -> None:
-    handle = submit_step(Submission(cluster, train_request(workspace="pvc://w"), STEP, "default"))
+    handle = submit_step(Submission(cluster, program_request(workspace="pvc://w"), STEP, "default"))
     assert JobHandle.parse(handle.model_dump_json()) == handle
     assert (handle.namespace, handle.folder, handle.has_results) == ("default", "runs/run", False)
     assert handle.uid == the_job(cluster)["metadata"]["uid"]
-    assert submit_step(Submission(cluster, train_request(workspace="pvc://w"), STEP, "default")) == handle, "a retry adopts"
+    assert submit_step(Submission(cluster, program_request(workspace="pvc://w"), STEP, "default")) == handle, "a retry adopts"
 
 
 @pytest.mark.parametrize("text", ["", "train-1", "{}", '{"name": "a", "password": "hunter2"}', "[1]"])
@@ -44,7 +44,7 @@ def test_what_is_no_handle_is_refused(text: str) -> None:
 
 
 def test_the_lease_begins_before_anybody_waits(cluster: EmbeddedCluster) -> None:
-    submit_step(Submission(cluster, train_request(waiter_lease_seconds=1), STEP, "default"))
+    submit_step(Submission(cluster, program_request(waiter_lease_seconds=1), STEP, "default"))
     lease = waiter_lease_of(the_job(cluster))
     assert lease is not None
     assert lease.seconds == MIN_SECONDS
@@ -52,7 +52,7 @@ def test_the_lease_begins_before_anybody_waits(cluster: EmbeddedCluster) -> None
 
 @pytest.mark.parametrize("fields", [{"waiter_lease_seconds": 0}, {"on_cancel": "keep"}])
 def test_a_job_that_is_to_run_on_has_no_lease(cluster: EmbeddedCluster, fields: dict[str, Any]) -> None:
-    submit_step(Submission(cluster, train_request(**fields), STEP, "default"))
+    submit_step(Submission(cluster, program_request(**fields), STEP, "default"))
     assert waiter_lease_of(the_job(cluster)) is None
 
 
@@ -63,7 +63,7 @@ def test_the_job_is_tied_to_the_workflow(cluster: EmbeddedCluster) -> None:
 
 
 def test_waiting_ends_with_the_job(cluster: EmbeddedCluster, set_status: Any) -> None:
-    handle = submit_step(Submission(cluster, train_request(workspace="pvc://w"), STEP, "default"))
+    handle = submit_step(Submission(cluster, program_request(workspace="pvc://w"), STEP, "default"))
     set_status(
         the_job(cluster),
         "Complete",
@@ -97,7 +97,7 @@ def test_a_retry_of_the_wait_resumes_what_its_cancellation_suspended(cluster: Em
 
 
 def test_a_signal_suspends_the_job(cluster: EmbeddedCluster) -> None:
-    handle = submit_step(Submission(cluster, train_request(waiter_lease_seconds=0), STEP, "default"))
+    handle = submit_step(Submission(cluster, program_request(waiter_lease_seconds=0), STEP, "default"))
 
     before = signal.getsignal(signal.SIGTERM)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from factories import jobset, train_request
+from factories import jobset, program_request, train_request
 
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
@@ -72,7 +72,7 @@ def ends(set_status: Any, add_pod: Any) -> Ends:
 
 def run(cluster: EmbeddedCluster, end: Callable[[Submitted], None], request: TrainRequest | None = None, **more: Any) -> Any:
     waiting = Waiting(on_submitted=end, **more)
-    return run_to_end(Submission(cluster, request or train_request(), STEP, "default"), waiting)
+    return run_to_end(Submission(cluster, request or program_request(), STEP, "default"), waiting)
 
 
 def attempts(cluster: EmbeddedCluster) -> int:
@@ -94,7 +94,7 @@ def test_without_retries_the_first_failure_is_the_end(cluster: EmbeddedCluster, 
 def test_the_last_failure_says_that_the_retries_are_used_up(cluster: EmbeddedCluster, ends: Ends) -> None:
     with pytest.raises(StepFailed) as raised:
         run(cluster, ends(BROKEN, BROKEN), job_retries=1)
-    assert raised.value.__notes__ == ["its retries are used up: job_retries=1"]
+    assert raised.value.__notes__ == ["its retries are used up: limits.job_retries=1"]
     assert attempts(cluster) == 2
 
 
@@ -116,7 +116,7 @@ def test_preemptions_and_failures_have_budgets_apart(cluster: EmbeddedCluster, e
 def test_a_failure_that_would_repeat_is_not_retried(cluster: EmbeddedCluster, ends: Ends) -> None:
     with pytest.raises(OutOfMemory) as raised:
         run(cluster, ends(OUT_OF_MEMORY), job_retries=5)
-    assert raised.value.__notes__ == ["job_retries=5 is not used: such a failure is not retried"]
+    assert raised.value.__notes__ == ["limits.job_retries=5 is not used: such a failure is not retried"]
     assert attempts(cluster) == 1
 
 
@@ -144,7 +144,7 @@ def test_a_preemption_is_not_a_retry(cluster: EmbeddedCluster, ends: Ends) -> No
 
 def test_a_retry_resumes_from_the_checkpoints_of_the_failed_job(cluster: EmbeddedCluster, ends: Ends) -> None:
     """Also of a request that asks to begin with an export: it names where the first attempt begins."""
-    request = TrainRequest(
+    request = train_request(
         runtime="trl-sft",
         workspace="pvc://w",
         dataset_uri="hf://a/b",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden
@@ -57,7 +57,7 @@ class Counting:
 
 @pytest.fixture
 def jobs(cluster: EmbeddedCluster) -> list[dict[str, Any]]:
-    request = train_request()
+    request = program_request()
     return [submit_or_adopt(Submission(cluster, request, Identity("o", str(run), "s"), "default")).trainjob for run in range(8)]
 
 

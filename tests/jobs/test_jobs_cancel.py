@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 import pytest
-from factories import train_request, trainjob
+from factories import program_request, trainjob
 from support.waiting import eventually
 
 from trainwright.api.errors import Conflict, Forbidden, ServiceUnavailable
@@ -219,7 +219,7 @@ def test_who_may_not_see_pods_has_stopped_it_all_the_same(cluster: EmbeddedClust
 
 def queued(cluster: EmbeddedCluster) -> Job:
     return submit_or_adopt(
-        Submission(cluster, train_request(queue_name="team"), Identity("o", "r", "queued"), "default")
+        Submission(cluster, program_request(queue_name="team"), Identity("o", "r", "queued"), "default")
     ).trainjob
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, Invalid
@@ -31,7 +31,7 @@ def add_node(cluster: EmbeddedCluster) -> Callable[..., None]:
 
 def submit(cluster: EmbeddedCluster, **limits: str) -> None:
     amounts = {key.replace("gpu", "nvidia.com/gpu"): value for key, value in limits.items()}
-    submit_or_adopt(Submission(cluster, train_request(resources_per_node={"limits": amounts}), STEP, "default"))
+    submit_or_adopt(Submission(cluster, program_request(resources_per_node={"limits": amounts}), STEP, "default"))
 
 
 def test_on_one_machine_it_is_refused_with_what_there_is(cluster: EmbeddedCluster, add_node: Any) -> None:

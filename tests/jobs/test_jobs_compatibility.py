@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime, train_request
+from factories import catalogue_runtime, program_request, train_request
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainwright.api.errors import Invalid
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.submit.compatibility import steps_of_runtime
 from trainwright.jobs.submit.preview import preview_submission
 from trainwright.jobs.submit.resolve import resolve
@@ -32,7 +32,7 @@ def without_labels() -> dict[str, Any]:
     [
         ({"dataset_uri": "hf://a/b"}, "dataset_uri", "has no step 'dataset-initializer' that uses it (its steps: trainer)"),
         ({"model_uri": "hf://a/b"}, "model_uri", "no step 'model-initializer'"),
-        ({"dataset_secret": "hub"}, "dataset_secret", "no step 'dataset-initializer'"),
+        ({"dataset_secret": "hub"}, "secrets.dataset_secret", "no step 'dataset-initializer'"),
         ({"resources_per_node": {"limits": {"cpu": "many"}}}, "resources_per_node.limits.cpu", "'many' is not a quantity"),
         ({"resources_per_node": {"limit": {"cpu": "1"}}}, "resources_per_node.limit", "expected limits or requests"),
         (
@@ -46,7 +46,7 @@ def test_what_the_runtime_cannot_serve_is_refused_by_field_before_anything_is_cr
     cluster: EmbeddedCluster, fields: Any, field: str, words: str
 ) -> None:
     with pytest.raises(Invalid) as raised:
-        submit_or_adopt(Submission(cluster, train_request(**fields), Identity("o", "r", "s"), "default"))
+        submit_or_adopt(Submission(cluster, program_request(**fields), Identity("o", "r", "s"), "default"))
     (problem,) = raised.value.problems
     assert problem.field == field
     assert words in problem.message
@@ -57,7 +57,7 @@ def test_nodes_that_would_not_find_each_other_are_refused_before_anything_is_cre
     cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(JobsClient, "why_no_plugins", lambda *_: "another controller")
-    request = train_request(runtime="paddle-distributed", num_nodes=2)
+    request = program_request(runtime="paddle-distributed", num_nodes=2)
     with pytest.raises(PolicyMissing, match=r"no policy for paddle.*another controller"):
         submit_or_adopt(Submission(cluster, request, Identity("o", "r", "s"), "default"))
     with pytest.raises(PolicyMissing):
@@ -67,7 +67,7 @@ def test_nodes_that_would_not_find_each_other_are_refused_before_anything_is_cre
 
 def test_a_step_without_its_label_takes_nothing() -> None:
     with pytest.raises(Invalid) as raised:
-        resolve(train_request(args=["a"], env={"A": "1"}), without_labels())
+        resolve(program_request(args=["a"], env={"A": "1"}), without_labels())
     assert [problem.field for problem in raised.value.problems] == ["command", "args", "env"]
     assert "its steps: none" in str(raised.value)
 
@@ -87,7 +87,7 @@ def test_what_is_odd_is_told(fields: Any, words: list[str]) -> None:
     odd = catalogue_runtime("torch-distributed")
     odd["metadata"].pop("labels")
     odd["spec"].pop("mlPolicy")
-    warnings = resolve(TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields}), odd).warnings
+    warnings = resolve(train_request(**{"runtime": "torch-distributed", "command": ["true"], **fields}), odd).warnings
     assert len(warnings) == len(words)
     assert all(word in warning for word, warning in zip(words, warnings, strict=True))
 
@@ -97,7 +97,7 @@ def test_the_choice_is_logged_and_returned(cluster: EmbeddedCluster, caplog: pyt
     bare["metadata"] = {"name": "mine", "labels": {"trainer.kubeflow.org/support": "deprecated"}}
     cluster.create(bare)
     caplog.set_level("INFO", "trainwright.jobs")
-    choice = submit_or_adopt(Submission(cluster, train_request(runtime="mine"), Identity("o", "r", "s"), "default")).runtime
+    choice = submit_or_adopt(Submission(cluster, program_request(runtime="mine"), Identity("o", "r", "s"), "default")).runtime
     assert (choice.kind, choice.name, choice.found, choice.steps) == (
         CLUSTER_TRAINING_RUNTIME.kind,
         "mine",
@@ -112,7 +112,7 @@ def test_the_choice_is_logged_and_returned(cluster: EmbeddedCluster, caplog: pyt
 @given(st.sets(st.sampled_from(["dataset_uri", "model_uri", "args", "env", "image"])))
 def test_a_runtime_with_all_steps_serves_every_request(fields: set[str]) -> None:
     values = {"dataset_uri": "hf://a/b", "model_uri": "hf://a/b", "args": ["x"], "env": {"A": "1"}, "image": "i"}
-    request = TrainRequest(runtime="trl-sft", **{field: values[field] for field in fields})
+    request = train_request(runtime="trl-sft", **{field: values[field] for field in fields})
     warnings = [warning for warning in resolve(request, catalogue_runtime("trl-sft")).warnings if "GPU" not in warning]
     assert warnings == [
         f"{kind}_uri is empty and the runtime's step '{kind}-initializer' has no default source: it will fail"

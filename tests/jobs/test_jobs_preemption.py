@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from factories import jobset, replicated_job, train_request
+from factories import jobset, program_request, replicated_job, train_request
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -123,7 +123,7 @@ def controllers(tmp_path: Path) -> Iterator[ControlPlane]:
 @pytest.mark.medium
 def test_the_controllers_own_end_of_a_preempted_job_is_followed_by_the_next_generation(controllers: ControlPlane) -> None:
     cluster: Any = controllers.cluster
-    following = BackgroundRun(cluster, TrainRequest(runtime="once", command=["true"]), preemption_budget=2)
+    following = BackgroundRun(cluster, train_request(runtime="once", command=["true"]), preemption_budget=2)
     for attempt in (1, 2, 3):
         job = reached(cluster, attempt)
         (pod,) = eventually(partial(pods_of, cluster, job))
@@ -149,7 +149,7 @@ def test_a_runtime_of_the_documented_form_restarts_by_itself(controllers: Contro
     spec["failurePolicy"], job["podFailurePolicy"] = said["failurePolicy"], wanted["podFailurePolicy"]
     job["template"]["spec"]["restartPolicy"] = wanted["template"]["spec"]["restartPolicy"]
     cluster.create({**runtime, "metadata": {"name": "itself"}})
-    made = submit_or_adopt(Submission(cluster, TrainRequest(runtime="itself", command=["true"]), STEP, "default")).trainjob
+    made = submit_or_adopt(Submission(cluster, train_request(runtime="itself", command=["true"]), STEP, "default")).trainjob
     for restarts in (1, 2):
         (pod,) = eventually(lambda: [pod for pod in pods_of(cluster, made) if not (pod.get("status") or {}).get("conditions")])
         cluster.patch(POD, name_of(pod), {"status": TAKEN}, "default", subresource="status")
@@ -158,7 +158,7 @@ def test_a_runtime_of_the_documented_form_restarts_by_itself(controllers: Contro
 
 
 def test_the_step_succeeds_as_a_later_generation(cluster: EmbeddedCluster, set_status: Any, fail: Any) -> None:
-    following = BackgroundRun(cluster, train_request())
+    following = BackgroundRun(cluster, program_request())
     reached(cluster, 1)
     fail(TAKEN)
     second = reached(cluster, 2)
@@ -168,7 +168,7 @@ def test_the_step_succeeds_as_a_later_generation(cluster: EmbeddedCluster, set_s
 
 
 def test_another_failure_is_not_resumed_and_says_what_was_used(cluster: EmbeddedCluster, fail: Any) -> None:
-    following = BackgroundRun(cluster, train_request())
+    following = BackgroundRun(cluster, program_request())
     reached(cluster, 1)
     fail(TAKEN)
     reached(cluster, 2)
@@ -181,7 +181,7 @@ def test_another_failure_is_not_resumed_and_says_what_was_used(cluster: Embedded
 
 
 def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, fail: Any) -> None:
-    following = BackgroundRun(cluster, train_request(), preemption_budget=0)
+    following = BackgroundRun(cluster, program_request(), preemption_budget=0)
     reached(cluster, 1)
     fail(TAKEN)
     error = following.ended().error
@@ -191,13 +191,13 @@ def test_without_a_budget_nothing_is_resumed(cluster: EmbeddedCluster, fail: Any
 
 
 def test_the_budget_counts_across_retries_and_deleted_generations(cluster: EmbeddedCluster, fail: Any) -> None:
-    following = BackgroundRun(cluster, train_request(previous_jobs="delete"), preemption_budget=1)
+    following = BackgroundRun(cluster, program_request(previous_jobs="delete"), preemption_budget=1)
     reached(cluster, 1)
     fail(TAKEN)
     reached(cluster, 2)
     fail(TAKEN)
     assert isinstance(following.ended().error, Preempted)
-    again = BackgroundRun(cluster, train_request(previous_jobs="delete"), preemption_budget=1)  # the orchestrator's retry
+    again = BackgroundRun(cluster, program_request(previous_jobs="delete"), preemption_budget=1)  # the orchestrator's retry
     third = reached(cluster, 3)
     assert preemptions_so_far(third) == 2
     fail(TAKEN)
@@ -218,7 +218,7 @@ def test_whoever_is_killed_in_between_loses_no_count(
     def dying(*_: Any, **__: Any) -> Any:
         raise Killed
 
-    following = BackgroundRun(cluster, train_request(), preemption_budget=1)
+    following = BackgroundRun(cluster, program_request(), preemption_budget=1)
     reached(cluster, 1)
     with monkeypatch.context() as patched:
         match when:
@@ -230,7 +230,7 @@ def test_whoever_is_killed_in_between_loses_no_count(
                 patched.setattr(run_module, "submit_or_adopt", dying)
         fail(TAKEN)
         assert isinstance(following.ended().error, Killed)
-    again = BackgroundRun(cluster, train_request(), preemption_budget=1)
+    again = BackgroundRun(cluster, program_request(), preemption_budget=1)
     assert preemptions_so_far(reached(cluster, 2)) == 1
     fail(TAKEN)
     assert isinstance(again.ended().error, Preempted)
@@ -238,14 +238,14 @@ def test_whoever_is_killed_in_between_loses_no_count(
 
 
 def test_adoption_counts_a_preemption_once(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
-    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     first = fail(TAKEN)
     error = failure_of(cluster, first)
     assert isinstance(error, Preempted)
     assert preemption.wait_to_resume(cluster, error, 3, threading.Event())
     assert preemption.wait_to_resume(cluster, error, 3, threading.Event())  # another who followed the same job
     for _ in range(3):
-        submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert count(cluster) == 1
     set_status(newest(cluster), "Complete")
     assert preemption.mark_if_preempted(cluster, newest(cluster)) == newest(cluster)
@@ -256,7 +256,7 @@ def test_a_signal_ends_the_wait_before_the_next_is_submitted(
 ) -> None:
     monkeypatch.setattr(preemption, "RESUBMISSION", Backoff(600.0, 600.0))
     stop = threading.Event()
-    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     fail(TAKEN)
 
     monkeypatch.setattr(run_module, "stop_on_signals", lambda: nullcontext(stop))
@@ -277,21 +277,21 @@ def test_resume_fails_if_the_preemption_cannot_be_recorded(cluster: EmbeddedClus
         def patch(self, *_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     error = failure_of(cluster, fail(TAKEN))
     assert isinstance(error, Preempted)
     with pytest.raises(Preempted, match="cannot be recorded: not you"):
         preemption.wait_to_resume(Narrow(), error, 3, threading.Event())  # type: ignore[arg-type]
-    retried = submit_or_adopt(Submission(Narrow(), train_request(), STEP, "default"))  # type: ignore[arg-type]
+    retried = submit_or_adopt(Submission(Narrow(), program_request(), STEP, "default"))  # type: ignore[arg-type]
     assert preemptions_so_far(retried.trainjob) == 1
 
 
 def test_a_job_that_was_submitted_elsewhere_is_followed_on(cluster: EmbeddedCluster, fail: Any, set_status: Any) -> None:
-    submitted = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    submitted = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     fail(TAKEN)
 
     def again() -> Any:
-        made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+        made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
         set_status(made.trainjob, "Complete")
         return made
 
@@ -303,7 +303,7 @@ def test_a_job_that_was_submitted_elsewhere_is_followed_on(cluster: EmbeddedClus
 def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_beginning_is_asked_for(
     cluster: EmbeddedCluster, fail: Any
 ) -> None:
-    request = TrainRequest(runtime="trl-sft", workspace="pvc://w", resume="never", dataset_uri="hf://a/b", model_uri="hf://a/b")
+    request = train_request(runtime="trl-sft", workspace="pvc://w", resume="never", dataset_uri="hf://a/b", model_uri="hf://a/b")
 
     def told() -> tuple[str, str]:
         """What the newest attempt's container is told, and its annotation."""
@@ -337,9 +337,9 @@ def test_after_a_preemption_the_next_goes_on_from_its_checkpoints_whatever_begin
 
 
 def test_a_first_generation_says_nothing_of_preemptions(cluster: EmbeddedCluster, fail: Any) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert names.PREEMPTIONS_ANNOTATION not in annotations_of(made.trainjob)
     fail(BROKEN)
-    second = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    second = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert names.PREEMPTIONS_ANNOTATION not in annotations_of(second.trainjob)
     assert names.PREEMPTED_ANNOTATION not in annotations_of(cluster.get(TRAINJOB, made.name, "default"))

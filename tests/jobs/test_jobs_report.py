@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 
 from trainwright.api.errors import BadRequest, Forbidden, ServiceUnavailable
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -35,7 +35,7 @@ class WithLogs:
 @pytest.fixture
 def failed(cluster: EmbeddedCluster, set_status: Any) -> dict[str, Any]:
     job: dict[str, Any] = set_status(
-        submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob, "Failed"
+        submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob, "Failed"
     )
     return job
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from factories import train_request
-from pydantic import ValidationError
+from factories import program_request, train_request
 
 from trainwright.api import names
 from trainwright.api.errors import Forbidden, Invalid
@@ -19,6 +18,7 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.manifest.resume_patch import PATCH_MANAGER
 from trainwright.jobs.manifest.training_program import loads_best_model
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
@@ -28,7 +28,7 @@ STEP = Identity("kfp", "run", "train")
 
 
 def sft(**fields: Any) -> TrainRequest:
-    return TrainRequest(
+    return train_request(
         **{"runtime": "trl-sft", "workspace": "pvc://w", "dataset_uri": "hf://a/b", "model_uri": "hf://a/b", **fields}
     )
 
@@ -74,7 +74,7 @@ def variables(container: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_what_is_no_wish_is_refused_by_name(value: str) -> None:
-    with pytest.raises(ValidationError, match="resume: "):
+    with pytest.raises(InvalidSettings, match="resume: "):
         sft(resume=value)
 
 
@@ -195,14 +195,14 @@ def test_a_runtime_that_cannot_is_refused_for_an_export_and_doubted_else(
     cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.raises(Invalid, match=r"resume: the runtime 'torch-distributed' cannot resume from an export"):
-        submit_or_adopt(Submission(cluster, train_request(resume="s3://bucket/run"), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(resume="s3://bucket/run"), STEP, "default"))
     assert cluster.list(TRAINJOB).items == []
-    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert "no init container" not in caplog.text
     set_status(first.trainjob, "Failed")
-    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert "whether attempt 2 resumes from a checkpoint depends on its program" in caplog.text
-    submit_or_adopt(Submission(cluster, train_request(resume="never"), Identity("kfp", "run", "other"), "default"))
+    submit_or_adopt(Submission(cluster, program_request(resume="never"), Identity("kfp", "run", "other"), "default"))
     assert "whether it starts from scratch depends on its program" in caplog.text
 
 
@@ -242,14 +242,14 @@ def test_auto_learns_of_the_export_only_when_a_job_is_made(cluster: EmbeddedClus
 
 
 def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster, set_status: Any) -> None:
-    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    second = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert {name_of(job) for job in cluster.list(TRAINJOB).items} == {first.name, second.name}
     set_status(second.trainjob, "Failed")
-    other = submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "run", "other"), "default"))
+    other = submit_or_adopt(Submission(cluster, program_request(), Identity("kfp", "run", "other"), "default"))
     set_status(other.trainjob, "Failed")
-    third = submit_or_adopt(Submission(cluster, train_request(previous_jobs="delete"), STEP, "default"))
+    third = submit_or_adopt(Submission(cluster, program_request(previous_jobs="delete"), STEP, "default"))
     assert third.attempt == 3
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert sorted(left) == sorted([other.name, third.name])
@@ -257,11 +257,11 @@ def test_ended_earlier_generations_are_kept_or_deleted(cluster: EmbeddedCluster,
 
 def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, set_status: Any) -> None:
     first, cleared = (replace(STEP, submitter=Submitter("run", clears)) for clears in ("0", "1"))
-    made = [submit_or_adopt(Submission(cluster, train_request(), first, "default"))]
+    made = [submit_or_adopt(Submission(cluster, program_request(), first, "default"))]
     set_status(made[0].trainjob, "Failed")
-    made.append(submit_or_adopt(Submission(cluster, train_request(), first, "default")))
+    made.append(submit_or_adopt(Submission(cluster, program_request(), first, "default")))
     set_status(made[1].trainjob, "Complete")
-    current = submit_or_adopt(Submission(cluster, train_request(previous_jobs="delete"), cleared, "default"))
+    current = submit_or_adopt(Submission(cluster, program_request(previous_jobs="delete"), cleared, "default"))
     left = [name_of(job) for job in cluster.list(TRAINJOB).items if "deletionTimestamp" not in job["metadata"]]
     assert (current.attempt, left) == (3, [current.name])
 
@@ -269,26 +269,26 @@ def test_ended_jobs_of_before_a_clear_go_too(cluster: EmbeddedCluster, set_statu
 def test_a_generation_that_was_only_superseded_is_not_deleted(cluster: EmbeddedCluster) -> None:
     from trainwright.jobs import suspend_job
 
-    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     suspend_job(cluster, first.trainjob, superseded("its task was cleared"))
-    submit_or_adopt(Submission(cluster, train_request(previous_jobs="delete"), STEP, "default"))
+    submit_or_adopt(Submission(cluster, program_request(previous_jobs="delete"), STEP, "default"))
     assert "deletionTimestamp" not in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
 def test_a_crash_before_the_deletion_is_made_up_for_by_the_next_try(
     cluster: EmbeddedCluster, set_status: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
-    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))  # the try that was killed
-    assert submit_or_adopt(Submission(cluster, train_request(previous_jobs="delete"), STEP, "default")).adopted
+    submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))  # the try that was killed
+    assert submit_or_adopt(Submission(cluster, program_request(previous_jobs="delete"), STEP, "default")).adopted
     assert "deletionTimestamp" in cluster.get(TRAINJOB, first.name, "default")["metadata"]
 
 
 def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
     cluster: EmbeddedCluster, set_status: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
 
     class Narrow:
@@ -298,5 +298,5 @@ def test_who_may_not_delete_keeps_the_earlier_one_and_gets_his_job(
         def delete(self, *_: Any, **__: Any) -> None:
             raise Forbidden("not you")
 
-    assert submit_or_adopt(Submission(Narrow(), train_request(previous_jobs="delete"), STEP, "default")).attempt == 2  # type: ignore[arg-type]
+    assert submit_or_adopt(Submission(Narrow(), program_request(previous_jobs="delete"), STEP, "default")).attempt == 2  # type: ignore[arg-type]
     assert "event=previous_attempt_not_deleted" in caplog.text

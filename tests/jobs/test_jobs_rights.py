@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import train_request
 from support.on_first_use import OnFirstUse
 from support.rbac_evaluator import Rbac
 from support.sigterm_scripts import WAIT
@@ -94,7 +95,7 @@ def test_the_table_is_what_is_asked(
     forget_served(cluster)
 
     def request(script: str, **fields: Any) -> TrainRequest:
-        return TrainRequest(**{"runtime": "torch-distributed", "command": ["bash", "-c", script], **fields})
+        return train_request(**{"runtime": "torch-distributed", "command": ["bash", "-c", script], **fields})
 
     def submitted(step: str, script: str) -> Any:
         return submit_or_adopt(Submission(cluster, request(script), Identity("o", "r", step), SPACE)).trainjob
@@ -142,7 +143,7 @@ def test_the_table_is_what_is_asked(
     cluster.create(queues_map("queues: [{name: q, quota: {cpu: 0}}]"))
     recorder.during("submit with a workspace")
     new = "pvc://new?size=1Gi&class=fast&retain=delete"
-    with_volume = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
+    with_volume = train_request(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
     submit_or_adopt(Submission(cluster, with_volume, Identity("o", "r", "volume"), SPACE))
 
     def another_in_this_moment(_cluster: Any, wanted: Any, _owners: Any) -> None:
@@ -158,7 +159,7 @@ def test_the_table_is_what_is_asked(
     recorder.during("submit with code")
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text("print('hello')\n")
-    with_code = TrainRequest(code=str(tmp_path / "code"), command=["train.py"])
+    with_code = train_request(code=str(tmp_path / "code"), command=["train.py"])
     submit_or_adopt(Submission(cluster, with_code, Identity("o", "r", "code"), SPACE))
 
     recorder.during("")

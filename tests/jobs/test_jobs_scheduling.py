@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime
+from factories import catalogue_runtime, train_request
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from trainwright.api.admission.admit import admit
-from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
+from trainwright.jobs import Identity, trainjob_manifest
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.scheduling import Topology
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
@@ -30,7 +30,7 @@ ZONE = {
 
 def built(found: dict[str, Any], **fields: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """The manifest, the JobSet, and its pod templates by step."""
-    request = TrainRequest(**{"runtime": found["metadata"]["name"], **fields})
+    request = train_request(**{"runtime": found["metadata"]["name"], **fields})
     manifest = admit(trainjob_manifest(ResolvedRequest(request, found), STEP, "team")).object
     jobset = next(obj for obj in materialize(manifest, found) if obj["kind"] == "JobSet")
     return manifest, jobset, {job["name"]: job["template"]["spec"]["template"] for job in jobset["spec"]["replicatedJobs"]}
@@ -68,7 +68,7 @@ def test_an_exclusive_topology_is_the_jobsets() -> None:
 
 
 def test_a_request_without_scheduling_says_nothing() -> None:
-    manifest = trainjob_manifest(resolve(TrainRequest(runtime="trl-sft"), catalogue_runtime("trl-sft")), STEP, "team")
+    manifest = trainjob_manifest(resolve(train_request(runtime="trl-sft"), catalogue_runtime("trl-sft")), STEP, "team")
     assert [patch["manager"] for patch in manifest["spec"]["runtimePatches"]] == ["trainwright.dev/inputs"]
     assert "suspend" not in manifest["spec"]
 
@@ -91,8 +91,8 @@ def test_a_request_without_scheduling_says_nothing() -> None:
     ],
 )
 def test_what_cannot_be_said_is_refused_by_field(fields: Any, words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        TrainRequest(**{"runtime": "trl-sft", **fields})
+    with pytest.raises(InvalidSettings, match=f"^placement.*{words}"):
+        train_request(**{"runtime": "trl-sft", **fields})
 
 
 @given(st.text(max_size=30) | st.from_regex(r"(required|preferred|exclusive):[a-z./-]{1,20}", fullmatch=True))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from factories import trainjob
+from factories import train_request, trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 from support.shared_folder import shared_folder
@@ -19,7 +19,7 @@ from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable, Undec
 from trainwright.api.kinds import TRAINJOB, Kind
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Deadlines, Identity, Submission, TrainRequest, Waiting, submit_or_adopt
+from trainwright.jobs import Deadlines, Identity, Submission, Waiting, submit_or_adopt
 from trainwright.jobs.submit.api_compat import served_form
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import Attempt
@@ -77,7 +77,7 @@ def definition() -> Callable[[str], Any]:
 
 
 def submitted(cluster: Any, **fields: Any) -> Any:
-    return submit_or_adopt(Submission(cluster, TrainRequest(**{**FULL, **fields}), STEP, "default"))
+    return submit_or_adopt(Submission(cluster, train_request(**{**FULL, **fields}), STEP, "default"))
 
 
 @pytest.mark.parametrize("version", ["2.2.1", "2.3.0"])
@@ -117,7 +117,7 @@ def test_trainer_2_1_gets_overrides_and_the_client_keeps_the_deadline(cluster: E
 def test_the_definition_is_asked_for_once(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.1.0"))
     for run in range(3):
-        submit_or_adopt(Submission(serving, TrainRequest(**FULL), Identity("o", str(run), "s"), "default"))  # type: ignore[arg-type]
+        submit_or_adopt(Submission(serving, train_request(**FULL), Identity("o", str(run), "s"), "default"))  # type: ignore[arg-type]
     assert serving.asked == 1
 
 
@@ -132,7 +132,7 @@ def test_an_answer_of_the_moment_is_not_kept(cluster: EmbeddedCluster, definitio
 def test_where_the_definition_may_not_be_read_todays_form_is_sent(cluster: EmbeddedCluster, definition: Any) -> None:
     serving = Serving(cluster, definition("2.3.0"), Forbidden("no"))
     submitted(serving)
-    submit_or_adopt(Submission(serving, TrainRequest(**FULL), Identity("o", "again", "s"), "default"))  # type: ignore[arg-type]
+    submit_or_adopt(Submission(serving, train_request(**FULL), Identity("o", "again", "s"), "default"))  # type: ignore[arg-type]
     assert "runtimePatches" in serving.sent[0]["spec"]
     assert serving.asked == 1
 
@@ -207,8 +207,8 @@ def test_a_deadline_that_nobody_asked_for_is_no_obstacle_on_an_unknown_version(c
             return super().get(kind, name, *rest, **options)
 
     request = {"runtime": "torch-distributed", "command": ["true"]}
-    made = submit_or_adopt(Submission(Without(cluster), TrainRequest(**request), STEP, "default"))
+    made = submit_or_adopt(Submission(Without(cluster), train_request(**request), STEP, "default"))
     assert "activeDeadlineSeconds" not in made.trainjob["spec"]
-    asked = TrainRequest(**request, run_timeout_seconds=60)
+    asked = train_request(**request, run_timeout_seconds=60)
     with pytest.raises((Undecodable, Invalid), match=r"spec\.activeDeadlineSeconds"):
         submit_or_adopt(Submission(Without(cluster), asked, Identity("kfp", "other", "train"), "default"))

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request, train_request
 
 from trainwright.api.errors import Forbidden, Invalid, ServiceUnavailable
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainJobNameTaken, TrainRequest, delete_job, submit_or_adopt, suspend_job
+from trainwright.jobs import Identity, Submission, TrainJobNameTaken, delete_job, submit_or_adopt, suspend_job
 from trainwright.runtimes import RuntimeNotFound
 
 STEP = Identity("kfp", "run one", "train")
@@ -25,8 +25,8 @@ def suspend(cluster: EmbeddedCluster, name: str, value: bool) -> dict[str, Any]:
 
 
 def test_the_second_submission_adopts_the_first(cluster: EmbeddedCluster) -> None:
-    first = submit_or_adopt(Submission(cluster, train_request(env={"A": "1"}), STEP, "default"))
-    again = submit_or_adopt(Submission(cluster, train_request(env={"A": "1"}), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(env={"A": "1"}), STEP, "default"))
+    again = submit_or_adopt(Submission(cluster, program_request(env={"A": "1"}), STEP, "default"))
     assert (first.adopted, again.adopted, first.attempt, again.attempt) == (False, True, 1, 1)
     assert again.trainjob["metadata"]["uid"] == first.trainjob["metadata"]["uid"]
     assert labels_of(first.trainjob)["trainwright.dev/run"].startswith("run-one-")
@@ -36,98 +36,98 @@ def test_the_second_submission_adopts_the_first(cluster: EmbeddedCluster) -> Non
 
 
 def test_a_complete_job_is_taken_as_done(cluster: EmbeddedCluster, set_status: Any) -> None:
-    set_status(submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob, "Complete")
-    assert submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).adopted
+    set_status(submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob, "Complete")
+    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).adopted
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
 def test_another_request_for_the_same_step_is_refused(cluster: EmbeddedCluster) -> None:
-    submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     with pytest.raises(TrainJobNameTaken, match="another request"):
-        submit_or_adopt(Submission(cluster, train_request(num_nodes=2), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(num_nodes=2), STEP, "default"))
     assert len(cluster.list(TRAINJOB).items) == 1
 
 
 @pytest.mark.parametrize("owner", [None, "airflow/else"])
 def test_a_job_of_somebody_else_under_that_name_is_left_alone(cluster: EmbeddedCluster, owner: str | None) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     cluster.patch(TRAINJOB, made.name, {"metadata": {"annotations": {"trainwright.dev/owner": owner}}}, "default")
     with pytest.raises(TrainJobNameTaken, match=f"belongs to {owner or 'another owner'}, not to kfp/run one/train"):
-        submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
 
 
 def test_after_a_failure_the_next_generation_is_submitted_also_of_another_request(
     cluster: EmbeddedCluster, set_status: Any
 ) -> None:
-    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(Submission(cluster, train_request(num_nodes=2), STEP, "default"))
+    second = submit_or_adopt(Submission(cluster, program_request(num_nodes=2), STEP, "default"))
     assert (second.adopted, second.attempt, second.name) == (False, 2, f"{first.name}-2")
     set_status(second.trainjob, "Failed")
-    third = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    third = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert third.attempt == 3
-    assert submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).name == third.name
+    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).name == third.name
 
 
 def test_a_job_that_is_going_away_is_not_adopted(cluster: EmbeddedCluster) -> None:
-    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert delete_job(cluster, first.trainjob)
-    assert submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).attempt == 2
+    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).attempt == 2
 
 
 def test_deleting_an_earlier_generation_does_not_make_a_second_job(cluster: EmbeddedCluster, set_status: Any) -> None:
-    first = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    first = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     set_status(first.trainjob, "Failed")
-    second = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    second = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     cluster.delete(TRAINJOB, first.name, "default")
-    again = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    again = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert (again.adopted, again.name) == (True, second.name)
-    other = submit_or_adopt(Submission(cluster, train_request(), Identity("airflow", "run one", "train"), "default"))
+    other = submit_or_adopt(Submission(cluster, program_request(), Identity("airflow", "run one", "train"), "default"))
     assert (other.adopted, other.attempt) == (False, 1)
 
 
 def test_generations_have_a_limit(cluster: EmbeddedCluster, set_status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainwright.jobs.submit.submit_or_adopt.MAX_ATTEMPTS", 2)
     for _ in range(2):
-        set_status(submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob, "Failed")
+        set_status(submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob, "Failed")
     with pytest.raises(TrainJobNameTaken, match="2 attempts exist"):
-        submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
 
 
 def test_a_job_that_we_suspended_is_resumed(cluster: EmbeddedCluster) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert suspend_job(cluster, made.trainjob)
     assert cluster.get(TRAINJOB, made.name, "default")["spec"]["suspend"] is True
-    resumed = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    resumed = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     assert resumed.adopted
     assert resumed.trainjob["spec"]["suspend"] is False
     assert "trainwright.dev/suspended-by" not in annotations_of(resumed.trainjob)
 
 
 def test_a_job_that_somebody_else_suspended_stays_suspended(cluster: EmbeddedCluster) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     suspend(cluster, made.name, True)
-    assert submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob["spec"]["suspend"] is True
+    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob["spec"]["suspend"] is True
     # Our cancel comes on top of theirs: it is still theirs.
     assert suspend_job(cluster, made.trainjob)
-    assert submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob["spec"]["suspend"] is True
+    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob["spec"]["suspend"] is True
 
 
 def test_our_mark_is_void_once_somebody_has_resumed_and_suspended_again(cluster: EmbeddedCluster) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+    made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
     suspend_job(cluster, made.trainjob)
     suspend(cluster, made.name, False)
     suspend(cluster, made.name, True)
-    assert submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob["spec"]["suspend"] is True
+    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob["spec"]["suspend"] is True
 
 
 def test_cancelling_what_is_gone_or_replaced_does_nothing(cluster: EmbeddedCluster) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob
     assert delete_job(cluster, made)
     cluster.patch(TRAINJOB, name_of(made), {"metadata": {"finalizers": None}}, "default")  # as the garbage collector does
     assert not delete_job(cluster, made)
     assert not suspend_job(cluster, made)
-    successor = submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob
+    successor = submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob
     assert name_of(successor) == name_of(made)
     assert not suspend_job(cluster, made)
     assert not delete_job(cluster, made)
@@ -135,7 +135,7 @@ def test_cancelling_what_is_gone_or_replaced_does_nothing(cluster: EmbeddedClust
 
 
 def test_suspending_waits_out_a_status_that_moves(cluster: EmbeddedCluster, set_status: Any) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob
     read = cluster.get
     moves = iter(range(3))
 
@@ -151,7 +151,7 @@ def test_suspending_waits_out_a_status_that_moves(cluster: EmbeddedCluster, set_
             return seen
 
     assert suspend_job(Moving(), made)  # type: ignore[arg-type]
-    assert submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob["spec"]["suspend"] is False
+    assert submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob["spec"]["suspend"] is False
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_suspending_waits_out_a_status_that_moves(cluster: EmbeddedCluster, set_
 )
 def test_an_unknown_runtime_lists_the_known_ones(cluster: EmbeddedCluster, name: str, words: str) -> None:
     with pytest.raises(RuntimeNotFound, match=words):
-        submit_or_adopt(Submission(cluster, train_request(runtime=name), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(runtime=name), STEP, "default"))
     assert cluster.list(TRAINJOB).items == []
 
 
@@ -167,8 +167,8 @@ def test_the_known_ones_are_those_of_the_kind_that_was_asked_for(cluster: Embedd
     runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "torch-distributed")
     cluster.create({**runtime, "kind": "TrainingRuntime", "metadata": {"name": "mine", "namespace": "default"}})
     with pytest.raises(RuntimeNotFound, match=r"known: mine$"):
-        submit_or_adopt(Submission(cluster, train_request(runtime="zzz", runtime_kind="TrainingRuntime"), STEP, "default"))
-    made = submit_or_adopt(Submission(cluster, train_request(runtime="mine", runtime_kind="TrainingRuntime"), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(runtime="zzz", runtime_kind="TrainingRuntime"), STEP, "default"))
+    made = submit_or_adopt(Submission(cluster, program_request(runtime="mine", runtime_kind="TrainingRuntime"), STEP, "default"))
     assert made.trainjob["spec"]["runtimeRef"]["kind"] == "TrainingRuntime"
 
 
@@ -183,14 +183,14 @@ def test_unknown_runtime_is_reported_without_permission_to_list_runtimes(cluster
     with pytest.raises(
         RuntimeNotFound, match="there is no ClusterTrainingRuntime 'zzz'; those of the cluster cannot be listed: not"
     ):
-        submit_or_adopt(Submission(Narrow(), train_request(runtime="zzz"), STEP, "default"))  # type: ignore[arg-type]
+        submit_or_adopt(Submission(Narrow(), program_request(runtime="zzz"), STEP, "default"))  # type: ignore[arg-type]
 
 
 def test_invalid_request_is_refused_before_anything_is_created(cluster: EmbeddedCluster) -> None:
     with pytest.raises(Invalid):
-        submit_or_adopt(Submission(cluster, train_request(env={"PET_NNODES": "3"}), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(env={"PET_NNODES": "3"}), STEP, "default"))
     with pytest.raises(Invalid, match="has no command; set command"):
-        submit_or_adopt(Submission(cluster, train_request(command=[]), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(command=[]), STEP, "default"))
     assert cluster.list(TRAINJOB).items == []
 
 
@@ -199,7 +199,7 @@ def test_eight_at_once_make_one_trainjob(cluster: EmbeddedCluster) -> None:
 
     def submit(_number: int) -> tuple[str, bool]:
         together.wait(10)
-        made = submit_or_adopt(Submission(cluster, train_request(), STEP, "default"))
+        made = submit_or_adopt(Submission(cluster, program_request(), STEP, "default"))
         return made.trainjob["metadata"]["uid"], made.adopted
 
     with ThreadPoolExecutor(8) as pool:
@@ -227,7 +227,7 @@ def test_a_job_that_was_made_without_an_answer_and_has_failed_since_is_that_of_t
             raise ServiceUnavailable("the connection broke")
 
     losing = Losing()
-    made = submit_or_adopt(Submission(losing, train_request(), STEP, "default"))  # type: ignore[arg-type]
+    made = submit_or_adopt(Submission(losing, program_request(), STEP, "default"))  # type: ignore[arg-type]
     assert losing.lost
     assert (made.adopted, made.attempt) == (False, 1)
     assert len(cluster.list(TRAINJOB).items) == 1
@@ -253,7 +253,7 @@ def test_submission_in_a_given_mode_costs_four_requests_once_the_cluster_is_know
     hosted: Any = Hosted()
     for number in range(3):
         asked.clear()
-        submit_or_adopt(Submission(hosted, train_request(), Identity("o", f"run-{number}", "s"), "default"))
+        submit_or_adopt(Submission(hosted, program_request(), Identity("o", f"run-{number}", "s"), "default"))
     assert asked == ["get", "list", "get", "create"], "the runtime, the jobs of this step, a JobSet of its name, and its job"
 
 
@@ -278,7 +278,7 @@ def test_a_program_whose_output_would_be_lost_is_warned_of(
     (tmp_path / "train.py").write_text("open('/workspace/output/model.pt', 'wb')")
     given = {name: str(tmp_path) if value == "CODE" else value for name, value in fields.items()}
     submit_or_adopt(
-        Submission(cluster, TrainRequest(runtime="torch-distributed", **given), Identity("kfp", "run", "train"), "default")
+        Submission(cluster, train_request(runtime="torch-distributed", **given), Identity("kfp", "run", "train"), "default")
     )
     warnings = [record.getMessage() for record in caplog.records if "is lost with its pod" in record.getMessage()]
     assert len(warnings) == bool(said)

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from factories import train_request
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from trainwright.api.errors import Forbidden, Invalid
 from trainwright.api.kinds import CLAIM, STORAGE_CLASS, TRAINJOB
@@ -18,6 +18,7 @@ from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.workspace import NewClaim, Workspace
 from trainwright.jobs.submit.workspace_claim import ensure_claim
 
@@ -26,7 +27,7 @@ NEW = "pvc://new?size=20Gi"
 
 
 def sft(workspace: str, **fields: Any) -> TrainRequest:
-    return TrainRequest(runtime="trl-sft", workspace=workspace, dataset_uri="hf://a/b", model_uri="hf://a/b", **fields)
+    return train_request(runtime="trl-sft", workspace=workspace, dataset_uri="hf://a/b", model_uri="hf://a/b", **fields)
 
 
 def claim_of(cluster: EmbeddedCluster, name: str = "new") -> dict[str, Any]:
@@ -89,12 +90,12 @@ def test_everything_that_a_new_claim_can_be() -> None:
     ],
 )
 def test_what_is_wrong_with_a_wish_is_named(query: str, words: str) -> None:
-    with pytest.raises(ValidationError, match=f"workspace: .*{words}" if not words.startswith("'") else f"workspace: {words}"):
+    with pytest.raises(InvalidSettings, match=f"workspace: .*{words}" if not words.startswith("'") else f"workspace: {words}"):
         sft(f"pvc://new?{query}")
 
 
 def test_an_export_is_not_on_a_claim_that_is_yet_to_be_made() -> None:
-    with pytest.raises(ValidationError, match="contains no export"):
+    with pytest.raises(InvalidSettings, match="contains no export"):
         sft("pvc://w", resume="pvc://old/run?size=1Gi")
 
 
@@ -134,7 +135,7 @@ def test_the_wish_is_no_part_of_the_job(cluster: EmbeddedCluster) -> None:
 
 def test_a_refused_request_makes_no_claim(cluster: EmbeddedCluster) -> None:
     with pytest.raises((Invalid, ValueError)):
-        submit_or_adopt(Submission(cluster, TrainRequest(runtime="torch-distributed", workspace=NEW), STEP, "default"))
+        submit_or_adopt(Submission(cluster, train_request(runtime="torch-distributed", workspace=NEW), STEP, "default"))
     assert cluster.list(CLAIM).items == []
 
 
@@ -144,7 +145,7 @@ def test_the_nodes_of_the_runtime_count_too(cluster: EmbeddedCluster) -> None:
     runtime = cluster.get(CLUSTER_TRAINING_RUNTIME, "trl-sft")
     runtime["spec"]["mlPolicy"]["numNodes"] = 4
     cluster.create({**runtime, "metadata": {"name": "four", "labels": runtime["metadata"]["labels"]}})
-    submit_or_adopt(Submission(cluster, sft(NEW).model_copy(update={"runtime": "four"}), STEP, "default"))
+    submit_or_adopt(Submission(cluster, sft(NEW).having(runtime="four"), STEP, "default"))
     assert claim_of(cluster)["spec"]["accessModes"] == ["ReadWriteMany"]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import trainjob
+from factories import train_request, trainjob
 from support.jobset_only_cluster import JobSetOnly, jobset_only, running_plane, runtime_once  # noqa: F401  a fixture
 from support.on_first_use import OnFirstUse
 from support.sigterm_scripts import WAIT, wait_until
@@ -43,6 +43,7 @@ from trainwright.jobs import (
 )
 from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.logs.follow_logs import follow_logs, read_logs
+from trainwright.jobs.request.groups import Limits
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.describe import description_of
@@ -73,12 +74,12 @@ sys.exit(int(sys.argv[1]))
 
 def training(code: int = 0, **fields: Any) -> TrainRequest:
     """A small training program on two nodes."""
-    return TrainRequest(**{"runtime": "once", "command": ["python3", "-c", TRAINING, str(code)], "num_nodes": 2, **fields})
+    return train_request(**{"runtime": "once", "command": ["python3", "-c", TRAINING, str(code)], "num_nodes": 2, **fields})
 
 
 def sleeping(flag: Path) -> TrainRequest:
     """Trains until the flag is there."""
-    return TrainRequest(runtime="once", command=["bash", "-c", f"{wait_until(flag)}; echo done"])
+    return train_request(runtime="once", command=["bash", "-c", f"{wait_until(flag)}; echo done"])
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_a_deleted_job_leaves_nothing(cluster: JobsClient, jobset_only: JobSetOn
 
 
 def test_a_deadline_of_the_request_is_kept_by_who_waits(cluster: JobsClient, tmp_path: Path) -> None:
-    request = sleeping(tmp_path / "never").model_copy(update={"run_timeout_seconds": 1})
+    request = sleeping(tmp_path / "never").having(limits=Limits(run_timeout_seconds=1))
     with pytest.raises(TrainJobDeadline, match="was Running for more than 1 s"):
         run_to_end(
             Submission(cluster, request, step("deadline"), "default"),
@@ -194,12 +195,12 @@ def test_the_table_of_rights_is_what_is_asked(
     deferred.close()
     (tmp_path / "never").touch()
     assert "done" in [line.text for line in follow_logs(cluster, job)]
-    request = TrainRequest(runtime="deepspeed-distributed", command=["bash", "-c", WAIT], num_nodes=2)
+    request = train_request(runtime="deepspeed-distributed", command=["bash", "-c", WAIT], num_nodes=2)
     for how in (CancelPolicy.suspend, CancelPolicy.delete):
         made_of_mpi = submit_or_adopt(Submission(cluster, request, step("rights-mpi"), "default")).trainjob
         cancel_owned_job(cluster, made_of_mpi, how, timeout_seconds=5)
     new = "pvc://rights?size=1Gi&class=fast&retain=delete"
-    request = TrainRequest(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
+    request = train_request(runtime="trl-sft", workspace=new, queue_name="q", dataset_uri="hf://a/b", model_uri="hf://a/b")
     with_volume = submit_or_adopt(Submission(cluster, request, step("rights-volume"), "default")).trainjob
     claim = cluster.get(CLAIM, "rights", "default")
     assert [(owner["kind"], owner["uid"]) for owner in owners_of(claim)] == [("JobSet", uid_of(with_volume))]
@@ -207,7 +208,7 @@ def test_the_table_of_rights_is_what_is_asked(
     eventually(lambda: is_gone(cluster, CLAIM, "rights"))
     (tmp_path / "code").mkdir()
     (tmp_path / "code/train.py").write_text("print('hello')\n")
-    request = TrainRequest(code=str(tmp_path / "code"), command=["train.py"])
+    request = train_request(code=str(tmp_path / "code"), command=["train.py"])
     with_code = submit_or_adopt(Submission(cluster, request, step("rights-code"), "default")).trainjob
     cancel_owned_job(cluster, with_code, CancelPolicy.delete, timeout_seconds=30)
     table = {str(call.permission("default")) for call in JOBSET_MODE_CALLS}

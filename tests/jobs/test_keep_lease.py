@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 from support.virtual_time import VirtualClock
 from support.waiting import eventually
 
@@ -34,7 +34,7 @@ from trainwright.submission.jobs_client import JobsClient
 from trainwright.submission.jobset_mode import JobSetCluster
 
 STEP = Identity("kfp", "run", "train")
-REQUEST = train_request().model_copy(update={"run_timeout_seconds": 0})
+REQUEST = program_request(run_timeout_seconds=0)
 """Without a deadline, for which a controller would look again."""
 Job = dict[str, Any]
 AT_ONCE = WaiterOptions(suspends_at_once=True)
@@ -284,7 +284,7 @@ def test_a_signal_during_the_submission_creates_no_job(cluster: EmbeddedCluster)
     stop = StopEvent()
     stop.set()
     with pytest.raises(Cancelled, match="no job was created"):
-        submit_or_adopt(Submission(cluster, train_request(), STEP, "default"), stop=stop)
+        submit_or_adopt(Submission(cluster, program_request(), STEP, "default"), stop=stop)
     assert not cluster.list(TRAINJOB).items
 
 
@@ -301,7 +301,7 @@ def test_a_signal_suspends_before_the_wait_ends(
 
     threading.Thread(target=lambda: (eventually(lambda: cluster.list(TRAINJOB).items), os.kill(os.getpid(), 15))).start()
     with pytest.raises(Cancelled, match="was cancelled; True"):
-        run_to_end(Submission(recording, train_request(), STEP, "default"), Waiting(on_signal=end, waiter=AT_ONCE))
+        run_to_end(Submission(recording, program_request(), STEP, "default"), Waiting(on_signal=end, waiter=AT_ONCE))
     assert not told
 
 
@@ -311,8 +311,8 @@ def test_a_job_is_tied_to_each_workflow_that_waits_for_it(cluster: EmbeddedClust
         return Workflow(name, namespace, reference)
 
     for each in ("one", "one", "two"):
-        submit_or_adopt(Submission(cluster, train_request(), STEP, "default", workflow=workflow(each)))
-    submit_or_adopt(Submission(cluster, train_request(), STEP, "default", workflow=workflow("three", "elsewhere")))
+        submit_or_adopt(Submission(cluster, program_request(), STEP, "default", workflow=workflow(each)))
+    submit_or_adopt(Submission(cluster, program_request(), STEP, "default", workflow=workflow("three", "elsewhere")))
     (job,) = cluster.list(TRAINJOB).items
     assert [owner["name"] for owner in job["metadata"]["ownerReferences"]] == ["one", "two"]
     assert labels_of(job)[names.WORKFLOW_LABEL] == "three"

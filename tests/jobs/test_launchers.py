@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime, train_request
+from factories import catalogue_runtime, program_request
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -28,7 +28,7 @@ def found(runtime: str, command: str | list[str], **fields: Any) -> tuple[str, s
     """Return the problem of a request on two nodes, and its warning about launchers."""
     given = {"num_nodes": 2, "num_proc_per_node": 1, **fields}
     words = shlex.split(command) if isinstance(command, str) else command
-    request = train_request(runtime=runtime, command=words, **given)
+    request = program_request(runtime=runtime, command=words, **given)
     try:
         resolved = resolve(request, catalogue_runtime(runtime))
     except IncompatibleRuntime as error:
@@ -137,7 +137,7 @@ def test_launcher_in_a_manifest_is_warned_of() -> None:
         "metadata": {"name": "own"},
         "spec": {"runtimeRef": {"name": TORCH}, "trainer": trainer},
     }
-    resolved = resolve(train_request(manifest=manifest, command=[], runtime=""), catalogue_runtime(TORCH))
+    resolved = resolve(program_request(manifest=manifest, command=[], runtime=""), catalogue_runtime(TORCH))
     assert any(
         "spec.trainer.command: 'mpirun -np 2 python main.py' does not make one world" in warning for warning in resolved.warnings
     )
@@ -295,7 +295,7 @@ def test_working_command_runs_a_program_that_is_not_python_as_it_was() -> None:
 
 
 def test_nothing_is_created_for_a_launcher_of_several_worlds(cluster: EmbeddedCluster, code: str) -> None:
-    request = train_request(runtime=MPI, command=["mpirun", "-np", "2", "python", "main.py"], code=code, num_nodes=2)
+    request = program_request(runtime=MPI, command=["mpirun", "-np", "2", "python", "main.py"], code=code, num_nodes=2)
     with pytest.raises(IncompatibleRuntime, match="does not make one world"):
         submit_or_adopt(Submission(cluster, request, Identity("o", "r", "s"), "default"))
     assert not cluster.list(TRAINJOB).items

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 from support.argo_workflows import RUN, complete_workflow, create_step_pod, create_workflow, note_of, served_workflows
 
 from trainwright.api import names
@@ -142,7 +142,7 @@ def test_lease_decides_about_a_job_whose_note_names_an_impossible_run(
     cluster: EmbeddedCluster, workflow: Obj, waiting: Identity, run: str
 ) -> None:
     noted = replace(waiting, submitter=replace(waiting.submitter, waiting_pod=note(run=run, workflow="flow-1")))
-    made = submit_or_adopt(Submission(cluster, train_request(), noted, "default"), waiter_lease_seconds=LEASE).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), noted, "default"), waiter_lease_seconds=LEASE).trainjob
     assert ended(cluster, made).outcome is None
     assert ended(cluster, made, later=LEASE + 1).outcome is CancelOutcome.suspended
 
@@ -183,7 +183,7 @@ def test_a_job_of_a_run_that_has_ended_is_suspended_and_its_step_resumes_it(
     cluster: EmbeddedCluster, client: Any, workflow: Obj, waiting: Identity
 ) -> None:
     view = client(cluster)
-    made = submit_or_adopt(Submission(view, train_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
+    made = submit_or_adopt(Submission(view, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
     assert ended(view, made).decision.policy is None
     complete_workflow(cluster, workflow)
     assert ended(view, made).decision.reason == "its run has ended"
@@ -192,7 +192,7 @@ def test_a_job_of_a_run_that_has_ended_is_suspended_and_its_step_resumes_it(
     again = create_workflow(cluster, "flow-2")
     note = note_of(create_step_pod(cluster, again), again)
     retried = replace(waiting, submitter=replace(waiting.submitter, waiting_pod=note))
-    resumed = submit_or_adopt(Submission(view, train_request(), retried, "default"), waiter_lease_seconds=LEASE).trainjob
+    resumed = submit_or_adopt(Submission(view, program_request(), retried, "default"), waiter_lease_seconds=LEASE).trainjob
     assert not resumed["spec"]["suspend"]
     assert annotations_of(resumed)[names.WAITING_POD_ANNOTATION] == note
     assert ended(view, resumed).decision.policy is None
@@ -200,7 +200,7 @@ def test_a_job_of_a_run_that_has_ended_is_suspended_and_its_step_resumes_it(
 
 @pytest.mark.parametrize("how", ["completed", "deleted", "replaced", "being deleted"])
 def test_ends_of_a_run(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity, how: str) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(on_cancel="delete"), waiting, "default")).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(on_cancel="delete"), waiting, "default")).trainjob
     assert annotations_of(made)[names.ON_CANCEL_ANNOTATION] == "delete"
     if how == "completed":
         complete_workflow(cluster, workflow, "Succeeded")
@@ -237,7 +237,7 @@ class Without(DelegatingCluster):
     ],
 )
 def test_without_knowledge_of_workflows_the_lease_decides(cluster: EmbeddedCluster, waiting: Identity, error: Exception) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
     view = Without(cluster, error)
     assert ended(view, made).decision.look_again == pytest.approx(LEASE, abs=5)
     cluster.patch(POD, "flow-1-train-0", {"status": {"phase": "Failed"}}, "default", subresource="status")
@@ -248,7 +248,7 @@ def test_without_knowledge_of_workflows_the_lease_decides(cluster: EmbeddedClust
 def test_an_expired_lease_ends_no_job_whose_step_has_a_pod(
     cluster: EmbeddedCluster, workflow: Obj, waiting: Identity, step_pod: Obj, tries: tuple[int, ...]
 ) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
     if 0 not in tries:
         cluster.delete(POD, name_of(step_pod), "default", grace_period_seconds=0)
     elif len(tries) > 1:
@@ -262,7 +262,7 @@ def test_an_expired_lease_ends_no_job_whose_step_has_a_pod(
 
 
 def test_a_job_that_is_adopted_meanwhile_is_left_alone(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), waiting, "default")).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default")).trainjob
     complete_workflow(cluster, workflow)
     again = create_workflow(cluster, "flow-2")
     note = note_of(create_step_pod(cluster, again), again)
@@ -291,9 +291,9 @@ def test_a_job_of_two_runs_ends_with_the_last(cluster: EmbeddedCluster, workflow
         return Workflow(name_of(flow), "default", reference)
 
     second = create_workflow(cluster, "flow-2")
-    made = submit_or_adopt(Submission(cluster, train_request(), waiting, "default", workflow=tied(workflow))).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default", workflow=tied(workflow))).trainjob
     other = replace(waiting, submitter=replace(waiting.submitter, waiting_pod=note_of(create_step_pod(cluster, second), second)))
-    submit_or_adopt(Submission(cluster, train_request(), other, "default", workflow=tied(second)))
+    submit_or_adopt(Submission(cluster, program_request(), other, "default", workflow=tied(second)))
     complete_workflow(cluster, second)
     assert ended(cluster, made).outcome is None
     complete_workflow(cluster, workflow)
@@ -302,7 +302,7 @@ def test_a_job_of_two_runs_ends_with_the_last(cluster: EmbeddedCluster, workflow
 
 def left_behind(cluster: EmbeddedCluster, workflow: Obj, waiting: Identity) -> Obj:
     """A job that was suspended since its run has ended."""
-    made = submit_or_adopt(Submission(cluster, train_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
     complete_workflow(cluster, workflow)
     ended(cluster, made)
     return made
@@ -314,7 +314,7 @@ def test_a_person_who_resumes_or_follows_a_job_takes_it_from_its_run(
     made = left_behind(cluster, workflow, waiting)
     resume_job(cluster, made)
     assert ended(cluster, made, later=LEASE + 1).outcome is None
-    followed = submit_or_adopt(Submission(cluster, train_request(), STEP, "default")).trainjob
+    followed = submit_or_adopt(Submission(cluster, program_request(), STEP, "default")).trainjob
     assert names.WAITING_POD_ANNOTATION not in annotations_of(followed)
     assert not current(cluster, made)["spec"]["suspend"]
 
@@ -325,7 +325,7 @@ def test_a_job_resumed_by_hand_is_left_alone_until_its_step_waits_again(
     made = left_behind(cluster, workflow, waiting)
     cluster.patch(TRAINJOB, name_of(made), {"spec": {"suspend": False}}, "default")
     assert ended(cluster, made, later=LEASE + 1).outcome is None
-    submit_or_adopt(Submission(cluster, train_request(), waiting, "default"), waiter_lease_seconds=LEASE)
+    submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE)
     assert ended(cluster, made).decision.policy is SUSPEND
 
 
@@ -333,7 +333,7 @@ def test_a_job_resumed_by_hand_is_left_alone_until_its_step_waits_again(
 def test_a_job_that_no_step_is_to_wait_for_outlives_its_run(
     cluster: EmbeddedCluster, workflow: Obj, waiting: Identity, lease: int, noted: bool
 ) -> None:
-    handle = submit_step(Submission(cluster, train_request(waiter_lease_seconds=lease), waiting, "default"))
+    handle = submit_step(Submission(cluster, program_request(waiter_lease_seconds=lease), waiting, "default"))
     complete_workflow(cluster, workflow)
     made = cluster.get(TRAINJOB, handle.name, "default")
     assert (waiting_pod_of(made) is not None) is noted
@@ -343,7 +343,7 @@ def test_a_job_that_no_step_is_to_wait_for_outlives_its_run(
 def test_clean_takes_jobs_of_ended_runs_without_waiting_for_their_lease(
     cluster: EmbeddedCluster, workflow: Obj, waiting: Identity
 ) -> None:
-    made = submit_or_adopt(Submission(cluster, train_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(), waiting, "default"), waiter_lease_seconds=LEASE).trainjob
     assert not left_jobs(cluster, "default", LeftJobs(abandoned=True))
     complete_workflow(cluster, workflow)
     assert [each.name for each in suspend_abandoned(cluster, "default")] == [name_of(made)]
@@ -354,7 +354,7 @@ def test_a_job_that_may_not_be_deleted_is_suspended(cluster: EmbeddedCluster, wo
         def delete(self, kind: Kind, name: str, namespace: str | None = None, **options: Any) -> None:
             raise Forbidden("not you")
 
-    made = submit_or_adopt(Submission(cluster, train_request(on_cancel="delete"), waiting, "default")).trainjob
+    made = submit_or_adopt(Submission(cluster, program_request(on_cancel="delete"), waiting, "default")).trainjob
     complete_workflow(cluster, workflow)
     assert ended(NoDeletion(cluster), made).outcome is CancelOutcome.suspended
     assert current(cluster, made)["spec"]["suspend"] is True

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid
@@ -12,7 +13,6 @@ from trainwright.api.kinds import NODE, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.request.model_shape import ModelShape
-from trainwright.jobs.request.train_request import TrainRequest
 
 STEP = Identity("kfp", "run", "train")
 SHAPE = ModelShape(
@@ -26,7 +26,7 @@ SHAPE = ModelShape(
     key_values=1024,
     most_tokens=512,
     embeddings=1_050_000_000,
-).model_dump()
+).as_json()
 
 
 def add_node(cluster: EmbeddedCluster, *, memory: str = "64Gi", gpu_mib: int = 0, whole: bool = False) -> None:
@@ -41,7 +41,7 @@ def add_node(cluster: EmbeddedCluster, *, memory: str = "64Gi", gpu_mib: int = 0
 def submit(cluster: EmbeddedCluster, step: Identity = STEP, **settings: Any) -> list[str]:
     """The warnings of a submission."""
     warnings: list[str] = []
-    request = TrainRequest.from_parameters({"runtime": "trl-sft", "model_shape": SHAPE, "num_proc_per_node": 1, **settings})
+    request = train_request(**{"runtime": "trl-sft", "model_shape": SHAPE, "num_proc_per_node": 1, **settings})
     submit_or_adopt(Submission(cluster, request, step, "default"), on_warning=warnings.append)
     return [text for text in warnings if "GiB" in text]
 
@@ -95,4 +95,4 @@ def test_without_a_known_model_or_trainer_nothing_is_said(cluster: EmbeddedClust
 
 def test_a_shape_that_is_none_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="model_shape"):
-        TrainRequest.from_parameters({"model_shape": {"parameters": 1}})
+        train_request(**{"model_shape": {"parameters": 1}})

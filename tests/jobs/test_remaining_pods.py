@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 from support.waiting import eventually
 
 from trainwright.api import names
@@ -73,7 +73,7 @@ def end_pods(cluster: EmbeddedCluster) -> None:
 
 
 def submit(cluster: Any, stop: threading.Event | None = None) -> Submitted:
-    return submit_or_adopt(Submission(cluster, train_request(), STEP, "default"), stop=stop)
+    return submit_or_adopt(Submission(cluster, program_request(), STEP, "default"), stop=stop)
 
 
 def resubmit_and_look(looks: Looks) -> tuple[ThreadPoolExecutor, Future[Submitted]]:
@@ -161,7 +161,7 @@ def resume(cluster: Any, job: Job) -> object:
 
 def wait(cluster: Any, job: Job) -> object:
     handle = JobHandle(name=name_of(job), namespace="default", uid=job["metadata"]["uid"], mode="trainjob")
-    return wait_step(cluster, handle, train_request())
+    return wait_step(cluster, handle, program_request())
 
 
 @pytest.mark.parametrize("client", [resume, wait])

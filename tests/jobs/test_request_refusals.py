@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from factories import trainjob
+from factories import train_request, trainjob
 
 from trainwright.api.errors import ApiError
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, credential_kind
 
 TOKEN = "hf_" + "aB3" * 10
@@ -43,8 +42,8 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"env": f"{{ANY: {TOKEN}"}, "env"),
     ({"env": [{"name": "ANY", "value": TOKEN}]}, "env"),
     ({"env": {"ANY": {"valueFrom": {"secretKeyRef": {"name": TOKEN, "key": "k"}}}}}, "env.ANY"),
-    ({"dataset_env": {"HF_TOKEN": "plain"}}, "dataset_env.HF_TOKEN"),
-    ({"model_env": {"ANY": TOKEN}}, "model_env.ANY"),
+    ({"dataset_env": {"HF_TOKEN": "plain"}}, "data.dataset_env.HF_TOKEN"),
+    ({"model_env": {"ANY": TOKEN}}, "data.model_env.ANY"),
     ({"func": f"def f():\n    return '{TOKEN}'"}, "func"),
     ({"func": f"# {TOKEN}\ndef f(:"}, "func"),
     ({"func": f"def f():\n    return {TOKEN}"}, "func"),
@@ -66,16 +65,16 @@ CASES: list[tuple[dict[str, Any], str]] = [
     ({"export_uri": "s3://AKIAABCDEFGHIJKLMNOP:x@b/c"}, "export_uri"),
     ({"image": URL}, "image"),
     ({"workspace": TOKEN}, "workspace"),
-    ({"topology": TOKEN}, "topology"),
+    ({"topology": TOKEN}, "placement.topology"),
     ({"resume": URL}, "resume"),
     ({"labels": {"a": TOKEN}}, "labels"),
-    ({"annotations": json.dumps({"a": TOKEN})}, "annotations"),
-    ({"runtime_patches": patched(ANY=TOKEN)}, "runtime_patches"),
-    ({"runtime_patches": patched(DB_PASSWORD="plain")}, "runtime_patches"),
-    ({"runtime_patches": json.dumps(patched(DB_PASSWORD="plain"))}, "runtime_patches"),
-    ({"runtime_patches": yaml.safe_dump(patched(DB_PASSWORD="plain"))}, "runtime_patches"),
-    ({"tolerations": [{"key": TOKEN}]}, "tolerations"),
-    ({"affinity": {"a": TOKEN}}, "affinity"),
+    ({"annotations": json.dumps({"a": TOKEN})}, "placement.annotations"),
+    ({"runtime_patches": patched(ANY=TOKEN)}, "placement.runtime_patches"),
+    ({"runtime_patches": patched(DB_PASSWORD="plain")}, "placement.runtime_patches"),
+    ({"runtime_patches": json.dumps(patched(DB_PASSWORD="plain"))}, "placement.runtime_patches"),
+    ({"runtime_patches": yaml.safe_dump(patched(DB_PASSWORD="plain"))}, "placement.runtime_patches"),
+    ({"tolerations": [{"key": TOKEN}]}, "placement.tolerations"),
+    ({"affinity": {"a": TOKEN}}, "placement.affinity"),
     ({"manifest": with_env(ANY=TOKEN)}, "manifest"),
     ({"manifest": with_env(DB_PASSWORD="plain")}, "manifest"),
     ({"manifest": json.dumps(with_env(DB_PASSWORD="plain"))}, "manifest"),
@@ -90,7 +89,7 @@ def test_a_literal_credential_is_refused_and_not_repeated(
     fields: dict[str, Any], field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.DEBUG), pytest.raises(LiteralSecret) as raised:
-        TrainRequest.from_parameters(fields)
+        train_request(**fields)
     assert any(problem.field.startswith(field) for problem in raised.value.problems)
     said = f"{raised.value} {raised.value.problems} {caplog.text}"
     for secret in (TOKEN, "hunter2", "plain", "a" * 30):
@@ -102,14 +101,14 @@ def test_a_literal_credential_is_refused_and_not_repeated(
 )
 def test_a_manifest_that_cannot_be_read_is_not_repeated(manifest: str) -> None:
     with pytest.raises((ValueError, ApiError)) as raised:
-        TrainRequest(manifest=manifest)
+        train_request(manifest=manifest)
     assert TOKEN not in str(raised.value)
 
 
 @pytest.mark.parametrize("env", [f"{{a: *{TOKEN}", f"!{TOKEN} a", f"!!int {TOKEN}"])
 def test_nor_is_a_setting(env: str) -> None:
     with pytest.raises(LiteralSecret) as raised:
-        TrainRequest(env=env)
+        train_request(env=env)
     assert TOKEN not in str(raised.value)
 
 
@@ -124,7 +123,7 @@ def test_nor_is_a_setting(env: str) -> None:
     ],
 )
 def test_references_are_none(fields: dict[str, Any]) -> None:
-    TrainRequest(**fields)
+    train_request(**fields)
 
 
 @pytest.mark.parametrize(

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from factories import train_request
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from trainwright.api.errors import ApiError
 from trainwright.jobs import TrainRequest
+from trainwright.jobs.request.invalid_settings import InvalidSettings
+from trainwright.jobs.request.setting import options_of, paths_of
 from trainwright.jobs.request.setting_values import floats_to_integers, parse_structure, parse_text
 
 MANIFEST = {
@@ -22,58 +25,29 @@ MANIFEST = {
     "metadata": {"name": "mine", "namespace": "team", "labels": {"a": "b"}, "uid": "x"},
     "spec": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"command": ["true"], "numNodes": 2}},
 }
-FIELDS = sorted(TrainRequest.model_fields)
+PATHS = paths_of(TrainRequest)
+"""Of the settings, by name."""
 
 
-def made(**parameters: Any) -> TrainRequest:
-    return TrainRequest.from_parameters(parameters)
-
-
-def test_nothing_is_the_default() -> None:
-    empty = {"str": "", "dict": {}, "list": [], "int": 0}
-    kinds = {"num_nodes": "int", "num_proc_per_node": "int", "restarts": "int"} | {
-        f"{what}_timeout_seconds": "int" for what in ("queue", "lost_node")
-    }
-    kept = (
-        "start_timeout_seconds",
-        "run_timeout_seconds",
-        "fail_if_stuck",
-        "fail_on_divergence",
-        "runtime_kind",
-        "logs",
-        "log_bytes",
-        "resume",
-        "previous_jobs",
-        "memory_check",
-        "preemption_budget",
-        "on_changed_request",
-        "adopt_finished",
-        "on_cancel",
-        "waiter_lease_seconds",
-    )
-    parameters = {}
-    for name, field in TrainRequest.model_fields.items():
-        default = field.get_default()
-        parameters[name] = (
-            default if name in kept else empty[kinds.get(name, type(default).__name__ if default is not None else "str")]
-        )
-    assert TrainRequest.from_parameters(parameters) == TrainRequest()
-    assert TrainRequest.from_parameters(dict.fromkeys(FIELDS)) == TrainRequest()
-    texts = dict.fromkeys([name for name in FIELDS if name not in kept], "")
-    assert TrainRequest.from_parameters(texts) == TrainRequest()
-    assert TrainRequest.from_parameters({"run_id": "x", "namespace": "y"}) == TrainRequest(), "what it does not know is left out"
+def test_empty_values_are_the_defaults() -> None:
+    empty = {"text": "", "object": {}, "list": [], "function": "", "manifest": "", "integer": 0, "seconds": ""}
+    given_ = {name: one.default or empty.get(one.kind, one.default) for name, one in options_of(TrainRequest).items()}
+    assert train_request(**given_) == TrainRequest()
+    assert train_request(**dict.fromkeys(PATHS)) == TrainRequest()
+    texts = [name for name, one in options_of(TrainRequest).items() if one.kind != "text" or one.choices or not one.default]
+    assert train_request(**dict.fromkeys(texts, "")) == TrainRequest()
 
 
 @pytest.mark.parametrize("number", [2, 2.0, "2"])
 @pytest.mark.parametrize("name", ["num_nodes", "num_proc_per_node", "queue_timeout_seconds", "log_bytes", "preemption_budget"])
 def test_numbers(name: str, number: Any) -> None:
-    value = getattr(made(**{name: number}), name)
+    value = attrgetter(PATHS[name])(train_request(**{name: number}))
     assert (value, type(value)) == (2, int)
 
 
 @pytest.mark.parametrize("zero", [0, 0.0, "0", "", None])
 def test_zero_is_nothing(zero: Any) -> None:
-    assert made(num_nodes=zero).num_nodes is None
+    assert train_request(num_nodes=zero).num_nodes is None
 
 
 @pytest.mark.parametrize(
@@ -82,8 +56,8 @@ def test_zero_is_nothing(zero: Any) -> None:
         ({"num_nodes": -1}, "num_nodes"),
         ({"num_nodes": 1.5}, "num_nodes"),
         ({"num_nodes": "two"}, "num_nodes"),
-        ({"log_bytes": -1}, "log_bytes"),
-        ({"preemption_budget": "many"}, "preemption_budget"),
+        ({"log_bytes": -1}, "logging.log_bytes"),
+        ({"preemption_budget": "many"}, "limits.preemption_budget"),
         ({"command": "python train.py"}, "command"),
         ({"command": {"a": "b"}}, "command"),
         ({"args": ["a", {}]}, "args.1"),
@@ -93,8 +67,8 @@ def test_zero_is_nothing(zero: Any) -> None:
         ({"env": {"A": 1}}, "env.A.str"),
         ({"env": {"A": {"value": "x"}}}, "env"),
         ({"labels": "- a"}, "labels"),
-        ({"runtime_kind": "Runtime"}, "runtime_kind"),
-        ({"on_cancel": "stop"}, "on_cancel"),
+        ({"runtime_kind": "Runtime"}, "placement.runtime_kind"),
+        ({"on_cancel": "stop"}, "ending.on_cancel"),
         ({"resources_per_node": {"limits": {"cpu": 1}, "cpu": 2}}, "resources_per_node.cpu"),
         ({"resources_per_node": {"cpu": True}}, "resources_per_node.limits.cpu"),
         ({"settings": "text"}, "settings"),
@@ -103,22 +77,22 @@ def test_zero_is_nothing(zero: Any) -> None:
         ({"func_args": "{day: !!set {a}}"}, "func_args"),
         ({"func_args": "[" * 5000}, "func_args"),
         ({"func_args": json.loads("[" * 500 + "]" * 500)}, "func_args"),
-        ({"tolerations": [{"key": "a", "operators": "Exist"}]}, ""),
+        ({"tolerations": [{"key": "a", "operators": "Exist"}]}, "placement.tolerations[0].operators"),
         ({"workspace": "claim"}, "workspace"),
         ({"image": "two words"}, "image"),
         ({"dataset_digest": "abc"}, "dataset_digest"),
         ({"dataset_uri": "somewhere"}, "dataset_uri"),
-        ({"topology": "near"}, "topology"),
-        ({"logs": "first"}, "logs"),
+        ({"topology": "near"}, "placement.topology"),
+        ({"logs": "first"}, "logging.logs"),
         ({"resume": "yes"}, "resume"),
         ({"func": "def f(:"}, "func"),
         ({"manifest": "kind: Pod"}, "manifest"),
     ],
 )
 def test_a_wrong_value_is_named(fields: dict[str, Any], field: str) -> None:
-    with pytest.raises(ValidationError) as raised:
-        made(**fields)
-    assert field in [".".join(map(str, one["loc"])) for one in raised.value.errors()]
+    with pytest.raises(InvalidSettings) as raised:
+        train_request(**fields)
+    assert field in [path for path, _ in raised.value.problems]
 
 
 OBJECT = {"a": {"b": [1, 2.5, "x", None, True]}}
@@ -128,16 +102,16 @@ OBJECT = {"a": {"b": [1, 2.5, "x", None, True]}}
     "text", [json.dumps(OBJECT), json.dumps(OBJECT, indent=2), yaml.safe_dump(OBJECT), "a: {b: [1, 2.5, x, null, true]}"]
 )
 def test_objects_may_be_json_or_yaml(text: str) -> None:
-    assert made(settings=text).settings == OBJECT
+    assert train_request(settings=text).settings == OBJECT
 
 
 def test_lists_may_be_json_or_yaml() -> None:
     for text in ('["a", "b c"]', "- a\n- b c\n", "[a, b c]"):
-        assert made(command=text).command == ["a", "b c"]
+        assert train_request(command=text).command == ["a", "b c"]
 
 
 def test_dates_stay_text() -> None:
-    assert made(func="def f(day): ...", func_args="{day: 2026-11-22}").func_args == {"day": "2026-11-22"}
+    assert train_request(func="def f(day): ...", func_args="{day: 2026-11-22}").func_args == {"day": "2026-11-22"}
 
 
 @pytest.mark.parametrize(
@@ -172,9 +146,9 @@ def test_whole_floats_are_integers_at_any_depth() -> None:
     assert floats_to_integers(value) == expected
     assert [type(one) for one in floats_to_integers([4.0, 1e300, True])] == [int, float, bool]
     assert parse_structure('{"a": [4.0]}') == {"a": [4]}
-    request = made(settings={"peft_config": {"lora_rank": 8.0}}, runtime_patches=[{"manager": "a/b", "n": {"x": 1.0}}])
+    request = train_request(settings={"peft_config": {"lora_rank": 8.0}}, runtime_patches=[{"manager": "a/b", "n": {"x": 1.0}}])
     assert json.dumps(request.settings) == '{"peft_config": {"lora_rank": 8}}'
-    assert json.dumps(request.runtime_patches[0]["n"]) == '{"x": 1}'
+    assert json.dumps(request.placement.runtime_patches[0]["n"]) == '{"x": 1}'
 
 
 @pytest.mark.parametrize(
@@ -186,13 +160,13 @@ def test_whole_floats_are_integers_at_any_depth() -> None:
     ],
 )
 def test_resources_are_limits_and_requests(given_: Any, expected: dict[str, str]) -> None:
-    assert made(resources_per_node=given_).resources_per_node == {"limits": expected, "requests": expected}
+    assert train_request(resources_per_node=given_).resources_per_node == {"limits": expected, "requests": expected}
 
 
 def test_resources_may_say_both() -> None:
     both = {"limits": {"cpu": 2.0}, "requests": {"cpu": 1}}
-    assert made(resources_per_node=both).resources_per_node == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
-    assert made(resources_per_node={"limits": {"cpu": 2}}).resources_per_node == {"limits": {"cpu": "2"}}
+    assert train_request(resources_per_node=both).resources_per_node == {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}
+    assert train_request(resources_per_node={"limits": {"cpu": 2}}).resources_per_node == {"limits": {"cpu": "2"}}
 
 
 def test_a_manifest_as_object_text_or_file(tmp_path: Path) -> None:
@@ -201,7 +175,7 @@ def test_a_manifest_as_object_text_or_file(tmp_path: Path) -> None:
     forms = [MANIFEST, json.dumps(MANIFEST), yaml.safe_dump(MANIFEST), str(path)]
     wanted = {**MANIFEST, "metadata": {"namespace": "team", "labels": {"a": "b"}}}
     for form in forms:
-        request = made(manifest=form, runtime_kind="ClusterTrainingRuntime", num_nodes=0, env={})
+        request = train_request(manifest=form, runtime_kind="ClusterTrainingRuntime", num_nodes=0, env={})
         assert request.manifest == wanted
         assert (request.runtime_name, request.namespace) == ("torch-distributed", "team")
 
@@ -210,7 +184,7 @@ def test_a_manifest_as_object_text_or_file(tmp_path: Path) -> None:
 def test_a_manifest_with_whole_floats(as_text: bool) -> None:
     spec = {**MANIFEST["spec"], "trainer": {"numNodes": 2.0}}  # type: ignore[dict-item]
     manifest: Any = {**MANIFEST, "spec": spec}
-    request = made(manifest=json.dumps(manifest) if as_text else manifest)
+    request = train_request(manifest=json.dumps(manifest) if as_text else manifest)
     assert request.manifest is not None
     assert json.dumps(request.manifest["spec"]["trainer"]) == '{"numNodes": 2}'
 
@@ -235,11 +209,11 @@ def test_a_manifest_with_whole_floats(as_text: bool) -> None:
 )
 def test_what_is_no_manifest_is_refused(manifest: Any, words: str | None) -> None:
     if words is None:
-        assert made(manifest=manifest).manifest is None
+        assert train_request(manifest=manifest).manifest is None
         return
-    with pytest.raises(ValidationError, match=words) as raised:
-        made(manifest=manifest)
-    assert raised.value.errors()[0]["loc"] == ("manifest",)
+    with pytest.raises(InvalidSettings, match=words) as raised:
+        train_request(manifest=manifest)
+    assert raised.value.problems[0][0] == "manifest"
 
 
 @pytest.mark.parametrize(
@@ -259,8 +233,10 @@ def test_what_is_no_manifest_is_refused(manifest: Any, words: str | None) -> Non
     ],
 )
 def test_what_a_manifest_says_itself_is_refused_beside_it(both: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match=f"{next(iter(both))}: cannot be combined with manifest; set it in the manifest"):
-        made(manifest=MANIFEST, **both)
+    with pytest.raises(
+        InvalidSettings, match=f"{PATHS[next(iter(both))]}: cannot be combined with manifest; set it in the manifest"
+    ):
+        train_request(manifest=MANIFEST, **both)
 
 
 @pytest.mark.parametrize(
@@ -277,8 +253,8 @@ def test_what_a_manifest_says_itself_is_refused_beside_it(both: dict[str, Any]) 
     ],
 )
 def test_one_thing_runs(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValidationError, match=words):
-        made(**fields)
+    with pytest.raises(InvalidSettings, match=words):
+        train_request(**fields)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +262,7 @@ def test_one_thing_runs(fields: dict[str, Any], words: str) -> None:
     [{"queue_name": "q"}, {"labels": {"c": "d"}}, {"run_timeout_seconds": 5}, {"workspace": "pvc://c"}, {"hub_secret": "s"}],
 )
 def test_what_a_manifest_does_not_say_may_stand_beside_it(allowed: dict[str, Any]) -> None:
-    assert made(manifest=MANIFEST, **allowed).manifest is not None
+    assert train_request(manifest=MANIFEST, **allowed).manifest is not None
 
 
 SCALARS = (
@@ -302,18 +278,18 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=4))
+@given(st.dictionaries(st.sampled_from(sorted(PATHS)), JSON, max_size=4))
 def test_garbage_is_refused_in_one_way(parameters: dict[str, Any]) -> None:
     try:
-        request = TrainRequest.from_parameters(parameters)
-    except (ValidationError, ApiError):
+        request = train_request(**parameters)
+    except (InvalidSettings, ApiError):
         return
-    json.dumps(request.model_dump(), sort_keys=True)
+    assert TrainRequest.parse(json.loads(json.dumps(request.given_values()))) == request
 
 
 @pytest.mark.parametrize("given", [{"max_steps": 3}, {"num_nodes": "x"}, {"func_args": {"a": 1}}])
 def test_errors_are_in_plain_words_in_python_too(given: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError) as raised:
-        TrainRequest(**given)
+    with pytest.raises(InvalidSettings) as raised:
+        train_request(**given)
     assert "pydantic" not in str(raised.value)
     assert "Value error" not in str(raised.value)

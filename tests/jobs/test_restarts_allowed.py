@@ -6,12 +6,13 @@ import threading
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.api.phase import Phase, phase_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import StepFailed, TrainRequest, Waiting
+from trainwright.jobs import StepFailed, Waiting
 from trainwright.jobs.diagnosis.errors import CannotRun, TooManyRestarts
 from trainwright.jobs.state.attempts import needs_new_attempt
 from trainwright.jobs.state.cancel import cancel_owned_job
@@ -53,7 +54,9 @@ def test_a_failed_rank_ends_the_job_at_once_and_is_named(
     set_status(job, jobsStatus=READY)
     add_pod(job, 0, **{"phase": "Running"})
     add_pod(job, 1, **restarted(1))
-    with pytest.raises(StepFailed, match=r"FailedTooOften: pod \S+-node-0-1-\S+ exited 1; set `restarts` to restart") as raised:
+    with pytest.raises(
+        StepFailed, match=r"FailedTooOften: pod \S+-node-0-1-\S+ exited 1; set `limits.restarts` to restart"
+    ) as raised:
         follow_to_end(cluster, job, Waiting(settings(0)))
     assert raised.value.report is not None
     cause = raised.value.report.cause
@@ -162,4 +165,4 @@ def test_a_job_that_fails_by_itself_is_left_as_it_failed(
     ],
 )
 def test_functions_and_code_are_not_started_again_by_default(fields: dict[str, Any], restarts: int | None) -> None:
-    assert restarts_of_request(TrainRequest(**fields)) == restarts
+    assert restarts_of_request(train_request(**fields)) == restarts

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from factories import trainjob
+from factories import train_request, trainjob
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +18,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of, is_deleting, name_of
 from trainwright.cluster.protocol import Listing
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import RunFolderTaken
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.jobs.submit.run_holder import resolve_holder_conflict
@@ -28,7 +28,7 @@ ONE, OTHER = Identity("airflow/dag", "run", "train"), Identity("kfp", "run", "tr
 
 
 def submit(cluster: Any, identity: Identity, *, workspace: str = WORKSPACE, **more: Any) -> Any:
-    request = TrainRequest(runtime="torch-distributed", command=["true"], workspace=workspace)
+    request = train_request(runtime="torch-distributed", command=["true"], workspace=workspace)
     return submit_or_adopt(Submission(cluster, request, identity, "default"), **more)
 
 
@@ -90,7 +90,7 @@ def test_other_folders_are_free(cluster: EmbeddedCluster, identity: Identity, wo
 def test_another_namespace_has_another_claim(cluster: EmbeddedCluster) -> None:
     cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}})
     submit(cluster, ONE)
-    request = TrainRequest(runtime="torch-distributed", command=["true"], workspace=WORKSPACE)
+    request = train_request(runtime="torch-distributed", command=["true"], workspace=WORKSPACE)
     assert not submit_or_adopt(Submission(cluster, request, OTHER, "elsewhere")).adopted
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.sigterm_scripts import WAIT, wait_until
 from support.waiting import eventually
 from support.without_environments import home_without_environments
@@ -28,7 +29,6 @@ from trainwright.jobs import (
     LogStreamOptions,
     Submission,
     TrainJobDeadline,
-    TrainRequest,
     Waiting,
     submit_or_adopt,
     suspend_job,
@@ -51,7 +51,7 @@ from trainwright.jobs import Identity, Submission, TrainRequest, Waiting
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.wait.run_to_end import run_to_end
 
-request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", sys.argv[2]])
+request = TrainRequest.parse({"runtime": "torch-distributed", "command": ["bash", "-c", sys.argv[2]]})
 try:
     run_to_end(Submission(connect(sys.argv[1]), request, Identity("kfp", "run", "train"), "default"), Waiting())
 except Cancelled as cancelled:
@@ -102,7 +102,7 @@ def test_a_sigterm_suspends_and_the_same_step_again_resumes(
 
 
 def test_a_deadline_suspends(plane: ControlPlane) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
+    request = train_request(runtime="torch-distributed", command=["bash", "-c", WAIT])
     with pytest.raises(TrainJobDeadline, match="for more than") as raised:
         run_to_end(
             Submission(plane.cluster, request, STEP, "default"), Waiting(WaitSettings(deadlines=Deadlines(run=0.2, start=30)))
@@ -116,14 +116,14 @@ def test_an_error_of_the_caller_suspends_too(plane: ControlPlane) -> None:
     def boom(_progress: object) -> None:
         raise RuntimeError("boom")
 
-    request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
+    request = train_request(runtime="torch-distributed", command=["bash", "-c", WAIT])
     with pytest.raises(RuntimeError, match="boom"):
         run_to_end(Submission(plane.cluster, request, STEP, "default"), Waiting(observers=(boom,)))
     assert plane.cluster.list(TRAINJOB).items[0]["spec"]["suspend"] is True
 
 
 def test_in_another_thread_signals_stay_as_they_are(plane: ControlPlane) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    request = train_request(runtime="torch-distributed", command=["true"])
     before = signal.getsignal(signal.SIGTERM)
     ended: list[str] = []
 
@@ -142,7 +142,7 @@ def test_in_another_thread_signals_stay_as_they_are(plane: ControlPlane) -> None
 
 
 def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(plane: ControlPlane) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
+    request = train_request(runtime="torch-distributed", command=["bash", "-c", WAIT])
     first = submit_or_adopt(Submission(plane.cluster, request, STEP, "default")).trainjob
     assert suspend_job(plane.cluster, first, superseded("its task was cleared"))
     assert suspend_job(plane.cluster, first, superseded("its task was cleared"))  # again changes nothing
@@ -157,7 +157,7 @@ def test_a_superseded_job_is_not_resumed_and_the_step_gets_the_next_generation(p
 
 @pytest.mark.parametrize(("how", "words"), [("suspend", "is suspended"), ("delete", "is deleted")])
 def test_a_job_is_left_as_it_was_asked_for(plane: ControlPlane, how: str, words: str) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["bash", "-c", WAIT])
+    request = train_request(runtime="torch-distributed", command=["bash", "-c", WAIT])
     job = submit_or_adopt(Submission(plane.cluster, request, STEP, "default")).trainjob
     assert words in cancel_owned_job(plane.cluster, job, CancelPolicy(how))
     if how == "delete":
@@ -184,7 +184,7 @@ def test_a_restart_is_told_and_both_runs_are_shown(plane: ControlPlane, tmp_path
     plane.cluster.create({**runtime, "metadata": metadata})
     marker = tmp_path / "tried"
     script = f"if [ -e {marker} ]; then echo second; exit 0; fi; touch {marker}; echo first; sleep 2; exit 3"
-    request = TrainRequest(runtime=metadata["name"], command=["bash", "-c", script])
+    request = train_request(runtime=metadata["name"], command=["bash", "-c", script])
     told: list[JobEvent] = []
     run_to_end(
         Submission(plane.cluster, request, STEP, "default"),
@@ -209,7 +209,7 @@ def test_a_report_shows_the_run_that_failed_also_when_the_container_has_begun_an
     plane.cluster.create({**runtime, "metadata": {"name": "crashing", "labels": runtime["metadata"]["labels"]}})
     marker = tmp_path / "tried"
     script = f"if [ -e {marker} ]; then {WAIT}; fi; touch {marker}; echo Rendezvous timeout; exit 3"
-    request = TrainRequest(runtime="crashing", command=["bash", "-c", script])
+    request = train_request(runtime="crashing", command=["bash", "-c", script])
     submitted = submit_or_adopt(Submission(plane.cluster, request, STEP, "default")).trainjob
     eventually(lambda: [pod for pod in pods_of(plane.cluster, submitted) if has_begun_anew(pod) and pod_failure(pod) is not None])
     report = report_of(plane.cluster, submitted)

@@ -7,13 +7,14 @@ import traceback
 from typing import Any
 
 import pytest
+from factories import train_request
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from trainwright.api.admission.admit import admit
-from trainwright.jobs import Identity, TrainRequest, trainjob_manifest
+from trainwright.jobs import Identity, trainjob_manifest
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, credential_kind, literal_problems, manifest_problems
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.runtimes import bundled_runtime
 
@@ -92,14 +93,14 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_names_of_credentials_are_known(name: str) -> None:
     with pytest.raises(LiteralSecret, match=f"env.{name}: looks like a credential, by its name"):
-        TrainRequest(runtime="x", env={name: "hunter2"})
+        train_request(runtime="x", env={name: "hunter2"})
     option = name.lower().replace("_", "-")
     for args, field in (
         ([f"--{option}=hunter2"], r"args\[0\]"),
         (["--lr", "1", f"--{option}", "hunter2"], r"args\[2\]"),
     ):
         with pytest.raises(LiteralSecret, match=f"{field}: looks like an option with a credential"):
-            TrainRequest(runtime="x", args=args)
+            train_request(runtime="x", args=args)
 
 
 def test_what_is_no_credential_passes() -> None:
@@ -112,7 +113,7 @@ def test_what_is_no_credential_passes() -> None:
     }  # fmt: skip
     args = ["--max_tokens", "512", "--pad-token", "<pad>", "--pad-token=<pad>", "--hf-token", "$(HF_TOKEN)", "--api-key=EMPTY",
             "--password-file=/run/x", "--password", "--verbose", "--add-bos-token", "true", "--special-token", "word"]  # fmt: skip
-    request = TrainRequest(runtime="x", env=variables, args=args)
+    request = train_request(runtime="x", env=variables, args=args)
     assert request.args == args
 
 
@@ -145,18 +146,18 @@ SECRET = "hf_" + LETTERS * 2
     [
         ({"env": {"TOKEN": SECRET}}, "env.TOKEN", "secretKeyRef"),
         ({"env": {"WANDB_API_KEY": SECRET[3:]}}, "env.WANDB_API_KEY", "secretKeyRef"),
-        ({"dataset_env": {"AWS_SECRET_ACCESS_KEY": SECRET[3:]}}, "dataset_env.AWS_SECRET_ACCESS_KEY", "in dataset_env"),
+        ({"dataset_env": {"AWS_SECRET_ACCESS_KEY": SECRET[3:]}}, "data.dataset_env.AWS_SECRET_ACCESS_KEY", "in data.dataset_env"),
         ({"args": ["--token", SECRET]}, "args[1]", "$(VARIABLE)"),
         ({"command": ["bash", "-c", f"login {SECRET}"]}, "command[2]", "$(VARIABLE)"),
-        ({"dataset_uri": f"https://me:{SECRET}@host/x"}, "dataset_uri", "dataset_secret"),
-        ({"model_uri": f"https://host/x?sig={SECRET}"}, "model_uri", "model_secret"),
-        ({"annotations": {"note": SECRET}}, "annotations.note", "are public"),
+        ({"dataset_uri": f"https://me:{SECRET}@host/x"}, "dataset_uri", "secrets.dataset_secret"),
+        ({"model_uri": f"https://host/x?sig={SECRET}"}, "model_uri", "secrets.model_secret"),
+        ({"annotations": {"note": SECRET}}, "placement.annotations.note", "are public"),
         ({"env": {"TOKEN": SECRET}, "num_nodes": 0, "workspace": SECRET}, "env.TOKEN", "secretKeyRef"),
     ],
 )
 def test_a_literal_is_refused_by_field_and_never_repeated(fields: Any, field: str, right: str) -> None:
     with pytest.raises(LiteralSecret) as raised:
-        TrainRequest(**{"runtime": "trl-sft", **fields})
+        train_request(**{"runtime": "trl-sft", **fields})
     assert raised.value.problems[0].field == field
     assert right in raised.value.problems[0].message
     told = "".join(traceback.format_exception(raised.value)).replace(f"SECRET = {SECRET}", "") + str(raised.value.status())
@@ -164,14 +165,14 @@ def test_a_literal_is_refused_by_field_and_never_repeated(fields: Any, field: st
 
 
 def test_another_error_does_not_repeat_values_either() -> None:
-    with pytest.raises(ValidationError) as raised:
-        TrainRequest(runtime="trl-sft", env={"PRIVATE": "not to be seen"}, num_nodes=-1)
+    with pytest.raises(InvalidSettings) as raised:
+        train_request(runtime="trl-sft", env={"PRIVATE": "not to be seen"}, num_nodes=-1)
     assert "not to be seen" not in str(raised.value)
 
 
 def test_a_reference_reaches_the_program() -> None:
     reference = {"valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}
-    request = TrainRequest(runtime="trl-sft", env={"HF_TOKEN": reference, "A": "1"}, args=["$(HF_TOKEN)"])
+    request = train_request(runtime="trl-sft", env={"HF_TOKEN": reference, "A": "1"}, args=["$(HF_TOKEN)"])
     runtime = bundled_runtime("trl-sft")
     assert runtime is not None
     manifest = trainjob_manifest(resolve(request, runtime), Identity("o", "r", "s"), "team")
@@ -184,12 +185,12 @@ def test_a_reference_reaches_the_program() -> None:
     [{}, {"value": "x"}, {"valueFrom": {}}, {"valueFrom": {"secretKeyRef": {"name": "a"}}}, {"valueFrom": {"secretRef": {}}}],
 )
 def test_a_reference_that_is_none_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(ValidationError, match="TOKEN"):
-        TrainRequest(runtime="trl-sft", env={"TOKEN": value})
+    with pytest.raises(InvalidSettings, match="TOKEN"):
+        train_request(runtime="trl-sft", env={"TOKEN": value})
 
 
 @given(st.sampled_from(sorted(TOKENS)), st.text(max_size=10), st.text(max_size=10))
 def test_a_value_is_found_wherever_it_stands_and_is_not_in_the_message(token: str, before: str, after: str) -> None:
     with pytest.raises(LiteralSecret) as raised:
-        TrainRequest(runtime="x", args=[f"{before} {token} {after}"])
+        train_request(runtime="x", args=[f"{before} {token} {after}"])
     assert token not in str(raised.value)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 
 from trainwright.api.errors import Forbidden, Invalid, NotFound
 from trainwright.api.kinds import SECRET, TRAINJOB
@@ -36,7 +36,7 @@ def owners(cluster: EmbeddedCluster) -> list[str]:
 
 
 def test_the_job_owns_it_and_names_no_value(cluster: EmbeddedCluster) -> None:
-    job = submitted(cluster, CREDENTIALS.referred_to_by(train_request(), IDENTITY))
+    job = submitted(cluster, CREDENTIALS.referred_to_by(program_request(), IDENTITY))
     assert values(cluster) == CREDENTIALS.values
     assert owners(cluster) == [uid_of(job)]
     assert "first" not in str(job)
@@ -45,23 +45,23 @@ def test_the_job_owns_it_and_names_no_value(cluster: EmbeddedCluster) -> None:
 
 def test_it_is_referred_to_only_where_no_secret_is_named() -> None:
     name = secret_name(IDENTITY)
-    found = CREDENTIALS.referred_to_by(train_request(store_secret="ours"), IDENTITY)
+    found = CREDENTIALS.referred_to_by(program_request(store_secret="ours"), IDENTITY).secrets
     assert (found.store_secret, found.hub_secret) == ("ours", name)
-    only_hub = StepCredentials({"HF_TOKEN": "t"}).referred_to_by(train_request(), IDENTITY)
+    only_hub = StepCredentials({"HF_TOKEN": "t"}).referred_to_by(program_request(), IDENTITY).secrets
     assert (only_hub.store_secret, only_hub.hub_secret) == ("", name)
 
 
 def test_a_retry_renews_its_values(cluster: EmbeddedCluster) -> None:
-    job = submitted(cluster, train_request())
-    again = submitted(cluster, train_request(), StepCredentials({**CREDENTIALS.values, "AWS_SECRET_ACCESS_KEY": "second"}))
+    job = submitted(cluster, program_request())
+    again = submitted(cluster, program_request(), StepCredentials({**CREDENTIALS.values, "AWS_SECRET_ACCESS_KEY": "second"}))
     assert uid_of(again) == uid_of(job)
     assert values(cluster)["AWS_SECRET_ACCESS_KEY"] == "second"
 
 
 def test_the_next_attempt_owns_it(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> None:
-    first = submitted(cluster, train_request())
+    first = submitted(cluster, program_request())
     set_status(first, "Failed")
-    second = submitted(cluster, train_request())
+    second = submitted(cluster, program_request())
     assert owners(cluster) == [uid_of(second)] != [uid_of(first)]
 
 
@@ -77,13 +77,13 @@ def test_one_that_was_deleted_with_an_earlier_job_is_written_again(
         return created
 
     monkeypatch.setattr(cluster, "create", create_then_collect)
-    job = submitted(cluster, train_request())
+    job = submitted(cluster, program_request())
     assert (values(cluster), owners(cluster)) == (CREDENTIALS.values, [uid_of(job)])
 
 
 @pytest.mark.parametrize("ends", ["well", "badly"])
 def test_it_goes_with_the_end_of_the_job(cluster: EmbeddedCluster, set_status: Callable[..., Any], ends: str) -> None:
-    job = submitted(cluster, train_request())
+    job = submitted(cluster, program_request())
 
     def wait() -> None:
         with credentials_until_end(cluster, IDENTITY, "default", CREDENTIALS):
@@ -100,7 +100,7 @@ def test_it_goes_with_the_end_of_the_job(cluster: EmbeddedCluster, set_status: C
 
 
 def test_it_stays_with_a_job_that_may_be_resumed(cluster: EmbeddedCluster) -> None:
-    submitted(cluster, train_request())
+    submitted(cluster, program_request())
     with pytest.raises(Cancelled), credentials_until_end(cluster, IDENTITY, "default", CREDENTIALS):
         raise Cancelled("SIGTERM")
     assert values(cluster) == CREDENTIALS.values
@@ -122,7 +122,7 @@ def test_a_submission_that_makes_no_job_leaves_no_secret(
     if ending == "cancelled":
         stop.set()
     with pytest.raises((Cancelled, Invalid, KeyboardInterrupt)):
-        submit_or_adopt(Submission(cluster, train_request(), IDENTITY, "default", credentials=CREDENTIALS), stop=stop)
+        submit_or_adopt(Submission(cluster, program_request(), IDENTITY, "default", credentials=CREDENTIALS), stop=stop)
     assert cluster.list(SECRET, "default").items == []
 
 
@@ -137,7 +137,7 @@ def test_a_job_whose_create_response_was_lost_keeps_its_secret(cluster: Embedded
 
     monkeypatch.setattr(cluster, "create", create_and_lose)
     with pytest.raises(KeyboardInterrupt):
-        submitted(cluster, train_request())
+        submitted(cluster, program_request())
     assert values(cluster) == CREDENTIALS.values
     assert len(cluster.list(TRAINJOB, "default").items) == 1
     assert get(SECRET, secret_name(IDENTITY), "default")
@@ -148,7 +148,7 @@ def test_a_secret_of_others_is_not_overwritten(cluster: EmbeddedCluster) -> None
     metadata = {"name": secret_name(IDENTITY), "namespace": "default"}
     cluster.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"AWS_SECRET_ACCESS_KEY": own}})
     with pytest.raises(Invalid, match="exists and is not Trainwright's"):
-        submitted(cluster, train_request())
+        submitted(cluster, program_request())
     assert values(cluster) == {"AWS_SECRET_ACCESS_KEY": "of others"}
     assert owners(cluster) == []
     assert cluster.list(TRAINJOB, "default").items == []
@@ -168,6 +168,6 @@ def test_without_the_right_no_job_is_made_and_the_error_says_what_to_grant(
     with pytest.raises(
         Forbidden, match=r"grant create, patch and delete on secrets \(`trainwright rbac --credentials`\)"
     ) as raised:
-        submitted(cluster, train_request())
+        submitted(cluster, program_request())
     assert "first" not in str(raised.value)
     assert [name_of(job) for job in cluster.list(TRAINJOB, "default").items] == []

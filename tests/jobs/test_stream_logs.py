@@ -19,7 +19,7 @@ from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import LogStreamOptions, TrainJobFailed, wait_for
 from trainwright.jobs.logs import container_log, poll_logs, stream_logs
-from trainwright.jobs.logs.follow_logs import Budget, LogSelector
+from trainwright.jobs.logs.log_options import Budget, LogSelector
 from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.state import denials
 from trainwright.jobs.wait.job_events import JobEvent, LogOutput, Metrics

@@ -6,11 +6,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import program_request, train_request
 
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.jobs import Identity, TrainRequest
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
-from trainwright.jobs.request.task_config import with_task_config
+from trainwright.jobs.request.task_config import Task, with_task
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.materialize import materialize
@@ -32,15 +33,13 @@ AFFINITY = {
 }
 
 
-def merged(parameters: dict[str, Any] | None = None, **config: Any) -> dict[str, Any]:
-    return with_task_config(parameters or {}, SimpleNamespace(**{**EMPTY, **config}))
+def merged(request: TrainRequest | None = None, **config: Any) -> TrainRequest:
+    return with_task(request or program_request(), Task(SimpleNamespace(**{**EMPTY, **config})))
 
 
-def node_pod(parameters: dict[str, Any], runtime: str = "torch-distributed") -> dict[str, Any]:
+def node_pod(request: TrainRequest) -> dict[str, Any]:
     """The admitted pod spec of the training step."""
-    definition = bundled_runtime(runtime) or {}
-    request = TrainRequest.from_parameters({"runtime": runtime, "command": ["true"], **parameters})
-    resolve(request, definition)
+    definition = bundled_runtime(request.runtime) or {}
     trainjob = trainjob_manifest(resolve(request, definition), Identity("kfp", "run", "train"), "default")
     admit(trainjob, context=AdmissionContext(strictness="Strict"))
     jobset = materialize(trainjob, definition)[-1]
@@ -55,7 +54,7 @@ def mounts_of(pod: dict[str, Any]) -> dict[str, str]:
 
 
 def test_all_six_fields_come_to_the_nodes() -> None:
-    parameters = merged(
+    request = merged(
         resources={"limits": {"nvidia.com/gpu": "2", "cpu": ""}, "requests": {"cpu": "4"}},
         env=[SECRET, {"name": "A", "value": "1"}, {"name": "KFP_POD_NAME", "value": "x"}],
         volumes=[SHM, DATA],
@@ -64,7 +63,7 @@ def test_all_six_fields_come_to_the_nodes() -> None:
         tolerations=[TOLERATION],
         affinity=AFFINITY,
     )
-    pod = node_pod(parameters)
+    pod = node_pod(request)
     (container,) = pod["containers"]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": "2"}, "requests": {"cpu": "4"}}
     env = {entry["name"]: entry for entry in container["env"]}
@@ -78,63 +77,65 @@ def test_all_six_fields_come_to_the_nodes() -> None:
     assert pod["affinity"] == AFFINITY
 
 
-def test_parameters_take_precedence_entry_by_entry() -> None:
-    parameters = merged(
-        {
-            "resources_per_node": '{"nvidia.com/gpu": 1}',
-            "env": {"A": "own"},
-            "node_selector": {"pool": "own"},
-            "tolerations": [TOLERATION],
-            "volumes": [{"name": "shm", "emptyDir": {}}],
-            "runtime": "r",
-        },
+def test_settings_take_precedence_entry_by_entry() -> None:
+    request = merged(
+        program_request(
+            resources_per_node='{"nvidia.com/gpu": 1}',
+            env={"A": "own"},
+            node_selector={"pool": "own"},
+            tolerations=[TOLERATION],
+            volumes=[{"name": "shm", "emptyDir": {}}],
+        ),
         resources={"limits": {"nvidia.com/gpu": "8", "memory": "1Gi"}},
         env=[{"name": "A", "value": "task"}, {"name": "B", "value": "task"}],
         node_selector={"pool": "task", "zone": "a"},
         tolerations=[TOLERATION, {"key": "other"}],
         volumes=[SHM, DATA],
     )
-    assert parameters["resources_per_node"]["limits"] == {"nvidia.com/gpu": "1", "memory": "1Gi"}
-    assert parameters["env"] == {"A": "own", "B": "task"}
-    assert parameters["node_selector"] == {"pool": "own", "zone": "a"}
-    assert parameters["tolerations"] == [TOLERATION, {"key": "other"}]
-    assert parameters["volumes"] == [{"name": "shm", "emptyDir": {}}, DATA]
-    assert parameters["runtime"] == "r"
+    assert request.resources_per_node["limits"] == {"nvidia.com/gpu": "1", "memory": "1Gi"}
+    assert request.env == {"A": "own", "B": "task"}
+    assert request.placement.node_selector == {"pool": "own", "zone": "a"}
+    assert request.placement.tolerations == [TOLERATION, {"key": "other"}]
+    assert request.placement.volumes == [{"name": "shm", "emptyDir": {}}, DATA]
+    assert request.runtime == "torch-distributed"
 
 
 def test_credentials_of_the_step_are_not_those_of_the_job() -> None:
     store = {"name": "AWS_SECRET_ACCESS_KEY", "valueFrom": {"secretKeyRef": {"name": "store", "key": "AWS_SECRET_ACCESS_KEY"}}}
-    parameters = merged({"store_secret": "store", "hub_secret": ""}, env=[store, SECRET])
-    assert parameters["env"] == {"WANDB_API_KEY": {"valueFrom": SECRET["valueFrom"]}}
+    assert merged(program_request(store_secret="store"), env=[store, SECRET]).env == {
+        "WANDB_API_KEY": {"valueFrom": SECRET["valueFrom"]}
+    }
 
 
 def test_the_workspace_of_the_step_and_the_trackers_that_it_feeds_stay_with_it() -> None:
     volumes = [{"name": "w", "persistentVolumeClaim": {"claimName": "work"}}, DATA]
     mounts = [{"name": "w", "mountPath": "/workspace"}, {"name": "data", "mountPath": "/data"}]
     given = {"volumes": volumes, "volume_mounts": mounts, "env": [SECRET, {"name": "OTHER", "value": "1"}]}
-    of_step = {"workspace": "pvc://work/folder", "workspace_path": "/workspace", "tracking": ["wandb"]}
-    found = merged(of_step, **given)
-    assert (found["volumes"], found["volume_mounts"], found["env"]) == ([DATA], mounts[1:], {"OTHER": "1"})
-    found = merged({"workspace": "pvc://work"}, **given)
-    assert (found["volumes"], found["volume_mounts"], set(found["env"])) == (volumes, mounts, {"OTHER", "WANDB_API_KEY"})
+    request, config = program_request(workspace="pvc://work/folder"), SimpleNamespace(**{**EMPTY, **given})
+    found = with_task(request, Task(config, feeds_trackers=True, mounts_workspace=True))
+    assert (found.placement.volumes, found.placement.volume_mounts, found.env) == ([DATA], mounts[1:], {"OTHER": "1"})
+    found = with_task(request, Task(config))
+    assert (found.placement.volumes, found.placement.volume_mounts) == (volumes, mounts)
+    assert found.env.keys() == {"OTHER", "WANDB_API_KEY"}
 
 
 @pytest.mark.parametrize("config", [None, SimpleNamespace(**EMPTY)])
 def test_a_backend_without_it_changes_nothing(config: Any) -> None:
-    assert with_task_config({"env": {"A": "1"}, "runtime": ""}, config) == {"env": {"A": "1"}, "runtime": ""}
+    request = program_request(env={"A": "1"})
+    assert with_task(request, Task(config)) == request
 
 
 def test_a_second_mount_of_a_volume_and_the_workspaces_own_claim() -> None:
     pod = node_pod(
-        {
-            "workspace": "pvc://data/team",
-            "volumes": [DATA, SHM],
-            "volume_mounts": [
+        program_request(
+            workspace="pvc://data/team",
+            volumes=[DATA, SHM],
+            volume_mounts=[
                 {"name": "data", "mountPath": "/data", "subPath": "raw"},
                 {"name": "data", "mountPath": "/more"},
                 {"name": "shm", "mountPath": "/dev/shm"},
             ],
-        }
+        )
     )
     assert mounts_of(pod).items() >= {"/data": "initializer", "/more": "initializer", "/dev/shm": "shm"}.items()
     claims = [(volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in pod["volumes"]]
@@ -152,17 +153,17 @@ def test_a_second_mount_of_a_volume_and_the_workspaces_own_claim() -> None:
     ],
 )
 def test_what_is_no_volume_is_refused_by_field(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        TrainRequest(**fields)
+    with pytest.raises(ValueError, match=rf"^placement\..*{words}"):
+        train_request(**fields)
 
 
 def test_a_volume_of_the_runtime_with_another_type_is_refused() -> None:
     with pytest.raises(IncompatibleRuntime, match="volumes: the volume 'initializer' of the job 'node' would have two types"):
-        node_pod({"volumes": [{"name": "initializer", "emptyDir": {}}]}, "trl-sft")
+        node_pod(program_request(runtime="trl-sft", volumes=[{"name": "initializer", "emptyDir": {}}]))
 
 
 def test_settings_of_the_task_come_before_the_resources_of_its_pod() -> None:
-    """The backend tells of the resources of the pod that waits; those of the job are among the settings."""
+    """The backend reports the resources of the pod that waits; those of the job are among the settings."""
     settings = {
         "resources": {"limits": {"nvidia.com/gpu": "2"}, "requests": {}},
         "labels": {"team": "ml", "own": "task"},
@@ -171,21 +172,21 @@ def test_settings_of_the_task_come_before_the_resources_of_its_pod() -> None:
         "volume_mounts": [{"name": "shm", "mountPath": "/dev/shm"}],
     }
     waiting = {"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "100m"}}
-    given = {"task_settings": settings, "labels": {"own": "parameter"}, "annotations": ""}
-    found = merged(given, resources=waiting, volumes=[DATA], volume_mounts=[{"name": "data", "mountPath": "/data"}])
-    assert found["resources_per_node"] == {"limits": {"nvidia.com/gpu": "2"}}
-    assert found["labels"] == {"team": "ml", "own": "parameter"}
-    assert found["annotations"] == {"a/b": "c"}
-    assert [one["name"] for one in found["volumes"]] == ["shm", "data"]
+    request = program_request(labels={"own": "parameter"})
+    given = {"resources": waiting, "volumes": [DATA], "volume_mounts": [{"name": "data", "mountPath": "/data"}]}
+    found = with_task(request, Task(SimpleNamespace(**{**EMPTY, **given}), settings))
+    assert found.resources_per_node == {"limits": {"nvidia.com/gpu": "2"}}
+    assert found.labels == {"team": "ml", "own": "parameter"}
+    assert found.placement.annotations == {"a/b": "c"}
+    assert [one["name"] for one in found.placement.volumes] == ["shm", "data"]
     pod = node_pod(found)
     assert mounts_of(pod)["/dev/shm"] == "shm"
     assert pod["containers"][0]["resources"] == {"limits": {"nvidia.com/gpu": "2"}}
-    alone = with_task_config({"task_settings": settings}, None)
-    assert alone["labels"]["team"] == "ml", "a local run with nothing set on the task has no task config"
-    assert "task_settings" not in alone
+    alone = with_task(request, Task(None, settings))
+    assert alone.labels["team"] == "ml", "a local run with nothing set on the task has no task config"
 
 
 def test_a_task_with_settings_but_without_resources_gives_the_job_none() -> None:
     settings: dict[str, Any] = {"resources": {"limits": {}, "requests": {}}, "labels": {}}
-    found = merged({"task_settings": settings}, resources={"limits": {"cpu": "1"}})
-    assert "resources_per_node" not in found
+    config = SimpleNamespace(**{**EMPTY, "resources": {"limits": {"cpu": "1"}}})
+    assert with_task(program_request(), Task(config, settings)).resources_per_node == {}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime
+from factories import catalogue_runtime, train_request
 
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.manifest.training_digest import training_digest
 from trainwright.jobs.submit.resolve import resolve
 
@@ -17,7 +16,7 @@ PLAIN: dict[str, Any] = {"runtime": "torch-distributed", "command": ["python", "
 
 
 def digest(**fields: Any) -> str:
-    return training_digest(resolve(TrainRequest(**fields), catalogue_runtime(fields["runtime"])))
+    return training_digest(resolve(train_request(**fields), catalogue_runtime(fields["runtime"])))
 
 
 def patch(container: dict[str, Any]) -> list[dict[str, Any]]:
@@ -96,7 +95,7 @@ def test_a_manifest_counts_by_its_program_and_not_by_its_labels() -> None:
         return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {"name": "m"}, "spec": spec}
 
     def of(**trainer: Any) -> str:
-        request = TrainRequest(manifest=manifest(**trainer))
+        request = train_request(manifest=manifest(**trainer))
         return training_digest(resolve(request, catalogue_runtime("torch-distributed")))
 
     assert of() == of(numNodes=2) == of(resourcesPerNode={"limits": {"cpu": "1"}})

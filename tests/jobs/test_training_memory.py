@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_a_pair_is_two_rows_and_a_marked_answer_one() -> None:
 
 
 def test_rows_are_no_longer_than_the_longest_of_the_data() -> None:
-    short = shape_of(QWEN_600M).model_copy(update={"most_tokens": 128})
+    short = replace(shape_of(QWEN_600M), most_tokens=128)
     assert training_memory(short, SftSettings()) == training_memory(shape_of(QWEN_600M), SftSettings(max_length=128))
 
 

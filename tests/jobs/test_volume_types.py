@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import job, train_request, trainjob
+from factories import job, program_request, train_request, trainjob
 
 from trainwright.api.admission.admit import AdmissionContext, admit
 from trainwright.api.errors import Invalid
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, TRAINJOB
 from trainwright.api.objects import copy_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, IncompatibleRuntime, Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, IncompatibleRuntime, Submission, submit_or_adopt
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.resolve import resolve
@@ -79,7 +79,7 @@ CLAIMED = {"name": "initializer", "persistentVolumeClaim": {"claimName": "other"
         (
             runtime_with({"name": "cache", "persistentVolumeClaim": {"claimName": "c"}}),
             {"runtime_patches": [patch({"name": "cache", "emptyDir": {}})]},
-            "runtime_patches",
+            "placement.runtime_patches",
             "the runtime 'torch-distributed' has persistentVolumeClaim, and runtime_patches[0] has emptyDir",
         ),
         (
@@ -91,7 +91,7 @@ CLAIMED = {"name": "initializer", "persistentVolumeClaim": {"claimName": "other"
     ],
 )
 def test_two_types_are_refused_and_both_are_named(runtime: Any, fields: Any, field: str, words: str) -> None:
-    request = TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
+    request = train_request(**{"runtime": "torch-distributed", "command": ["true"], **fields})
     with pytest.raises(IncompatibleRuntime) as raised:
         resolve(request, runtime)
     (problem,) = raised.value.problems
@@ -123,7 +123,7 @@ def job_of(jobset: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_one_type_is_fine(runtime: Any, fields: Any) -> None:
-    request = TrainRequest(**{"runtime": "torch-distributed", "command": ["true"], **fields})
+    request = train_request(**{"runtime": "torch-distributed", "command": ["true"], **fields})
     resolve(request, runtime)
     made = materialize(trainjob_manifest(resolve(request, runtime), STEP, "default"), runtime)[-1]
     admit(job_of(made), context=AdmissionContext(strictness="Strict"))
@@ -132,5 +132,5 @@ def test_one_type_is_fine(runtime: Any, fields: Any) -> None:
 def test_nothing_is_created(cluster: EmbeddedCluster) -> None:
     cluster.create({**runtime_with(EMPTY, name="scratch"), "kind": CLUSTER_TRAINING_RUNTIME.kind})
     with pytest.raises(IncompatibleRuntime, match="the runtime 'scratch' has emptyDir"):
-        submit_or_adopt(Submission(cluster, train_request(runtime="scratch", workspace=WORKSPACE), STEP, "default"))
+        submit_or_adopt(Submission(cluster, program_request(runtime="scratch", workspace=WORKSPACE), STEP, "default"))
     assert cluster.list(TRAINJOB).items == cluster.list(CLAIM).items == []

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+from factories import train_request
 from support.waiting import eventually
 
 from trainwright.api.errors import ApiError, Forbidden, ServiceUnavailable, Unauthorized
@@ -21,7 +22,7 @@ from trainwright.cluster.reflector import Reflector
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
-from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt, wait_for
+from trainwright.jobs import Identity, Submission, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
 from trainwright.jobs.wait import job_watch
 from trainwright.jobs.wait.job_observer import WaitSettings
@@ -91,7 +92,7 @@ class Wait:
 
 
 def submitted(cluster: Any, run: str) -> Obj:
-    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    request = train_request(runtime="torch-distributed", command=["true"])
     return submit_or_adopt(Submission(cluster, request, Identity("o", run, "s"), "default")).trainjob
 
 

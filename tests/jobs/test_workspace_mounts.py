@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api.admission.admit import AdmissionContext, admit
-from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs import Identity
 from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest
 from trainwright.jobs.submit.compatibility import IncompatibleRuntime
 from trainwright.jobs.submit.resolve import resolve
@@ -28,7 +29,7 @@ SHARED = ("/trainwright-workspace", "claim", "team", False)
 def jobset_of(runtime: str, **fields: Any) -> dict[str, Any]:
     """The admitted JobSet of an admitted TrainJob."""
     definition = bundled_runtime(runtime) or {}
-    request = TrainRequest(runtime=runtime, **{"workspace": "pvc://claim/team", **fields})
+    request = train_request(runtime=runtime, **{"workspace": "pvc://claim/team", **fields})
     resolve(request, definition)
     trainjob = trainjob_manifest(resolve(request, definition), STEP, "default")
     admit(trainjob, context=AdmissionContext(strictness="Strict"))
@@ -152,4 +153,4 @@ def test_a_runtime_with_no_place_for_it_is_refused() -> None:
     (job,) = definition["spec"]["template"]["spec"]["replicatedJobs"]
     job["template"]["spec"]["template"]["spec"]["containers"][0]["name"] = "main"
     with pytest.raises(IncompatibleRuntime, match="workspace: no step of the runtime mounts the volume 'initializer', or has a"):
-        resolve(TrainRequest(runtime="torch-distributed", command=["a"], workspace="pvc://claim"), definition)
+        resolve(train_request(runtime="torch-distributed", command=["a"], workspace="pvc://claim"), definition)

@@ -14,7 +14,7 @@ import yaml
 from support.on_first_use import OnFirstUse
 
 compiler = OnFirstUse("kfp.compiler")
-uncached = OnFirstUse("trainwright.components.uncached")
+step_component = OnFirstUse("trainwright.components.step_component")
 
 EXECUTOR_OUTPUT = "executor_output.json"
 _INPUT = "{{$}}"
@@ -87,7 +87,7 @@ def _interface(component: Any) -> dict[str, Any]:
         compiler.Compiler().compile(component, str(target))
         (found,) = next(yaml.safe_load_all(target.read_text("utf-8")))["components"].values()
     interface: dict[str, Any] = found
-    if isinstance(component, uncached.UncachedComponent):  # its tasks are without them
+    if isinstance(component, step_component.StepComponent):  # its tasks are without them
         _drop_descriptions(interface)
     return interface
 

@@ -118,8 +118,8 @@ class Scene:
 
     def train(self, *, retries_failures: bool = False, **arguments: Any) -> None:
         """Start the step. Only a backend without `templateDefaults` tries a program again that has failed."""
-        own = {"run_id": self.run_id, "runtime": TRAINING, "command": self.steps.command(), "submission_mode": self.mode}
-        told = {**own, **arguments}
+        own = {"run_id": self.run_id, "runtime": TRAINING, "command": self.steps.command()}
+        told = {**own, **arguments, "placement": {"submission_mode": self.mode, **arguments.get("placement", {})}}
         self.run.has_template_defaults = not retries_failures
         self.step = self.run.start(shipped.train, told, set_retry=RETRIES if retries_failures else 0)
 
@@ -184,8 +184,8 @@ def is_training(scene: Scene) -> bool:
 
 
 STAGES: dict[Callable[[Scene], bool], dict[str, Any]] = {
-    is_unschedulable: {"node_selector": {"no": "node"}},
-    is_queued: {"queue_name": FULL_QUEUE, "resources_per_node": {"cpu": "1"}},
+    is_unschedulable: {"placement": {"node_selector": {"no": "node"}}},
+    is_queued: {"placement": {"queue_name": FULL_QUEUE}, "resources_per_node": {"cpu": "1"}},
     is_initializing: {"runtime": INITIALIZING},
     is_training: {},
 }
@@ -296,7 +296,9 @@ def test_a_training_that_ignores_sigterm_never_runs_twice(scene: Scene, tmp_path
     pod = {"spec": {"terminationGracePeriodSeconds": GRACE_SECONDS_OF_TRAINING}}
     job = {"name": "node", "template": {"spec": {"template": pod}}}
     patch = {"manager": "example.com/grace", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}
-    scene.train(runtime="torch-distributed", command=["bash", "-c", IGNORES_SIGTERM, str(began)], runtime_patches=[patch])
+    scene.train(
+        runtime="torch-distributed", command=["bash", "-c", IGNORES_SIGTERM, str(began)], placement={"runtime_patches": [patch]}
+    )
     eventually(began.exists, what="the training runs")
     began.unlink()
     scene.end_early(scene.step.delete_pod, left_to="the retry")

@@ -127,7 +127,7 @@ def test_no_job_is_active_after_its_run(
     guard()
     end, has_handler = ENDS[how]
     run = backend.run()
-    train(steps, run, tie_to_run=repetition % 2 == 0)  # else nothing but the guard ends it with its workflow
+    train(steps, run, ending={"tie_to_run": repetition % 2 == 0})  # else nothing but the guard ends it with its workflow
     controller = run.follow(AS_ON_A_BUSY_CLUSTER, has_handler=has_handler)
     end(run)
     seconds = seconds_active(steps, run)
@@ -188,7 +188,7 @@ def test_guards_that_are_killed_and_started_again_lose_nothing(
     first = guard()
     ended, deleted, goes_on = backend.run(), backend.run(), backend.run()
     for run in (ended, deleted, goes_on):
-        train(steps, run, tie_to_run=run is not deleted)
+        train(steps, run, ending={"tie_to_run": run is not deleted})
     first.kill()
     ended.follow()
     ended.terminate(is_heard=False)

@@ -72,7 +72,7 @@ class Scenes:
 
     def start(self, component: str, api: Outage) -> Scene:
         run = self._backend.run(kubeconfig=api.kubeconfig)
-        logs = {"logs": "none"} if api.kind == "log" else {}  # its reading would begin earlier
+        logs = {"logging": {"logs": "none"}} if api.kind == "log" else {}  # its reading would begin earlier
         if component == "train":
             return Scene(api, run.start(shipped.train, self._training(run.id) | logs), run.id, self.folder)
         submitting = self._backend.run()

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
@@ -15,7 +16,7 @@ from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import name_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainJobError, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, TrainJobError, submit_or_adopt
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
 
@@ -32,7 +33,7 @@ def context(run: str = "r") -> dict[str, Any]:
 @pytest.fixture
 def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
     def submit(step: str = "train", run: str = "r", owner: str = "airflow/d") -> Job:
-        request = TrainRequest(runtime="torch-distributed", command=["true"])
+        request = train_request(runtime="torch-distributed", command=["true"])
         identity = Identity(owner, run, step)
         if owner.startswith("airflow/"):
             dag = owner.removeprefix("airflow/")

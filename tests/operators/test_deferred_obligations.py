@@ -53,7 +53,7 @@ def followed_until(cluster: EmbeddedCluster, set_status: SetStatus, trigger: Any
 
 @pytest.mark.usefixtures("at_once")
 def test_the_triggerer_holds_a_lease(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    trigger = deferred(operator(waiter_lease_seconds=600)).trigger
+    trigger = deferred(operator(ending={"waiter_lease_seconds": 600})).trigger
     job, long_ago = the_job(connected), "2026-01-01T00:00:00Z"
     assert waiter_lease_of(job) is not None, "the task may be ended before a trigger has started"
     connected.patch(TRAINJOB, name_of(job), {"metadata": {"annotations": {names.WAITER_RENEWED_ANNOTATION: long_ago}}}, "default")
@@ -89,14 +89,14 @@ def test_lease_that_cannot_be_renewed_is_logged_once_for_each_reason(monkeypatch
 
 @pytest.mark.usefixtures("at_once")
 def test_a_job_that_was_suspended_while_no_triggerer_ran_goes_on(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    trigger = deferred(operator(waiter_lease_seconds=600)).trigger
+    trigger = deferred(operator(ending={"waiter_lease_seconds": 600})).trigger
     job = the_job(connected)
     cancel_version(connected, job, CancelPolicy.suspend, lost_mark())
     followed_until(connected, set_status, trigger, lambda: not the_job(connected)["spec"].get("suspend"))
 
 
 @pytest.mark.usefixtures("at_once")
-@pytest.mark.parametrize("options", [{"waiter_lease_seconds": 0}, {"on_cancel": "keep"}])
+@pytest.mark.parametrize("options", [{"ending": {"waiter_lease_seconds": 0}}, {"ending": {"on_cancel": "keep"}}])
 def test_a_job_that_is_to_run_on_without_it_has_none(
     connected: EmbeddedCluster, set_status: SetStatus, options: dict[str, Any]
 ) -> None:
@@ -143,7 +143,9 @@ def test_credentials_of_connections_go_with_the_end_of_the_job(
 
 @pytest.mark.usefixtures("connection")
 def test_a_job_that_was_only_stopped_keeps_them_for_its_next_try(connected: EmbeddedCluster) -> None:
-    task = operator(store_conn_id="s3", dataset_uri="s3://bucket/rows.jsonl", runtime="trl-sft", run_timeout_seconds=1)
+    task = operator(
+        store_conn_id="s3", dataset_uri="s3://bucket/rows.jsonl", runtime="trl-sft", limits={"run_timeout_seconds": 1}
+    )
     trigger = deferred(task).trigger
     event = {**event_of_deadline(trigger), "what": "run"}
     with pytest.raises(Exception, match="took too long"):
@@ -161,7 +163,7 @@ def test_a_job_that_was_only_stopped_keeps_them_for_its_next_try(connected: Embe
 def test_the_time_limit_of_the_task_is_named_with_its_value(
     connected: EmbeddedCluster, settings: dict[str, Any], said: str
 ) -> None:
-    task = operator(on_cancel="keep", **settings)
+    task = operator(ending={"on_cancel": "keep"}, **settings)
     with pytest.raises(TrainJobDeadline) as raised:
         task.execute_complete(context(), event_of_deadline(deferred(task).trigger))
     assert said in str(raised.value)

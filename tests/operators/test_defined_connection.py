@@ -12,7 +12,7 @@ from test_trigger import context
 
 from trainwright import operators
 from trainwright.cluster import connect
-from trainwright.jobs import InvalidSettings
+from trainwright.jobs import InvalidRequest
 from trainwright.submission.jobs_client import JobsClient
 
 sdk = OnFirstUse("airflow.sdk")
@@ -87,7 +87,7 @@ def test_missing_namespace_fails_without_retries(tmp_path: Path, monkeypatch: py
 
 def test_wrong_setting_has_an_error_class_of_its_own(connected: Any) -> None:
     with pytest.raises(
-        errors.NonRetryableError, match=r"^InvalidSettings: .*settings\.max_steps: unknown setting; did you mean steps\?"
+        errors.NonRetryableError, match=r"^InvalidRequest: .*settings\.max_steps: unknown setting; did you mean steps\?"
     ) as raised:
         operators.TrainJobOperator(task_id="t", workspace="pvc://w", settings={"max_steps": 5}).execute(context())
-    assert isinstance(raised.value.error, InvalidSettings)
+    assert isinstance(raised.value.error, InvalidRequest)

@@ -78,10 +78,16 @@ def test_error_that_explains_itself_is_raised_without_chain_and_frames(name: str
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"tolerations": '[{"key": 1'}, "ValidationError: tolerations: neither JSON nor YAML: line 1, column 11: not JSON: "),
-        ({"num_nodes": -1, "logs": "x"}, "ValidationError: num_nodes: expected at least 1; logs: "),
-        ({"code": "x", "command": []}, "ValidationError: command: required with code"),
-        ({"volumes": [{"nam": "d"}]}, "ValidationError: volumes[0].nam: unknown field; did you mean name?"),
+        (
+            {"placement": {"tolerations": '[{"key": 1'}},
+            "InvalidSettings: placement.tolerations: neither JSON nor YAML: line 1, column 11: not JSON: ",
+        ),
+        ({"num_nodes": -1, "logging": {"logs": "x"}}, "InvalidSettings: num_nodes: expected at least 1; logging.logs: "),
+        ({"code": "x", "command": []}, "InvalidSettings: command: required with code"),
+        (
+            {"placement": {"volumes": [{"nam": "d"}]}},
+            "InvalidSettings: placement.volumes[0].nam: unknown field; did you mean name?",
+        ),
     ],
 )
 def test_invalid_settings_are_named_without_the_words_of_pydantic(settings: dict[str, Any], said: str) -> None:

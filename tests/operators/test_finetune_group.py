@@ -30,7 +30,7 @@ def test_the_tasks_are_in_the_group_and_take_each_others_results() -> None:
     assert train.upstream_task_ids == {"finetune.initialize-dataset", "finetune.initialize-model"}
     assert train.dataset_digest == "{{ ti.xcom_pull('finetune.initialize-dataset')['digest'] }}"
     assert dag.get_task("second.evaluate").checkpoint_uri == "{{ ti.xcom_pull('second.export-checkpoint')['uri'] }}"
-    assert dag.get_task("finetune.export-checkpoint").workspace_path == "{{ ti.xcom_pull('finetune.start-run')['path'] }}"
+    assert dag.get_task("finetune.export-checkpoint").run == "{{ ti.xcom_pull('finetune.start-run') | tojson }}"
     assert len(dag.tasks) == 12
 
 
@@ -40,8 +40,7 @@ def test_the_first_task_gets_all_settings_and_every_task_what_is_for_all() -> No
     start, train = dag.get_task("finetune.start-run"), dag.get_task("finetune.train")
     assert {name: getattr(start, name) for name in given} == given
     assert (start.workspace, start.conn_id, train.conn_id, train.retries) == ("pvc://training", "cluster", "cluster", 2)
-    assert train.more == "{{ ti.xcom_pull('finetune.start-run')['training'] | tojson }}"
-    assert dag.get_task("finetune.evaluate").more == "{{ ti.xcom_pull('finetune.start-run')['evaluation'] | tojson }}"
+    assert train.run == dag.get_task("finetune.evaluate").run == "{{ ti.xcom_pull('finetune.start-run') | tojson }}"
 
 
 def test_a_function_of_the_dag_is_sent_as_its_source() -> None:

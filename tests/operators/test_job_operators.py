@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
@@ -16,7 +17,8 @@ from trainwright.api.kinds import JOBSET, POD, TRAINJOB, Kind
 from trainwright.api.objects import name_of
 from trainwright.api.verdict import superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
+from trainwright.jobs.request.groups import Placement
 from trainwright.jobs.state.cancel import suspend_job
 from trainwright.jobs.state.waiter_lease import renewal_patch
 from trainwright.operators.values.task_identity import task_identity
@@ -30,7 +32,7 @@ airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 Job = dict[str, Any]
 ALL = ("SuspendTrainJobOperator", "ResumeTrainJobOperator", "DeleteTrainJobOperator")
-REQUEST = TrainRequest(runtime="torch-distributed", command=["true"])
+REQUEST = train_request(runtime="torch-distributed", command=["true"])
 
 
 def context(run: str = "r", dag: str = "d") -> dict[str, Any]:
@@ -49,7 +51,7 @@ def operator(request: pytest.FixtureRequest) -> Any:
 @pytest.fixture
 def submitted(connected: EmbeddedCluster) -> Callable[..., Job]:
     def submit(step: str = "train", run: str = "r", dag: str = "d", **more: Any) -> Job:
-        request = REQUEST.model_copy(update=more)
+        request = REQUEST.having(**more)
         return submit_or_adopt(Submission(connected, request, identity_of(step, run, dag), "default")).trainjob
 
     return submit
@@ -176,7 +178,7 @@ def test_a_superseded_job_is_not_resumed(connected: EmbeddedCluster, submitted: 
 
 
 def test_a_job_in_a_queue_is_left_to_the_queue(connected: EmbeddedCluster, submitted: Callable[..., Job]) -> None:
-    job = submitted(queue_name="gpus")
+    job = submitted(placement=Placement(queue_name="gpus"))
     connected.patch(TRAINJOB, name_of(job), {"spec": {"suspend": True}}, "default")
     for name in ALL[:2]:
         changed = outcomes(getattr(operators, name)(task_id="t", trainjob=name_of(job)).execute(context()))

@@ -260,7 +260,7 @@ def test_exports_on_the_claim_are_read_and_changed_in_pods(in_pods: list[tuple[C
         "not as another DAG run"
     )
     assert all('"on_cancel": "suspend"' in steps.identity.submitter.awaited_by for steps, _ in in_pods), "to be found when left"
-    requests = [request.model_dump() for _, request in in_pods]
+    requests = [request.given_values() for _, request in in_pods]
     assert requests[1]["evaluation"]["loss"] == 2.0
     assert "summary" not in requests[1]["evaluation"], "a page is too large for the arguments of a pod"
     assert "named by many runs" in requests[2]["step"]

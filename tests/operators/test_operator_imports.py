@@ -13,17 +13,11 @@ LEAVES = {
     "trainwright",
     "trainwright.backoff",
     "trainwright.jobs",
-    "trainwright.jobs.request",
     "trainwright.jobs.state",
     "trainwright.jobs.state.identity",
     "trainwright.jobs.state.run_folder",
     "trainwright.jobs.state.label_values",
     "trainwright.jobs.state.submitter",
-    "trainwright.jobs.request.setting",
-    "trainwright.jobs.request.setting_names",
-    "trainwright.jobs.request.settings_table",
-    "trainwright.steps",
-    "trainwright.steps.parameter_tables",
 }
 HEAVY = ("kubernetes", "yaml", "torch", "kfp")
 

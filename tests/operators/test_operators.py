@@ -158,22 +158,21 @@ def test_jobs_tell_who_they_are() -> None:
 
 def test_placement_and_secrets_of_the_operator_reach_the_request() -> None:
     fields: dict[str, Any] = {
-        "queue_name": "gpus",
-        "priority_class": "high",
-        "topology": "preferred:rack",
-        "node_selector": {"gpu": "h100"},
-        "tolerations": [{"key": "gpu", "operator": "Exists"}],
-        "affinity": {"podAntiAffinity": {}},
-        "dataset_secret": "data",
-        "model_secret": "hub",
+        "placement": {
+            "queue_name": "gpus",
+            "priority_class": "high",
+            "topology": "preferred:rack",
+            "node_selector": {"gpu": "h100"},
+            "tolerations": [{"key": "gpu", "operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {}},
+        },
+        "secrets": {"dataset_secret": "data", "model_secret": "hub", "resume_secret": "store"},
         "resume": "s3://bucket/run",
-        "resume_secret": "store",
-        "previous_jobs": "delete",
+        "ending": {"previous_jobs": "delete"},
         "env": {"HF_TOKEN": {"valueFrom": {"secretKeyRef": {"name": "hub", "key": "token"}}}},
     }
     task = trainwright.operators.TrainJobOperator(task_id="train", workspace="pvc://w", **fields)
-    request = task.request()
-    assert {field: getattr(request, field) for field in fields} == fields
+    assert task.request().given_values() == {"workspace": "pvc://w", **fields}
 
 
 @pytest.mark.parametrize(
@@ -328,11 +327,10 @@ def test_durations_are_timedeltas_too() -> None:
 
     task = trainwright.operators.TrainJobOperator(
         task_id="train",
-        run_timeout_seconds=timedelta(hours=2),
-        waiter_lease_seconds=timedelta(minutes=10),
-        min_defer_seconds=timedelta(seconds=20),
-        log_poll_interval=timedelta(0),
+        limits={"run_timeout_seconds": timedelta(hours=2)},
+        ending={"waiter_lease_seconds": timedelta(minutes=10)},
+        deferral={"min_defer_seconds": timedelta(seconds=20), "log_poll_interval": timedelta(0)},
     )
     request = task.request()
-    assert (request.run_timeout_seconds, request.waiter_lease_seconds) == (7200, 600)
+    assert (request.limits.run_timeout_seconds, request.ending.waiter_lease_seconds) == (7200, 600)
     assert (task.min_defer_seconds, task.log_poll_interval) == (20.0, 0.0)

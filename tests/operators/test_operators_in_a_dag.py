@@ -41,7 +41,7 @@ def submit(step: str, run_id: str) -> str:
     from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
     from trainwright.submission import connect_for_jobs
 
-    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    request = train_request(runtime="torch-distributed", command=["true"])
     submitted = submit_or_adopt(Submission(connect_for_jobs(), request, Identity("airflow/guarded", run_id, step), "default"))
     return submitted.trainjob["metadata"]["name"]
 
@@ -153,7 +153,7 @@ with DAG("guarded", schedule=None) as dag:
     def fit(steps: int):
         return {"loss": 0.5, "steps": steps}
 
-    @task.trainjob(deferrable=True, min_defer_seconds=1, **small)
+    @task.trainjob(deferrable=True, deferral={"min_defer_seconds": 1}, **small)
     def annotated(steps: int) -> dict[str, int]:
         return {"steps": steps}
 

@@ -36,7 +36,7 @@ def submit_named() -> str:
 
 
 with DAG("waiting", schedule=None) as dag:
-    waiting = {"deferrable": True, "min_defer_seconds": 0, "namespace": "default"}
+    waiting = {"deferrable": True, "deferral": {"min_defer_seconds": 0}, "namespace": "default"}
     train = TrainJobOperator(task_id="train", **JOB)
     train >> finish("{{ ti.xcom_pull('train')['trainjob'] }}") >> TrainJobSensor(task_id="trained", trainjob=train.output, **waiting)
     named = submit_named()

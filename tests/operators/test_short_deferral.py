@@ -11,7 +11,7 @@ from test_trigger import context, operator
 
 from trainwright import operators
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.operators.deferral import short_deferral
+from trainwright.operators.deferral import deferral_options
 
 job_outcome = OnFirstUse("trainwright.operators.jobs.job_outcome")
 named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
@@ -32,7 +32,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for module in (job_outcome, named_job_trigger):
         monkeypatch.setattr(
-            module, "warn_of_short_deferral", lambda _log, seconds: short_deferral.warn_of_short_deferral(Log(), seconds)
+            module, "warn_of_short_deferral", lambda _log, seconds: deferral_options.warn_of_short_deferral(Log(), seconds)
         )
     return found
 
@@ -44,7 +44,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_task_warns_once_when_it_defers(
     connected: EmbeddedCluster, warned: list[str], seconds: float, expected: list[str]
 ) -> None:
-    task = operator(min_defer_seconds=seconds)
+    task = operator(deferral={"min_defer_seconds": seconds})
     assert warned == []
     with pytest.raises(airflow_api.TaskDeferred):
         task.execute(context())
@@ -52,7 +52,7 @@ def test_task_warns_once_when_it_defers(
 
 
 def test_sensor_that_starts_in_the_triggerer_warns_there(connected: EmbeddedCluster, warned: list[str]) -> None:
-    task = operators.TrainJobSensor(task_id="t", trainjob="none", deferrable=True, min_defer_seconds=0)
+    task = operators.TrainJobSensor(task_id="t", trainjob="none", deferrable=True, deferral={"min_defer_seconds": 0})
     assert task.start_from_trigger
     assert warned == []
     assert named_event(task)["outcome"] == "deleted"

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 
@@ -40,7 +41,7 @@ def context(task: str = "train", map_index: int = -1, **more: Any) -> dict[str, 
 
 def trial_task(**more: Any) -> operators.TrainTrialOperator:
     given = {"task_id": "train", "trial": TRIAL, "dataset_uri": "pvc://d/x", "model_uri": "pvc://m/y", "workspace": "pvc://w"}
-    return operators.TrainTrialOperator(**{**given, "logs": "none", "min_defer_seconds": 0, **more})
+    return operators.TrainTrialOperator(**{**given, "logging": {"logs": "none"}, "deferral": {"min_defer_seconds": 0}, **more})
 
 
 def the_job(cluster: EmbeddedCluster) -> dict[str, Any]:
@@ -188,9 +189,9 @@ def test_the_best_is_picked_and_all_are_listed(tmp_path: Path) -> None:
 
 
 def test_hopeless_trials_are_stopped_until_airflow_has_ended_all(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    from trainwright.jobs import Identity, TrainRequest, submit_or_adopt
+    from trainwright.jobs import Identity, submit_or_adopt
 
-    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    request = train_request(runtime="torch-distributed", command=["true"])
     jobs = [
         submit_or_adopt(Submission(connected, request, Identity("airflow/d", "d/r", "train", index), "default")).trainjob
         for index in range(3)

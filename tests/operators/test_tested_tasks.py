@@ -25,7 +25,8 @@ from trainwright.operators import TrainJobOperator
 
 with DAG("guarded", schedule=None, catchup=False) as dag:
     TrainJobOperator(
-        task_id="slow", runtime="torch-distributed", command=["sleep", "2"], conn_id="stored", deferrable=True, min_defer_seconds=1,
+        task_id="slow", runtime="torch-distributed", command=["sleep", "2"], conn_id="stored", deferrable=True,
+        deferral={"min_defer_seconds": 1},
         num_nodes=1, num_proc_per_node=1, resources_per_node={"cpu": "1m", "memory": "5Mi"},
     )
 """

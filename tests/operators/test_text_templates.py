@@ -65,9 +65,13 @@ def test_entries_of_text_structures_render_to_text(template: str, text: str, nat
 @pytest.mark.parametrize("native", [True, False])
 def test_text_parameters_render_to_text(native: bool) -> None:
     task = rendered(
-        native=native, run_id="{{ ds_nodash }}", queue_name="{{ params.one }}", image="{{ params.version }}", conn_id="1"
+        native=native,
+        run_id="{{ ds_nodash }}",
+        placement={"queue_name": "{{ params.one }}"},
+        image="{{ params.version }}",
+        conn_id="1",
     )
-    assert (task.run_id, task.queue_name, task.image, task.conn_id) == ("20260101", "1", "1.10", "1")
+    assert (task.run_id, task.placement["queue_name"], task.image, task.conn_id) == ("20260101", "1", "1.10", "1")
 
 
 def test_objects_stay_objects_in_native_dags() -> None:
@@ -76,11 +80,11 @@ def test_objects_stay_objects_in_native_dags() -> None:
         settings={"learning_rate": "{{ params.lr }}", "steps": "{{ params.one }}"},
         num_nodes="{{ params.one }}",
         resume="{{ params.nothing }}",
-        fail_if_stuck="{{ params.flag }}",
+        limits={"fail_if_stuck": "{{ params.flag }}"},
     )
     assert task.env == {"A": "b"}
     assert task.settings == {"learning_rate": 0.5, "steps": 1}
-    assert (task.num_nodes, task.resume, task.fail_if_stuck) == (1, None, True)
+    assert (task.num_nodes, task.resume, task.limits) == (1, None, {"fail_if_stuck": True})
     sensor = rendered("TrainJobSensor", trainjob="{{ params.env }}")
     assert sensor.trainjob == PARAMS["env"]
 
@@ -89,8 +93,13 @@ def test_settings_inside_objects_of_settings_render_to_text() -> None:
     nested = {"env": {"E": "{{ params.one }}"}, "num_nodes": "{{ params.one }}", "args": ["1"]}
     task = rendered("StartRunOperator", workspace="pvc://w", training=nested)
     assert task.training == {"env": {"E": "1"}, "num_nodes": 1, "args": ["1"]}
-    step = rendered("ExportCheckpointOperator", export_uri="s3://b/e", workspace="pvc://w", job={"env": {"E": "0"}})
-    assert step.job == {"env": {"E": "0"}}
+    step = rendered(
+        "ExportCheckpointOperator",
+        export_uri="s3://b/e",
+        workspace="pvc://w",
+        job={"env": {"E": "0"}, "placement": {"annotations": {"a": "{{ params.one }}"}}},
+    )
+    assert step.job == {"env": {"E": "0"}, "placement": {"annotations": {"a": "1"}}}
 
 
 def test_references_and_numbers_of_a_user_are_left_to_the_request() -> None:

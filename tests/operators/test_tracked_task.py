@@ -18,6 +18,7 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.logs.training_log import TrainingLog
 from trainwright.jobs.wait.job_events import JobEvents, Logged, Metrics, OnJobEvents
+from trainwright.operators.values.task_identity import task_identity
 
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
 errors = OnFirstUse("trainwright.operators.errors")
@@ -73,7 +74,13 @@ def context() -> dict[str, Any]:
 
 
 def operator(**more: Any) -> operators.TrainJobOperator:
-    given = {"runtime": "torch-distributed", "command": ["true"], "tracking": '["mlflow:http://m"]', "logs": "none", **more}
+    given = {
+        "runtime": "torch-distributed",
+        "command": ["true"],
+        "tracking": '["mlflow:http://m"]',
+        "logging": {"logs": "none"},
+        **more,
+    }
     return operators.TrainJobOperator(task_id="train", **given)
 
 
@@ -83,7 +90,7 @@ def test_metrics_go_to_the_trackers_while_the_task_waits(
     import threading
 
     task = operator(workspace="pvc://claim?size=1Gi", workspace_path=str(tmp_path))
-    kept_in = tmp_path / task._folder(context())
+    kept_in = tmp_path / task_identity(context()).folder
     kept_in.mkdir(parents=True)
     thread = threading.Thread(target=task.execute, args=(context(),), daemon=True)
     thread.start()

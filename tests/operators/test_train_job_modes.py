@@ -87,10 +87,10 @@ def test_a_retry_that_is_not_durable_submits_a_new_job(connected: EmbeddedCluste
 
 
 def test_a_retry_that_is_not_durable_deletes_the_job_if_it_is_to_be_deleted(connected: EmbeddedCluster) -> None:
-    deferred(operator(durable=False, on_cancel="delete"))
+    deferred(operator(durable=False, ending={"on_cancel": "delete"}))
     first = the_job(connected)
     with pytest.raises(airflow_api.TaskDeferred):
-        operator(durable=False, on_cancel="delete").execute(context(try_number=2))
+        operator(durable=False, ending={"on_cancel": "delete"}).execute(context(try_number=2))
     states = {name_of(job): "deletionTimestamp" in job["metadata"] for job in jobs(connected)}
     assert states.pop(name_of(first), True)
     assert list(states.values()) == [False]
@@ -205,8 +205,8 @@ def test_a_cluster_that_refuses_is_not_passed_over(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_dry_run_names_the_templates_that_it_cannot_read(connected: EmbeddedCluster) -> None:
-    unrendered = task(num_nodes="{{ params.nodes }}", queue_name="{{ params.queue }}")
-    with pytest.raises(ValueError, match=r"not rendered yet: .*num_nodes.*queue_name"):
+    unrendered = task(num_nodes="{{ params.nodes }}", placement={"queue_name": "{{ params.queue }}"})
+    with pytest.raises(ValueError, match=r"not rendered yet: .*num_nodes.*placement"):
         preview_task(unrendered)
     unrendered.render_template_fields({"params": {"nodes": 3, "queue": "gpus"}})
     assert documents(preview_task(unrendered))[0]["spec"]["trainer"]["numNodes"] == 3

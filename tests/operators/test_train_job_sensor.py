@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
 from test_trigger import context, event_of, in_state, loss_report, operator, the_job
@@ -28,7 +29,6 @@ from trainwright.jobs import (
     TrainJobDeadline,
     TrainJobDeleted,
     TrainJobFailed,
-    TrainRequest,
     submit_or_adopt,
 )
 from trainwright.jobs.diagnosis.errors import Diverged
@@ -59,7 +59,9 @@ def handle(connected: EmbeddedCluster) -> dict[str, Any]:
 
 
 def sensor(trainjob: Any, **options: Any) -> operators.TrainJobSensor:
-    return operators.TrainJobSensor(task_id="wait", trainjob=trainjob, **{"deferrable": True, "min_defer_seconds": 0, **options})
+    return operators.TrainJobSensor(
+        task_id="wait", trainjob=trainjob, **{"deferrable": True, "deferral": {"min_defer_seconds": 0}, **options}
+    )
 
 
 def deferral(task: operators.TrainJobSensor) -> airflow_api.TaskDeferred:
@@ -126,7 +128,7 @@ def test_a_plain_name_is_enough(connected: EmbeddedCluster, handle: dict[str, An
         {"trainjob": "{{ params.job }}"},
         {"trainjob": {"trainjob": "a"}},
         {"namespace": "{{ params.team }}"},
-        {"log_bytes": "{{ params.bytes }}"},
+        {"logging": {"log_bytes": "{{ params.bytes }}"}},
         {"on_cancel": "{{ params.on_cancel }}"},
         {"deferrable": False},
     ],
@@ -158,7 +160,7 @@ def test_the_job_in_the_other_mode_is_found(cluster: EmbeddedCluster, monkeypatc
     client = JobsClient(cluster)
     client.other = JobSetCluster(cluster, served=frozenset({TRAINJOB.plural}))
     monkeypatch.setattr(hook.TrainwrightHook, "connect", lambda _hook, _settings: client)
-    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    request = train_request(runtime="torch-distributed", command=["true"])
     job = submit_or_adopt(Submission(client.other, request, Identity("me", "r", "train"), "default")).trainjob
     assert deferral(sensor(name_of(job))).trigger.submission_mode == "jobset"
 
@@ -263,11 +265,11 @@ def test_a_retry_resumes_what_the_sensor_has_suspended(connected: EmbeddedCluste
 
 def test_deadlines_are_those_of_the_operator(connected: EmbeddedCluster, handle: dict[str, Any]) -> None:
     connected.patch(TRAINJOB, handle["trainjob"], {"spec": {"suspend": True}}, "default")
-    task = sensor(handle, queue_timeout_seconds="1")
+    task = sensor(handle, limits={"queue_timeout_seconds": "1"})
     event = event_of(deferral(task).trigger)
     with pytest.raises(QueueTimeout, match=r"was Suspended for more than 1 s.*it stays suspended"):
         task.execute_complete(context(), event)
-    plain = sensor(handle["trainjob"], queue_timeout_seconds="1")
+    plain = sensor(handle["trainjob"], limits={"queue_timeout_seconds": "1"})
     with pytest.raises(QueueTimeout):
         plain.execute_complete(context(), named_event(plain))
 
@@ -451,7 +453,7 @@ def test_training_that_has_diverged_fails_the_sensor(
     connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], options: dict[str, Any]
 ) -> None:
     set_status(the_job(connected), "Complete", **loss_report(9, "nan"))
-    task, lenient = sensor(handle, **options), sensor(handle, fail_on_divergence=False, **options)
+    task, lenient = sensor(handle, **options), sensor(handle, limits={"fail_on_divergence": False}, **options)
 
     def wait(one: operators.TrainJobSensor) -> Any:
         return one.poke(context()) if options.get("mode") else one.execute(context())

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.on_first_use import OnFirstUse
 
 from trainwright import operators
@@ -18,7 +19,7 @@ from trainwright.api.objects import name_of
 from trainwright.backoff import Backoff
 from trainwright.cluster import reflector
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 
 sdk = OnFirstUse("airflow.sdk")
 triggers = OnFirstUse("airflow.triggers.base")
@@ -51,7 +52,7 @@ class Store:
 @pytest.fixture
 def submit(connected: EmbeddedCluster) -> Callable[..., Job]:
     def make(run: str, **labels: str) -> Job:
-        request = TrainRequest(runtime="torch-distributed", command=["true"], labels=labels)
+        request = train_request(runtime="torch-distributed", command=["true"], labels=labels)
         return submit_or_adopt(Submission(connected, request, Identity("me", run, "train"), "default")).trainjob
 
     return make

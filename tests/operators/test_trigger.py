@@ -54,7 +54,13 @@ def context(*, try_number: int = 1, max_tries: int = 2) -> dict[str, Any]:
 
 
 def operator(**options: Any) -> operators.TrainJobOperator:
-    defaults = {"task_id": "train", "workspace": "pvc://w", "deferrable": True, "retries": 2, "min_defer_seconds": 0}
+    defaults = {
+        "task_id": "train",
+        "workspace": "pvc://w",
+        "deferrable": True,
+        "retries": 2,
+        "deferral": {"min_defer_seconds": 0},
+    }
     return operators.TrainJobOperator(**{**defaults, **options})
 
 
@@ -153,7 +159,7 @@ def test_program_that_can_never_run_ends_the_job_and_fails_without_retries(
     connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job_observer, "_CONFIRMED_SECONDS", 0.2)
-    task = operator(restarts=5)
+    task = operator(limits={"restarts": 5})
     trigger, job = deferred(task).trigger, the_job(connected)
     message = f"{CANNOT_RUN_MARK}No module named 'x'"
     ended = {"exitCode": CANNOT_RUN, "reason": "Error", "finishedAt": "2100-01-01T00:00:05Z", "message": message}
@@ -220,7 +226,7 @@ def test_a_job_that_is_deleted_or_replaced_is_gone(connected: EmbeddedCluster) -
 
 @pytest.mark.parametrize("stopping", ["suspend", "delete", "keep"])
 def test_a_deadline_stops_the_job(connected: EmbeddedCluster, stopping: str) -> None:
-    task = operator(start_timeout_seconds=1, on_cancel=stopping)
+    task = operator(limits={"start_timeout_seconds": 1}, ending={"on_cancel": stopping})
     event = event_of(deferred(task).trigger)
     assert event["outcome"] == "deadline"
     with pytest.raises(TrainJobDeadline, match=r"was Starting for more than 1 s"):
@@ -249,7 +255,7 @@ def test_the_trigger_ends_at_its_time_in_any_phase(connected: EmbeddedCluster) -
 
 
 def test_an_event_waits_until_the_deferral_has_settled(connected: EmbeddedCluster, set_status: SetStatus) -> None:
-    trigger = deferred(operator(min_defer_seconds=1.0)).trigger
+    trigger = deferred(operator(deferral={"min_defer_seconds": 1.0})).trigger
     set_status(the_job(connected), "Complete")
     began = time.monotonic()
     event_of(trigger)
@@ -562,12 +568,12 @@ def test_a_cleared_task_starts_a_new_job_and_a_retry_does_not(
 def test_a_job_that_is_kept_does_not_train_beside_the_one_after_a_clear(
     connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch, signalled: bool
 ) -> None:
-    deferred(operator(on_cancel="keep"))
+    deferred(operator(ending={"on_cancel": "keep"}))
     first = the_job(connected)
     if signalled:
         in_state(monkeypatch, "restarting")
         cancellation.on_signal(context(), "keep")(connected, first)
-    deferred(operator(on_cancel="keep"), max_tries=9)
+    deferred(operator(ending={"on_cancel": "keep"}), max_tries=9)
     stopped, second = sorted(jobs(connected), key=attempt_of)
     assert (name_of(stopped), stopped["spec"]["suspend"]) == (name_of(first), True)
     assert not second["spec"].get("suspend")
@@ -644,7 +650,7 @@ def test_the_log_of_a_deferred_job_is_looked_at_now_and_then_and_at_its_end(
     connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 
-    trigger = deferred(operator(log_poll_interval=0.2)).trigger
+    trigger = deferred(operator(deferral={"min_defer_seconds": 0, "log_poll_interval": 0.2})).trigger
     job, source = the_job(connected), WithLog(connected, ["a", "{'loss': 1.5}"])
     said = said_by(trigger, source, monkeypatch)
 
@@ -671,7 +677,7 @@ def test_a_triggerer_shows_the_log_from_where_the_one_before_has_ended(
     connected: EmbeddedCluster, set_status: SetStatus, add_pod: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first one from its beginning, however long the job has run by then, and the last one to its end."""
-    trigger = deferred(operator(log_poll_interval=0.05)).trigger
+    trigger = deferred(operator(deferral={"min_defer_seconds": 0, "log_poll_interval": 0.05})).trigger
     job, source = the_job(connected), WithLog(connected, ["a", "b"])
     said = said_by(trigger, source, monkeypatch)
     add_pod(job, phase="Running")
@@ -706,7 +712,7 @@ def test_a_job_that_ends_before_its_task_is_deferred_shows_its_log(
 
 
 def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedCluster) -> None:
-    trigger = deferred(operator(log_poll_interval=0.6)).trigger
+    trigger = deferred(operator(deferral={"min_defer_seconds": 0, "log_poll_interval": 0.6})).trigger
 
     async def looks() -> list[float]:
         told = TriggerLog(trigger, SimpleNamespace(cluster=connected, watch="watch"))
@@ -724,18 +730,18 @@ def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedClust
 
 
 def test_a_rank_that_a_template_has_made_a_number_is_a_rank(connected: EmbeddedCluster) -> None:
-    assert deferred(operator(logs=1)).trigger.logs == "1"
+    assert deferred(operator(logging={"logs": 1})).trigger.logs == "1"
 
 
 def test_a_log_of_nobody_is_refused_before_there_is_a_job(connected: EmbeddedCluster) -> None:
     with pytest.raises(airflow_api.AirflowFailException, match="is not a rank"):
-        operator(logs="first").execute(context())
+        operator(logging={"logs": "first"}).execute(context())
     assert not jobs(connected)
 
 
 def test_another_word_for_stopping_is_refused_when_the_dag_is_parsed() -> None:
     with pytest.raises(ValueError, match="expected suspend, delete or keep"):
-        operator(on_cancel="drop")
+        operator(ending={"on_cancel": "drop"})
 
 
 @pytest.fixture
@@ -760,7 +766,7 @@ def test_a_preempted_job_is_resumed_and_deferred_again_within_the_budget(connect
 
     from trainwright.jobs import Preempted
 
-    task = operator(preemption_budget=1, execution_timeout=timedelta(hours=1))
+    task = operator(limits={"preemption_budget": 1}, execution_timeout=timedelta(hours=1))
     trigger = deferred(task).trigger
     first = preempted()
     with pytest.raises(airflow_api.TaskDeferred) as raised:
@@ -836,7 +842,7 @@ def test_training_that_diverges_fails_for_good_and_its_job_is_suspended(
 def test_training_that_ended_with_a_loss_that_is_not_finite_is_not_green(
     connected: EmbeddedCluster, set_status: SetStatus, is_deleted: bool
 ) -> None:
-    task, lenient = operator(), operator(fail_on_divergence="false")
+    task, lenient = operator(), operator(limits={"fail_on_divergence": "false"})
     trigger = deferred(task).trigger
     set_status(the_job(connected), "Complete", **loss_report(9, "nan"))
     event = event_of(trigger)

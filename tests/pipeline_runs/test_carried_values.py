@@ -8,9 +8,11 @@ import pytest
 from pipeline_commands import Run
 from servers.kfp_api_server import KfpApiServer
 
+import trainwright
 from trainwright.pipeline_runs.carried_values import forgotten_values, object_texts
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.source import compile_pipeline, shipped_pipelines
+from trainwright.steps.run import changed_values, prepare
 
 pytestmark = pytest.mark.medium
 
@@ -79,6 +81,24 @@ def source(tmp_path: Path):
 def test_text_inside_an_object_is_warned_of(source, lines: list[str], found: list[str]) -> None:
     warnings = object_texts(compile_pipeline(source(*lines)))
     assert sorted(each.partition(": a quote")[0] for each in warnings) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "arrived", "changed"),
+    [
+        ("C:\\new", {"a": "C:\new"}, ["s"]),
+        ('x", "b": "y', {"a": "x", "b": "y"}, ["s"]),
+        ("C:\\new", "C:\\new", []),
+        ("C:/new", {"a": "C:/new"}, []),
+    ],
+    ids=["escape", "quotes", "whole", "plain"],
+)
+def test_text_that_a_server_has_changed_fails_the_step(value: str, arrived: object, changed: list[str]) -> None:
+    given = {"inputs": {"parameterValues": {"u": arrived, "pipelinechannel--s": value}}}
+    assert changed_values(given) == changed
+    if changed:
+        with pytest.raises(SystemExit, match="'s' has a quote or a backslash"):
+            prepare(trainwright.__version__, given)
 
 
 def test_warning_of_a_text_inside_an_object_is_printed(run: Run, kfp: KfpApiServer, source, tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ BROKEN = {
     ),
     "library": ("import yaml\nyaml.safe_load('{')\n", "(broken.py, line 2)"),
     "setting": (
-        "from trainwright.jobs import TrainRequest\nTrainRequest(num_nodes='three')\n",
-        "cannot be imported: ValidationError: num_nodes: expected a whole number (broken.py, line 2)",
+        "from trainwright.components import train_function\n@train_function(limits={'restarts': 'x'})\ndef fit(): ...\n",
+        "cannot be imported: InvalidSettings: train_function: fit: limits.restarts: expected a whole number (broken.py, line 2)",
     ),
     "exit": ("import sys\nsys.exit(3)\n", "cannot be imported: SystemExit: 3 (broken.py, line 2)"),
     "none": ("x = 1\n", "has no functions with @dsl.pipeline"),

@@ -24,6 +24,7 @@ from trainwright.backoff import Backoff
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.server import RetryPolicy
+from trainwright.pipeline_runs.step_command import step_command
 
 pytestmark = pytest.mark.medium
 
@@ -421,8 +422,8 @@ root:
         componentRef: {name: comp-train}
         inputs: {parameters: {run_id: {componentInputParameter: run_id}}}
 components: {comp-train: {executorLabel: exec-train}}
-deploymentSpec: {executors: {exec-train: {container: {image: x, command: [sh, "from trainwright.steps import x"]}}}}
-"""
+deploymentSpec: {executors: {exec-train: {container: {image: x, command: COMMAND}}}}
+""".replace("COMMAND", json.dumps(step_command("trainwright.components.train.component", "1")))
 
 
 def test_a_run_whose_training_may_come_from_the_cache_is_warned_of(kfp: KfpApiServer, run: Run, tmp_path: Path) -> None:

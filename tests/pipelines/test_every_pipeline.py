@@ -10,8 +10,14 @@ import yaml
 
 pytestmark = pytest.mark.medium
 NAMES = ["finetune", "full_pipeline", "retrain", "sweep"]
-WITHOUT_FILES = {"train", "promote-model", "promote-model-2", "register-model", "read-champion", "roll-back-model"}
 OF_JOBS = {"start-run", "clean-up"}
+WITHOUT_FILES = {
+    "finetune": OF_JOBS | {"train"},
+    "full-pipeline": OF_JOBS,
+    "retrain": OF_JOBS | {"train", "roll-back-model"},
+    "sweep": OF_JOBS | {"train"},
+}
+OF_HUB = {"initialize-dataset", "initialize-model", "register-model"}
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -48,24 +54,32 @@ def test_no_step_is_taken_from_a_cache(compiled: Any) -> None:
     assert cached == set()
 
 
-def test_every_step_has_the_secrets_and_those_with_files_the_claim(compiled: Any) -> None:
+def test_steps_have_the_credentials_of_what_they_read_and_those_with_files_the_claim(compiled: Any) -> None:
     pipeline, platform = compiled
+    name = pipeline["pipelineInfo"]["name"]
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    found = {name.removeprefix("exec-"): about for name, about in executors.items()}
-    assert set(found) == set(steps(pipeline)) - OF_JOBS
-    for name, about in found.items():
-        parameters = {entry["secretNameParameter"]["componentInputParameter"] for entry in about["secretAsEnv"]}
-        secrets = {parameter.removeprefix("pipelinechannel--") for parameter in parameters}
-        assert {"store_secret", "hub_secret"} <= secrets, name
-        assert all(entry["optional"] for entry in about["secretAsEnv"]), name
-        assert ("pvcMount" in about) or name in WITHOUT_FILES, name
-        variables = {key["envVar"] for entry in about["secretAsEnv"] for key in entry["keyToEnv"]}
-        assert {"AWS_ACCESS_KEY_ID", "AZURE_CLIENT_SECRET", "GOOGLE_SERVICE_ACCOUNT_KEY", "HF_TOKEN"} <= variables, name
+    found = {step.removeprefix("exec-"): about for step, about in executors.items()}
+    without = OF_JOBS | {"preprocess-dataset", "plan-trials", "pick-trial"} | ({"train"} if name == "sweep" else set())
+    for step in steps(pipeline):
+        about = found.get(step, {})
+        assert ("pvcMount" in about) is (step not in WITHOUT_FILES[name]), step
+        entries = about.get("secretAsEnv", [])
+        assert all(entry["optional"] for entry in entries), step
+        variables = {
+            entry["secretNameParameter"]["componentInputParameter"].removeprefix("pipelinechannel--"): {
+                key["envVar"] for key in entry["keyToEnv"]
+            }
+            for entry in entries
+        }
+        if "store_secret" in variables:
+            assert {"AWS_ACCESS_KEY_ID", "AZURE_CLIENT_SECRET", "GOOGLE_SERVICE_ACCOUNT_KEY"} <= variables["store_secret"], step
+        assert ("store_secret" in variables) is (step not in without), step
+        assert variables.get("hub_secret", set()) == ({"HF_TOKEN"} if step in OF_HUB else set()), step
 
 
 def test_every_job_gets_the_run_that_the_clean_up_looks_for(compiled: Any) -> None:
     for name, task in steps(compiled[0]).items():
         if name in ("train", "evaluate", "evaluate-2"):
-            source = task["inputs"]["parameters"]["run_id"]
-            text = str(source)
-            assert "start-run" in text, name
+            given = task["inputs"]["parameters"]
+            assert "start-run" in str(given["run"]), name
+            assert "run_id" not in given, "it would take precedence over that of the run"

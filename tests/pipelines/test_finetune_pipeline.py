@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from trainwright.steps.parameter_tables import STEP_PARAMETERS
-from trainwright.steps.requests.forms import MOST_FIELDS
+from trainwright.jobs.request.setting import names_of
+from trainwright.steps.requests import FineTuning, StartRun
 
 pytestmark = pytest.mark.medium
 
@@ -51,22 +51,21 @@ def parameter_of(reference: dict[str, Any]) -> str:
 
 def test_each_step_gets_its_settings_from_the_first_one(compiled: Any) -> None:
     pipeline, _ = compiled
-    assert len(parameters(pipeline)) <= MOST_FIELDS
-    phases = {"train": "training", "initialize-dataset": "data", "export-checkpoint": "export", "evaluate": "evaluation"}
-    for name, phase in {**phases, "promote-model": "promotion", "register-model": "registration"}.items():
-        more = task(pipeline, name)["more"]
-        if name in phases:
-            assert more["taskOutputParameter"] == {"outputParameterKey": phase, "producerTask": "start-run"}
-        else:  # inside of a condition
-            assert parameter_of(more) == f"start-run-{phase}"
-    for name in STEP_PARAMETERS["StartRun"]:
-        if name in parameters(pipeline):
-            assert parameter_of(task(pipeline, "start-run")[name]) == name
+    for name in steps(pipeline).keys() - {"start-run", "clean-up"}:
+        given = task(pipeline, name)["run"]
+        if name in ("promote-model", "register-model"):  # inside of a condition
+            assert parameter_of(given) == "start-run-run"
+        else:
+            assert given["taskOutputParameter"] == {"outputParameterKey": "run", "producerTask": "start-run"}
+    for name in names_of(StartRun) & parameters(pipeline).keys():
+        assert parameter_of(task(pipeline, "start-run")[name]) == name
+    assert parameters(pipeline).keys() == names_of(FineTuning) | {"store_secret", "hub_secret"}
 
 
 def test_data_and_base_model_have_edges_to_the_export_and_it_to_its_evaluation(compiled: Any) -> None:
     """They draw the lineage of a model on the page of the run."""
-    producers = {"export-checkpoint": {"initialize-dataset", "initialize-model"}, "evaluate": {"export-checkpoint"}}
+    prepared = {"initialize-dataset", "initialize-model"}
+    producers = {"train": prepared, "export-checkpoint": prepared, "evaluate": {"export-checkpoint"}}
     for name, expected in producers.items():
         artifacts = steps(compiled[0])[name]["inputs"]["artifacts"].values()
         assert {given["taskOutputArtifact"]["producerTask"] for given in artifacts} == expected
@@ -82,20 +81,7 @@ def test_a_run_without_a_name_is_named_after_the_pipelines_run(compiled: Any) ->
     started = task(pipeline, "start-run")
     assert started["pipeline_run_id"] == {"runtimeValue": {"constant": "{{$.pipeline_job_uuid}}"}}
     for name in ("initialize-dataset", "initialize-model", "train", "export-checkpoint", "evaluate"):
-        reference = task(pipeline, name)["run_id"]["taskOutputParameter"]
-        assert reference == {"outputParameterKey": "run_id", "producerTask": "start-run"}
-
-
-def test_every_step_has_the_secrets_and_those_with_files_the_claim(compiled: Any) -> None:
-    pipeline, platform = compiled
-    executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
-    names = {name.removeprefix("exec-"): about for name, about in executors.items()}
-    assert set(names) == set(steps(pipeline)) - {"start-run", "clean-up"}
-    for name, about in names.items():
-        secrets = {parameter_of(entry["secretNameParameter"]) for entry in about["secretAsEnv"]}
-        assert secrets == {"store_secret", "hub_secret"}, name
-        assert all(entry["optional"] for entry in about["secretAsEnv"]), name
-        assert ("pvcMount" in about) is (name != "train"), name
+        assert "run_id" not in task(pipeline, name), "it would take precedence over that of the run"
 
 
 def test_whatever_becomes_of_a_run_its_jobs_are_cleaned_up(compiled: Any) -> None:

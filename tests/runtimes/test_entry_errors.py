@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.container_command import launch, words_of
 
-from trainwright.jobs import TrainRequest
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK, SCRIPT_RUNNER
 
 pytestmark = pytest.mark.medium
@@ -23,7 +23,7 @@ def run(text: str, tmp_path: Path, arguments: dict[str, Any] | None = None, runn
 
     The client checks arguments before: here they reach the pod as they are.
     """
-    words = words_of(TrainRequest(func=textwrap.dedent(text).replace("(a)", "(a=1)")))
+    words = words_of(train_request(func=textwrap.dedent(text).replace("(a)", "(a=1)")))
     words[words.index("--source") + 1] = text
     words[words.index("--arguments") + 1] = json.dumps(arguments or {})
     assert words[-1] == "python3"
@@ -116,7 +116,7 @@ def test_code_of_the_launcher_without_its_message_is_the_programs(tmp_path: Path
 
 
 def test_container_without_a_termination_log_ends_alike(tmp_path: Path) -> None:
-    words = words_of(TrainRequest(func="def f():\n    import tw_missing"))
+    words = words_of(train_request(func="def f():\n    import tw_missing"))
     done = launch(words, tmp_path, TRAINWRIGHT_TERMINATION_LOG=str(tmp_path / "none"))
     assert done.returncode == CANNOT_RUN
     assert "no termination message: [Errno 2] No such file or directory" in done.stderr

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.container_command import environment, launch, words_of
 
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.logs.result_lines import UnreportableResult, is_result_line, parse_results
 from trainwright.runtimes import launch as launcher
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK, CHUNK_BYTES, MAX_RESULT_BYTES
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.medium
 
 
 def run(text: str, tmp_path: Path, arguments: dict[str, Any] | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
-    request = TrainRequest(func=textwrap.dedent(text), func_args=arguments or {})
+    request = train_request(func=textwrap.dedent(text), func_args=arguments or {})
     return launch(words_of(request), tmp_path, **variables)
 
 
@@ -144,7 +144,7 @@ def test_a_function_may_be_called_as_a_module_is(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 1)])
 def test_signals_reach_the_program(tmp_path: Path, number: int, code: int) -> None:
     source = "def f():\n    import signal\n    print('begun', flush=True)\n    signal.pause()"
-    request = TrainRequest(func=source)
+    request = train_request(func=source)
     with subprocess.Popen(
         words_of(request), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()
     ) as process:
@@ -164,7 +164,7 @@ def test_a_program_may_end_in_order_after_sigterm(tmp_path: Path) -> None:
             print('begun', flush=True)
             signal.pause()
     """)
-    command = words_of(TrainRequest(func=source))
+    command = words_of(train_request(func=source))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=environment()) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
@@ -173,7 +173,7 @@ def test_a_program_may_end_in_order_after_sigterm(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
-    words = words_of(TrainRequest(func="def f(): ..."))
+    words = words_of(train_request(func="def f(): ..."))
     done = launch([*words[:-1], "no-such-program"], tmp_path)
     assert done.returncode == CANNOT_RUN
     assert done.stderr == f"{CANNOT_RUN_MARK}cannot start 'no-such-program': No such file or directory\n"
@@ -215,7 +215,7 @@ def test_the_function_prints_there_what_it_prints_here(
     source = f"def f(argument):\n    said = []\n{written}\n    said.append(r'''{raw}''')\n    return [said, argument]\n"
     module: dict[str, Any] = {}
     exec(source, module)
-    request = TrainRequest(func=source, func_args={"argument": argument})
+    request = train_request(func=source, func_args={"argument": argument})
     folder = tmp_path_factory.mktemp("launch")
     done = launch(words_of(request, variables={"HOME": "expanded"}), folder, HOME=os.fspath(folder))
     assert results(done) == module["f"](argument), here

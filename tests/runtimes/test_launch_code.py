@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.container_command import launch, words_of
 
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.code.code_package import PackedCode, pack_code
 from trainwright.jobs.logs.result_lines import parse_results
 from trainwright.jobs.manifest.code_patch import MOUNT
@@ -54,7 +54,7 @@ def mounted(place: Path, *parts: bytes) -> Path:
 
 
 def started(tmp_path: Path, code: PackedCode, *command: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    request = TrainRequest(code="/somewhere", command=list(command), args=more.pop("args", []))
+    request = train_request(code="/somewhere", command=list(command), args=more.pop("args", []))
     words = words_of(request, code, more.pop("variables", {}), **more.pop("policy", {}))
     place = mounted(tmp_path / "mounted", *code.parts)
     return launch([str(place) if word == MOUNT else word for word in words], tmp_path, **more)

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.container_command import launch, words_of
 
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.logs.result_lines import parse_results
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK, pinned_requirement
 
@@ -51,7 +51,7 @@ def wheel(folder: Path, name: str, version: str, *requires: str, source: str = "
 
 
 def run(tmp_path: Path, source: str, *packages: str, indexes: list[str], **more: Any) -> subprocess.CompletedProcess[str]:
-    request = TrainRequest(func=source, packages_to_install=list(packages), pip_index_urls=indexes)
+    request = train_request(func=source, packages_to_install=list(packages), pip_index_urls=indexes)
     variables = {"PIP_NO_CACHE_DIR": "1", "PIP_CONFIG_FILE": "/dev/null", **more}
     return launch(words_of(request, variables=variables), tmp_path, **variables)
 

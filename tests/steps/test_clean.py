@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from factories import pod, train_request
+from factories import pod, program_request
 from support.cluster_without_controllers import set_status  # noqa: F401  fixtures
 
 from trainwright.api import names
@@ -32,7 +32,7 @@ ARGO = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "finet
 def submitted(cluster: EmbeddedCluster) -> Callable[..., Job]:
     def submit(run: str, step: str = "train", owner: str = "kfp", workflow: Workflow | None = None) -> Job:
         return submit_or_adopt(
-            Submission(cluster, train_request(), Identity(owner, run, step), "default", workflow=workflow)
+            Submission(cluster, program_request(), Identity(owner, run, step), "default", workflow=workflow)
         ).trainjob
 
     return submit

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 from support.cluster_without_controllers import set_status  # noqa: F401  fixtures
 from typer.testing import CliRunner
 
@@ -41,11 +41,11 @@ def secret(cluster: EmbeddedCluster, run: str) -> str:
 def test_only_what_nobody_will_delete_is_left(cluster: EmbeddedCluster, set_status: Any) -> None:  # noqa: F811
     killed, ended = secret(cluster, "killed"), secret(cluster, "ended")
     secret(cluster, "waiting")
-    submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "waiting", "train"), "default"))
+    submit_or_adopt(Submission(cluster, program_request(), Identity("kfp", "waiting", "train"), "default"))
     set_status(
-        submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "ended", "train"), "default")).trainjob, "Complete"
+        submit_or_adopt(Submission(cluster, program_request(), Identity("kfp", "ended", "train"), "default")).trainjob, "Complete"
     )
-    submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "owned", "train"), "default", credentials=VALUES))
+    submit_or_adopt(Submission(cluster, program_request(), Identity("kfp", "owned", "train"), "default", credentials=VALUES))
     foreign = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a-credentials", "namespace": "default"}}
     cluster.create(foreign)
     assert sorted(each.name for each in left_credentials(cluster, "default")) == sorted([killed, ended])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import train_request
+from factories import program_request
 
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import TRAINJOB, Kind
@@ -50,7 +50,7 @@ def test_a_job_is_stopped_when_the_api_server_is_back(
     policy: CancelPolicy,
     writes: str,
 ) -> None:
-    job = submit_or_adopt(Submission(cluster, train_request(), Identity("kfp", "run", "train"), "default")).trainjob
+    job = submit_or_adopt(Submission(cluster, program_request(), Identity("kfp", "run", "train"), "default")).trainjob
     faulty = Faulty(cluster)
     (cleaned,) = clean(faulty, [job], policy)
     assert not cleaned.failed, cleaned.outcome

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from factories import train_request
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,7 +15,7 @@ from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import JOBSET, TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Phase, Submission, TrainRequest, Waiting, submit_or_adopt, wait_for
+from trainwright.jobs import Identity, Phase, Submission, Waiting, submit_or_adopt, wait_for
 from trainwright.jobs.diagnosis.errors import StoppedEarly
 from trainwright.jobs.diagnosis.exit_codes import is_permanent
 from trainwright.jobs.state.progress import Progress
@@ -36,7 +37,7 @@ from trainwright.submission.suspension import early_stop_reason
 RULE = MedianStop("loss", min_trials=2, start_step=2)
 VALUES = st.floats(-100, 100, allow_nan=False)
 CURVES = st.lists(st.lists(VALUES, min_size=1, max_size=8), min_size=2, max_size=6)
-REQUEST = TrainRequest(runtime="torch-distributed", command=["true"])
+REQUEST = train_request(runtime="torch-distributed", command=["true"])
 
 
 def reports(*values: float, succeeded: bool = False, at: float | None = None) -> TrialReports:

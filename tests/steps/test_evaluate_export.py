@@ -14,6 +14,7 @@ import pytest
 from trainwright.checkpoints.errors import CheckpointError, FigureNotFinite
 from trainwright.checkpoints.manifest import MANIFEST, Manifest, ManifestFile
 from trainwright.jobs import Submission, Waiting
+from trainwright.jobs.request.setting import names_of
 from trainwright.steps import evaluate
 from trainwright.steps.requests import EvaluateExport, StepRun
 from trainwright.steps.workspace_steps import HereSteps
@@ -62,10 +63,10 @@ def evaluated(tmp_path: Path, exported: tuple[str, str], monkeypatch: pytest.Mon
 
         monkeypatch.setattr(evaluate, "run_step", run_step)
         uri, digest = exported
-        asked = {name: options.pop(name) for name in [*options] if name in EvaluateExport.model_fields}
-        request = EvaluateExport(checkpoint_uri=uri, checkpoint_digest=digest, **asked)
+        asked = {name: options.pop(name) for name in [*options] if name in names_of(EvaluateExport)}
+        request = EvaluateExport.parse({"checkpoint_uri": uri, "checkpoint_digest": digest, **asked})
         run = StepRun(options.pop("owner", "kfp"), "run-7")
-        asked_of = evaluate.EvaluationJob(None, "n", "pvc://c", options.pop("settings", {}))  # type: ignore[arg-type]  # none is reached
+        asked_of = evaluate.EvaluationJob(None, "n", "pvc://c")  # type: ignore[arg-type]  # none is reached
         return evaluate.evaluate_export(asked_of, request, run, HereSteps(tmp_path / "w"), **options)
 
     return make
@@ -136,7 +137,9 @@ def test_a_copy_that_is_changed_during_the_evaluation_is_an_error(tmp_path: Path
     assert not (place(tmp_path) / evaluate.RESULT).exists()
 
 
-@pytest.mark.parametrize("options", [{"max_rows": 3}, {"sample_row": 1}, {"owner": "kfp@2"}, {"settings": {"cpu": "2"}}])
+@pytest.mark.parametrize(
+    "options", [{"max_rows": 3}, {"sample_row": 1}, {"owner": "kfp@2"}, {"resources_per_node": {"cpu": "2"}}]
+)
 def test_an_earlier_result_is_not_taken_for_that_of_another_question(
     evaluated: Callable[..., dict[str, Any]], options: dict[str, Any]
 ) -> None:

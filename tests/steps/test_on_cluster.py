@@ -8,11 +8,12 @@ import pytest
 
 from trainwright.jobs import Identity, Submission, Waiting
 from trainwright.jobs.diagnosis.errors import Cancelled
+from trainwright.jobs.request.groups import Secrets
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.steps.on_cluster import ClusterSteps
-from trainwright.steps.requests import ExportCheckpoint, InitializeDataset, StepRun
+from trainwright.steps.requests import ExportCheckpoint, FilesJob, InitializeDataset, StepRun
 
 
 def env_of_a_step(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def env_of_a_step(monkeypatch: pytest.MonkeyPatch, **options: Any) -> dict[str, 
     workspace = options.pop("workspace", Workspace.parse("pvc://claim"))
     steps = ClusterSteps(None, workspace, Identity("airflow", "run", "data"), "team", **options)  # type: ignore[arg-type]  # none is reached
     with pytest.raises(Cancelled):
-        steps(InitializeDataset.checked({"dataset_uri": "s3://bucket/data"}), StepRun("airflow", "run", -1))
+        steps(InitializeDataset.parse({"dataset_uri": "s3://bucket/data"}), StepRun("airflow", "run", -1))
     return dict(submitted[0].env)
 
 
@@ -37,8 +38,8 @@ def secret_of(variable: Any) -> tuple[str, str, bool]:
 
 
 def test_a_step_reads_the_secrets_of_its_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {"store_secret": "store", "hub_secret": "hub", "env": {"AWS_REGION": "eu-1"}}
-    env = env_of_a_step(monkeypatch, settings=settings)
+    job = FilesJob.parse({"secrets": {"store_secret": "store", "hub_secret": "hub"}, "env": {"AWS_REGION": "eu-1"}})
+    env = env_of_a_step(monkeypatch, job=job)
     assert secret_of(env["AWS_SECRET_ACCESS_KEY"]) == ("store", "AWS_SECRET_ACCESS_KEY", True)
     assert secret_of(env["AWS_ALLOW_HTTP"]) == ("store", "AWS_ALLOW_HTTP", True)
     assert secret_of(env["HF_TOKEN"]) == ("hub", "HF_TOKEN", True)
@@ -47,15 +48,15 @@ def test_a_step_reads_the_secrets_of_its_namespace(monkeypatch: pytest.MonkeyPat
 
 def test_a_connection_comes_before_the_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     credentials = StepCredentials({"AWS_SECRET_ACCESS_KEY": "hidden"})
-    env = env_of_a_step(monkeypatch, settings={"store_secret": "store"}, credentials=credentials)
+    env = env_of_a_step(monkeypatch, job=FilesJob(secrets=Secrets(store_secret="store")), credentials=credentials)
     assert secret_of(env["AWS_SECRET_ACCESS_KEY"])[0].endswith("-credentials")
     assert secret_of(env["AWS_ACCESS_KEY_ID"])[0] == "store"
 
 
 def test_a_source_on_the_claim_of_the_workspace_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert env_of_a_step(monkeypatch)["TRAINWRIGHT_CLAIMS"] == "claim=/trainwright-workspace"
-    own = {"env": {"TRAINWRIGHT_CLAIMS": "claim=/elsewhere"}}
-    assert env_of_a_step(monkeypatch, settings=own)["TRAINWRIGHT_CLAIMS"] == "claim=/elsewhere"
+    own = FilesJob(env={"TRAINWRIGHT_CLAIMS": "claim=/elsewhere"})
+    assert env_of_a_step(monkeypatch, job=own)["TRAINWRIGHT_CLAIMS"] == "claim=/elsewhere"
     folder = Workspace.parse("pvc://claim/folder")
     assert "TRAINWRIGHT_CLAIMS" not in env_of_a_step(monkeypatch, workspace=folder), "the rest of the claim is not mounted"
 
@@ -73,4 +74,4 @@ def test_a_source_on_the_claim_of_the_workspace_is_found(monkeypatch: pytest.Mon
 def test_an_export_into_the_pod_is_refused(target: str) -> None:
     steps = ClusterSteps(None, Workspace.parse("pvc://claim"), Identity("airflow", "run", "export"), "team")  # type: ignore[arg-type]  # none is reached
     with pytest.raises(ValueError, match="is a folder in the pod of the step, and would be lost with it"):
-        steps(ExportCheckpoint.checked({"export_uri": target}), StepRun("airflow", "run", -1))
+        steps(ExportCheckpoint.parse({"export_uri": target}), StepRun("airflow", "run", -1))

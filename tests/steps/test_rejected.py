@@ -15,7 +15,7 @@ from trainwright.steps.rejected import settings_digest
 from trainwright.steps.requests import PromoteModel, ReadChampion
 from trainwright.storage.uri import StorageUri
 
-SETTINGS = {"settings": {"learning_rate": 1e-4}, "resources_per_node": {"cpu": "1"}, "queue_name": "q"}
+SETTINGS = {"settings": {"learning_rate": 1e-4}, "resources_per_node": {"cpu": "1"}, "placement": {"queue_name": "q"}}
 OTHER = {"settings": {"learning_rate": 2e-4}}
 
 
@@ -47,7 +47,7 @@ def test_training_that_was_not_promoted_is_not_done_again(rejected: str) -> None
     found = ask(rejected, "new")
     assert found.state == "current"
     assert "candidate/checkpoint-5 was not promoted: not better: loss 2 against 1; set always_train" in found.reason
-    assert ask(rejected, "new", {**SETTINGS, "resources_per_node": {"cpu": "9"}, "logs": "all"}).state == "current"
+    assert ask(rejected, "new", {**SETTINGS, "resources_per_node": {"cpu": "9"}, "logging": {"logs": "all"}}).state == "current"
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,11 @@ def test_export_of_unknown_data_is_not_remembered(root: str, export: Callable[..
 
 
 def test_settings_count_if_they_change_what_is_trained() -> None:
-    assert settings_digest(SETTINGS) == settings_digest({"settings": SETTINGS["settings"], "run_timeout_seconds": 5})
+    assert settings_digest(SETTINGS) == settings_digest(
+        {"settings": SETTINGS["settings"], "limits": {"run_timeout_seconds": 5}, "data": {}}
+    )
     assert settings_digest(SETTINGS) != settings_digest(OTHER)
+    assert settings_digest(SETTINGS) != settings_digest({**SETTINGS, "placement": {"runtime_kind": "TrainingRuntime"}})
     assert settings_digest({}) == settings_digest({**SETTINGS, "code": "./train"}) == ""
 
 

@@ -22,11 +22,11 @@ MODULES = [f"trainwright.components.{path.parent.name}.component" for path in so
 PLAN = "trainwright.components.plan_trials.component"
 
 
-def plan(folder: Path, inputs: dict[str, Any], *, version: str = trainwright.__version__, module: str = PLAN) -> Any:
+def plan(folder: Path, inputs: dict[str, Any], *more: str, version: str = trainwright.__version__, module: str = PLAN) -> Any:
     """Run the compiled command of a step as a container does."""
     outputs = {"parameters": {"trials": {}, "count": {}}, "outputFile": str(folder / "output.json")}
     given = json.dumps({"inputs": {"parameterValues": inputs}, "outputs": outputs})
-    command = [*step_command(module, version), "--executor_input", given, "--function_to_execute", "plan_trials"]
+    command = [*step_command(module, version), *more, "--executor_input", given, "--function_to_execute", "plan_trials"]
     python = str(Path(sys.executable).parent)
     environ = {**os.environ, "PATH": f"{python}:/usr/bin:/bin", "TRAINWRIGHT_TERMINATION_LOG": str(folder / "message")}
     (folder / "message").touch()
@@ -39,6 +39,14 @@ def test_command_runs_the_function_of_the_image(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "output.json").read_text())["parameterValues"]["count"] == 2
     assert "warning" not in done.stdout
+
+
+@pytest.mark.medium
+def test_function_of_another_version_is_one_line(tmp_path: Path) -> None:
+    done = plan(tmp_path, {"run_id": "r"}, "--program", '{"function": {}, "modes": []}', version="9.0.0")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "the image cannot read a training function: arguments, fixed, modes, outputs, settings; the pipeline was" in line
 
 
 @pytest.mark.medium
@@ -126,6 +134,7 @@ def test_every_function_imports_in_a_step_without_the_compiler_of_kfp() -> None:
         "kfp.dsl.pipeline_task",
         "kubernetes",
         "pydantic",
-        "trainwright.jobs",
+        "trainwright.jobs.submit",
+        "trainwright.jobs.wait",
         "trainwright.cluster",
     }

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from factories import train_request
 
 from trainwright.api.errors import Forbidden
 from trainwright.api.kinds import CLAIM
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
 from trainwright.controlplane.controllers.claim_folders import claim_folders
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
+from trainwright.jobs import Identity, Submission, submit_or_adopt
 from trainwright.jobs.diagnosis.errors import WorkspaceMismatch
 from trainwright.steps.start import StartedRun, start_run
 from trainwright.submission import JobsClient
@@ -131,6 +132,6 @@ def test_a_claim_of_another_run_is_taken_only_if_it_is_large_enough(cluster: Emb
 def test_a_claim_that_is_to_go_with_its_jobs_does_so(cluster: EmbeddedCluster) -> None:
     started = start(cluster, "pvc://new/folder?size=2Gi&retain=delete")
     assert (started.workspace, started.path) == ("pvc://new/folder?size=2Gi&retain=delete", "/workspace/folder")
-    request = TrainRequest(workspace=started.workspace, dataset_uri="hf://a/b", model_uri="hf://a/b")
+    request = train_request(workspace=started.workspace, dataset_uri="hf://a/b", model_uri="hf://a/b")
     job = submit_or_adopt(Submission(cluster, request, Identity("kfp", "Run_1", "train"), "default")).trainjob
     assert [owner["uid"] for owner in owners_of(cluster.get(CLAIM, "new", "default"))] == [uid_of(job)]

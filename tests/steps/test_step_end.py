@@ -10,9 +10,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from factories import train_request
 from support.waiting import eventually
 
-from trainwright.jobs import TrainRequest
 from trainwright.jobs.diagnosis.errors import Cancelled, RunTimeout, StepFailed
 from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
@@ -44,7 +44,7 @@ def test_an_expected_error_is_one_line(message: Path, capsys: pytest.CaptureFixt
 
 def test_invalid_settings_are_one_line_without_the_words_of_pydantic(message: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit), explained_end():
-        TrainRequest.from_parameters({"num_nodes": -1, "settings": "{"})
+        train_request(**{"num_nodes": -1, "settings": "{"})
     told = capsys.readouterr().err
     assert told.startswith("settings: neither JSON nor YAML: ")
     assert told.endswith("; num_nodes: expected at least 1\n")

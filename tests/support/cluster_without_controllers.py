@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from factories import cluster_with_runtimes, pod, train_request
+from factories import cluster_with_runtimes, pod, program_request
 
 from trainwright.api.kinds import POD, TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -22,7 +22,7 @@ def cluster() -> Iterator[EmbeddedCluster]:
 @pytest.fixture
 def job(cluster: EmbeddedCluster) -> dict[str, Any]:
     """A TrainJob that a step has submitted."""
-    return submit_or_adopt(Submission(cluster, train_request(), Identity("o", "r", "s"), "default")).trainjob
+    return submit_or_adopt(Submission(cluster, program_request(), Identity("o", "r", "s"), "default")).trainjob
 
 
 @pytest.fixture

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from factories import train_request
+
 from support.scripted_image import SCRIPT, scripted_programs
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME
 from trainwright.api.objects import Obj, name_of, named
@@ -22,7 +24,7 @@ from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.report_options import ReportOptions
-from trainwright.jobs import Deadlines, Identity, Submission, TrainRequest, Waiting
+from trainwright.jobs import Deadlines, Identity, Submission, Waiting
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.steps.prepare import prepare_run_dataset, prepare_run_model
@@ -77,7 +79,7 @@ class Runs:
 
     def train(self, claim: str, run: str, inputs: Inputs, *, owner: str = "kfp", step: str = "train", **fields: Any) -> Obj:
         """Train to the end; returns the TrainJob. Raises as `run_to_end`."""
-        request = TrainRequest(**{"runtime": "fast", "workspace": f"pvc://{claim}", **inputs.uris, **fields})
+        request = train_request(**{"runtime": "fast", "workspace": f"pvc://{claim}", **inputs.uris, **fields})
         return run_to_end(
             Submission(self.cluster, request, Identity(owner, run, step), "default"), Waiting(WaitSettings(deadlines=DEADLINES))
         )

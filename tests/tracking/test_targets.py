@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from factories import train_request
 
-from trainwright.jobs import Identity, TrainRequest
+from trainwright.jobs import Identity
 from trainwright.tracking import parse_targets, tracked_run
 
 FOLDER = Path("/w/tracking")
@@ -44,7 +45,7 @@ def test_a_target_that_cannot_be_meant_is_refused(texts: list[str], message: str
 
 
 def test_a_run_shows_settings_and_sources_but_no_variables() -> None:
-    request = TrainRequest(
+    request = train_request(
         runtime="trl-sft",
         settings={"learning_rate": 0.1, "peft": {"rank": 8}},
         env={"TOKEN_FILE": "/run/x"},

@@ -185,11 +185,11 @@ def test_steps_run_in_pods_where_this_machine_has_no_workspace(runs: Runs, finet
 
 @pytest.mark.medium
 def test_the_method_decides_on_trainer_settings_and_device(runs: Runs, finetune: Finetune, asked: list[FineTuning]) -> None:
-    finetune(runs.inputs("methods"), "--method", "full", "--nodes", "2", "--epochs", "3", "--training", "restarts=1")
+    finetune(runs.inputs("methods"), "--method", "full", "--nodes", "2", "--epochs", "3", "--training", "limits.restarts=1")
     finetune(runs.inputs("methods"), "--method", "dpo", "--gpus", "4", "--training", '{"settings": {"beta": 0.2}}')
     full, dpo = asked
     assert (full.method, full.num_nodes, full.epochs) == ("full", 2, 3)
-    assert full.training == {"runtime": "fast", "restarts": 1, "num_proc_per_node": 1, "settings": {"cpu": True}}
+    assert full.training == {"runtime": "fast", "limits": {"restarts": 1}, "num_proc_per_node": 1, "settings": {"cpu": True}}
     assert full.resources_per_node == {}
     assert dpo.method == ""
     assert dpo.training == {"builtin": "dpo", "runtime": "fast", "settings": {"beta": 0.2}}
@@ -228,9 +228,12 @@ def test_defaults_give_way_to_settings_of_the_training(
             ("--training", "num_proc_per_node=2", "--training", "num_proc_per_node=3"),
             "num_proc_per_node: given twice, as 2 and as 3",
         ),
-        (("--nodes", "1", "--training", "num_nodes=2"), "num_nodes: given twice, as 1 and in training as 2"),
+        (("--nodes", "1", "--training", "num_nodes=2"), "training.num_nodes: given twice, with different values; give it once"),
         (("--registry", "hf:/me/x"), "start: registry: 'hf:/me/x' names no registry"),
         (("--tracking", "nope"), "start: tracking: 'nope' is unknown; expected mlflow, wandb, tensorboard"),
+        (("--training", "restarts=2"), "training.restarts: unknown setting; it is training.limits.restarts"),
+        (("--training", "limits.restarts=many"), "training.limits.restarts: expected a whole number"),
+        (("--store-secret", "a", "--training", "secrets.store_secret=b"), "training.secrets.store_secret: given twice"),
         (("--method", "dpo", "--training", "builtin=sft"), "--method dpo: not with --training builtin=sft"),
         (("--training", '{"env": {"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"}}'), "HF_TOKEN"),
     ],
@@ -281,7 +284,10 @@ def test_what_only_this_machine_has_is_refused_for_another_cluster(
         ("none is left; report_mode=warn only reports it", "none is left; --data report_mode=warn only reports it"),
         ('name the prompt with columns={"prompt": ...}', 'name the prompt with --data columns={"prompt": ...}'),
         ("of a class with ReadWriteMany, or num_nodes=1, or", "of a class with ReadWriteMany, or --nodes 1, or"),
-        ("Invalid value: 4 GiB; memory_check=warn submits it", "Invalid value: 4 GiB; --training memory_check=warn submits it"),
+        (
+            "Invalid value: 4 GiB; placement.memory_check=warn submits it",
+            "Invalid value: 4 GiB; --training placement.memory_check=warn submits it",
+        ),
         ("split='train[:5O%]' cannot be read", "split='train[:5O%]' cannot be read"),
     ],
 )

@@ -84,7 +84,7 @@ def test_the_whole_chain_from_versioned_data_to_a_registered_model(
                 "env": {"TRAINWRIGHT_TOOLS": os.environ["TRAINWRIGHT_TOOLS"]},
             },
             "data": {"transform": TRANSFORM, "test_fraction": 0.2},
-            "evaluation": {"task_limit": 2},
+            "evaluation": {"harness": {"task_limit": 2}},
         }
         has_succeeded, printed = run(runs, "full_pipeline", "root", given)
         assert has_succeeded, printed[-8000:]

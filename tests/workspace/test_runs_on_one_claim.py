@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from factories import train_request
 from support.fast_training_cluster import Inputs, Runs, contents, is_of, learned, prepared, running, script, times
 from support.scripted_evaluation import loss_after
 
@@ -19,8 +20,9 @@ from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
 from trainwright.checkpoints import restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, TrainRequest, submit_or_adopt
-from trainwright.jobs.logs.follow_logs import LogSelector, follow_logs
+from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, submit_or_adopt
+from trainwright.jobs.logs.follow_logs import follow_logs
+from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.state.submitter import Submitter
 from trainwright.steps.evaluate import CURVE, RESULT, SUMMARY, EvaluationJob, evaluate_export
 from trainwright.steps.export import export_run_checkpoint
@@ -131,7 +133,7 @@ def test_a_run_id_that_another_owner_has_is_refused_while_it_runs_and_after(runs
     workspace, inputs = runs.claim("owned"), runs.inputs("owned")
     barrier = tmp_path / "barrier"
     barrier.mkdir()
-    request = TrainRequest(runtime="fast", workspace="pvc://owned", **inputs.uris, env=script(barrier=str(barrier)))
+    request = train_request(runtime="fast", workspace="pvc://owned", **inputs.uris, env=script(barrier=str(barrier)))
     job = submit_or_adopt(Submission(runs.cluster, request, Identity("kfp", "nightly", "train"), "default")).trainjob
     with pytest.raises(RunFolderTaken, match=name_of(job)) as refused:
         runs.train("owned", "nightly", inputs, owner="airflow/dag")
@@ -193,7 +195,7 @@ def test_old_runs_and_what_they_alone_used_go_and_live_ones_stay(runs: Runs) -> 
         assert retire_run(runs.cluster, workspace, run_id=run, namespace="default") == []
     for run in ("live", "current"):
         known[run] = prepared(workspace, run, runs.inputs(run))
-    waiting = TrainRequest(runtime="fast", workspace="pvc://pruned", queue_name="q", **runs.inputs("live").uris, **known["live"])
+    waiting = train_request(runtime="fast", workspace="pvc://pruned", queue_name="q", **runs.inputs("live").uris, **known["live"])
     submit_or_adopt(Submission(runs.cluster, waiting, Identity("kfp", "live", "train"), "default"))
     runs.train("pruned", "current", runs.inputs("current"), **known["current"])
 

@@ -31,7 +31,7 @@ class Sweeping:
 
     def run(self, run_id: str, root: str = "root", *, adopt_finished: bool = False, **parameters: Any) -> tuple[str, str]:
         """Run the pipeline to its end; returns its state, and what it printed."""
-        of_training = {"run_id": run_id, "runtime": "fast", "adopt_finished": adopt_finished}
+        of_training = {"run_id": run_id, "runtime": "fast", "ending": {"adopt_finished": adopt_finished}}
         given = {
             **self.inputs.uris,
             "export_uri": self.export_uri,

@@ -25,10 +25,17 @@ from trainwright.initializers.data_report import report
 from trainwright.initializers.errors import InitializerError
 from trainwright.jobs.diagnosis.errors import Cancelled, Diverged, TrainJobNameTaken
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
-from trainwright.jobs.request.validation_problems import message_of
+from trainwright.jobs.request.validation_words import message_of
 from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
 from trainwright.steps.fine_tuning import fine_tune
-from trainwright.steps.fine_tuning_defaults import GPU, default_exports, default_workspace, gpus_of_nodes, without_gpu
+from trainwright.steps.fine_tuning_defaults import (
+    GPU,
+    default_exports,
+    default_workspace,
+    gpus_of_nodes,
+    with_secrets,
+    without_gpu,
+)
 from trainwright.steps.places import place_uri, source_uri
 from trainwright.steps.requests import FineTuning
 from trainwright.steps.step_end import EXPECTED
@@ -38,7 +45,7 @@ _ADVISED = (
     (r"builtin=(dpo|kto)\b", r"--method \1"),
     (r"columns=(?=\{)", "--data columns="),
     (r"num_nodes=(?=\d)", "--nodes "),
-    (r"(memory_check)=(?=\w)", r"--training \1="),
+    (r"(placement\.memory_check|limits\.(?:fail_on_divergence|job_retries|restarts))=(?=\w)", r"--training \1="),
     (r"(report_mode|layout|split)=(?=[\w-]+)", r"--data \1="),
 )
 """Settings that messages of steps advise, and the options that set them."""
@@ -125,7 +132,7 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
     gpus = _gpus(cluster, given["gpus"])
     if not gpus and "cpu" not in settings and Method.qlora in (method, settings.get("method")):
         raise BadRequest("--method qlora: needs a GPU, and no node has one; use --method lora")
-    training = {**training} | {name: given[name] for name in ("store_secret", "hub_secret") if given[name]}
+    training = with_secrets(training, {name: given[name] for name in ("store_secret", "hub_secret")})
     if not gpus:
         training = without_gpu(training)
     export = _export(given["export"], is_here, reads=bool(given["promote"] or given["registry"]))
@@ -134,7 +141,7 @@ def _request(cluster: JobsClient, given: Mapping[str, Any], is_here: bool) -> Fi
             raise BadRequest(
                 f"{name}: {given[name]}: pods of the cluster do not see this machine's files; copy it to an object store"
             )
-    return FineTuning.from_parameters(
+    return FineTuning.parse(
         {
             "model_uri": given["model"],
             "dataset_uri": given["dataset"],

@@ -16,22 +16,33 @@ import typer
 
 from trainwright.api.errors import BadRequest
 from trainwright.jobs.code.function_source import NamedSource, lines_of, source_of
-from trainwright.jobs.request.setting import Setting
-from trainwright.jobs.request.setting_names import WAIT_SETTINGS
+from trainwright.jobs.request.setting import Setting, options_of, settings_of
 from trainwright.jobs.request.setting_values import parse_text
-from trainwright.jobs.request.settings_table import TABLE
+from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.text.json_reader import NotJson, read_json
 
-EXCLUDED_SETTINGS = frozenset({"manifest", "resume", "resume_secret", "on_cancel", "waiter_lease_seconds", *WAIT_SETTINGS})
-"""Settings for which commands define their own options: `-f`, and those of waiting."""
+TABLE = options_of(TrainRequest)
+OF_WAITING = frozenset(name for name, one in TABLE.items() if one.section in ("limits", "logging") and name != "restarts")
+EXCLUDED_SETTINGS = OF_WAITING | {
+    "manifest",
+    "resume",
+    "resume_secret",
+    "on_cancel",
+    "waiter_lease_seconds",
+    "submission_mode",
+    "tie_to_run",
+}
+"""Settings for which commands define their own options: `-f`, and those of waiting; and one of pipelines alone."""
 _LISTS = ("command", "args", "packages_to_install", "pip_index_urls")
 _FORMS = {"object": "KEY=VALUE|JSON", "list": "JSON", "function": "FILE.py:NAME", "seconds": "SECONDS"}
 """What is written for a setting that is neither text nor a number."""
 _HINTS = {"object": "Repeatable, or one JSON object. ", "list": "Shell-quoted words in one argument, or a JSON list. "}
+_OF_GROUP = re.compile(
+    rf"(?<![-\w.?&/])(?:{'|'.join(name for name, one in settings_of(TrainRequest).items() if one.of)})\.(?=({'|'.join(TABLE)})\b)"
+)
 _ADVISED = re.compile(
     rf"(?<![-\w.?&/])({'|'.join(sorted(TABLE.keys() - EXCLUDED_SETTINGS, reverse=True))})=(\{{[^{{}}]*\}}|[\w.-]*\w)(?=[\s,;:)]|$)"
 )
-_TITLES = {"what": "What runs", "resume": "Resuming"}
 
 
 def with_settings(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,20 +68,34 @@ def setting_values(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def in_options(text: str) -> str:
-    """Return a message with the settings that it advises, such as `num_nodes=1`, as options of the command line."""
+    """Return a message with the settings that it advises, such as `num_nodes=1`, as options of the command line.
+
+    The options have no groups: `limits.restarts` is `restarts`.
+    """
 
     def option(match: re.Match[str]) -> str:
         return f"--{match[1].replace('_', '-')} {shlex.quote(match[2])}"
 
-    return _ADVISED.sub(option, text)
+    return _ADVISED.sub(option, _OF_GROUP.sub("", text))
 
 
 def parsed_mapping(option: str, texts: list[str]) -> dict[str, Any]:
-    """Merge `KEY=VALUE` texts and JSON objects of an option; values are parsed as JSON if possible. Raises BadRequest."""
+    """Merge `PATH=VALUE` texts, such as `limits.restarts=2`, and JSON objects of an option. Raises BadRequest.
+
+    Values are parsed as JSON if possible.
+    """
+    result: dict[str, Any] = {}
     try:
-        return _mapping("settings", texts)
+        for text in texts:
+            found = _mapping("settings", [text])
+            if not text.lstrip().startswith("{"):
+                ((path, value),) = found.items()
+                for name in reversed(path.split(".")):
+                    found = value = {name: value}
+            _add(result, found)
     except ValueError as error:
         raise BadRequest(f"{option}: {error}") from None
+    return result
 
 
 def _parameter(setting: Setting) -> inspect.Parameter:
@@ -78,7 +103,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
     kinds: dict[str, Any] = {"object": list[str] | None, "integer": int | None, "seconds": int | None}
     kind = kinds.get(setting.kind, str | None)
     form = "WORDS|JSON" if setting.name in _LISTS else _FORMS.get(setting.kind)
-    name, panel = f"--{setting.name.replace('_', '-')}", _TITLES.get(setting.group, setting.group.capitalize())
+    name, panel = f"--{setting.name.replace('_', '-')}", setting.section[:1].upper() + setting.section[1:]
     option = typer.Option(name, help=hint + setting.description, metavar=form, rich_help_panel=panel)
     return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])
 

@@ -49,7 +49,7 @@ from trainwright.cli.waiting import (
 )
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs import Waiting
-from trainwright.jobs.logs.stream_logs import TOTAL_BYTES
+from trainwright.jobs.logs.log_options import TOTAL_BYTES
 from trainwright.jobs.manifest.resume_patch import resume_problems, resume_warnings
 from trainwright.jobs.manifest.trainjob_manifest import with_resume
 from trainwright.jobs.request.resume import AUTO, validate_resume

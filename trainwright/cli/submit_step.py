@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from pydantic import ValidationError
-
 from trainwright.api import names
 from trainwright.api.conditions import is_finished
-from trainwright.api.errors import ApiError, BadRequest, Invalid
+from trainwright.api.errors import ApiError, BadRequest, Invalid, Problem
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, described, name_of, namespace_of, uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
@@ -27,7 +25,8 @@ from trainwright.cli.waiting import wait_and_report
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.jobs import Identity, Submission, TrainRequest, Waiting, submit_or_adopt, trainjob_manifest
 from trainwright.jobs.logs.results import results_of
-from trainwright.jobs.request.validation_problems import problems_of
+from trainwright.jobs.request.invalid_settings import InvalidSettings
+from trainwright.jobs.request.setting import in_groups
 from trainwright.jobs.state.run_ids import COMMAND_LINE, new_run_id
 from trainwright.jobs.submit.create_object import create_object
 from trainwright.jobs.submit.resolve import resolve_with
@@ -138,9 +137,10 @@ def _request(options: SubmitOptions, documents: list[Obj]) -> TrainRequest:
     try:
         # A cluster may know fields that this version of Trainwright does not.
         local = options.dry_run is DryRun.client
-        return TrainRequest.from_parameters(settings, field_validation="Strict" if local else "Ignore")
-    except ValidationError as error:
-        problems = problems_of(error)
+        context = {"field_validation": "Strict" if local else "Ignore"}
+        return TrainRequest.parse(in_groups(TrainRequest, settings), context=context)
+    except InvalidSettings as error:
+        problems = [Problem(path, message) for path, message in error.problems]
         raise Invalid("; ".join(map(str, problems)), problems=problems) from None
 
 

@@ -24,7 +24,7 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs import Deadlines, TrainJobError, Waiting
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.diagnosis.exit_codes import ExitCode, exit_code_of
-from trainwright.jobs.logs.stream_logs import TOTAL_BYTES, LogStreamOptions
+from trainwright.jobs.logs.log_options import TOTAL_BYTES, LogStreamOptions
 from trainwright.jobs.state.cancel import POD_TERMINATION_SECONDS, CancelPolicy, cancel_job
 from trainwright.jobs.state.deadline_timer import START_TIMEOUT_SECONDS
 from trainwright.jobs.wait.give_up import CancelHandler

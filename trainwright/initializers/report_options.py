@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
+from trainwright.initializers.report_modes import LossOn, ReportMode
 from trainwright.storage.errors import BadUri
 from trainwright.storage.uri import StorageUri
 from trainwright.text.hub_names import with_scheme
-
-ReportMode = Literal["auto", "required", "warn", "off"]
-LossOn = Literal["", "answers", "all"]
 
 
 class ReportOptions(BaseModel):

@@ -21,6 +21,8 @@ from trainwright.initializers.lfs_pointer import refuse_pointer
 
 Row = dict[str, Any]
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".jsonl.gz", ".json.gz", ".csv.gz", ".tsv.gz")
+_BEGINNINGS = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"{": ".json", b"[": ".json"}
+_SNIFFED = 4096
 _GZIP = ".gz"
 _MAX_WHOLE = 1024 * 1024 * 1024
 """Bytes of a compressed file that is one JSON value, once it is decompressed."""
@@ -45,12 +47,13 @@ BY_SUFFIX = Reading()
 
 
 def read_rows(path: Path, reading: Reading = BY_SUFFIX, *, max_line: int = _MAX_LINE) -> Iterator[Row]:
-    """Read the rows of a file; its suffix determines the format. Raises InitializerError with file and line, OSError.
+    """Read the rows of a file; its suffix determines the format, and without one its first bytes. Raises InitializerError with file
+    and line, OSError.
 
     `max_line` limits the bytes of a line in a compressed file.
     """
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    suffix = "".join(suffixes[-2:] if suffixes[-1:] == [_GZIP] else suffixes[-1:])
+    suffix = "".join(suffixes[-2:] if suffixes[-1:] == [_GZIP] else suffixes[-1:]) or _suffix_of_content(path)
     readers: dict[str, Callable[[Path], Iterator[Row]]] = {
         ".jsonl": _json_lines,
         ".json": _json,
@@ -75,6 +78,16 @@ def read_rows(path: Path, reading: Reading = BY_SUFFIX, *, max_line: int = _MAX_
         yield from reader(path)
     except UnicodeDecodeError as error:
         raise InitializerError(f"{path.name}: not UTF-8: {error.reason} at byte {error.start}") from error
+
+
+def _suffix_of_content(path: Path) -> str:
+    """Return the suffix that fits a file without one, as steps of Kubeflow Pipelines write theirs; "" where the content may be any."""
+    with open(path, "rb") as file:
+        first = file.read(_SNIFFED).removeprefix(_BOM).lstrip()
+        file.seek(0)
+        if first.startswith(b"{") and _is_row(file.readline(_MAX_LINE)):
+            return ".jsonl"  # unlike .json, it is read line by line
+    return next((suffix for begin, suffix in _BEGINNINGS.items() if first.startswith(begin)), "")
 
 
 def _json_lines(path: Path) -> Iterator[Row]:

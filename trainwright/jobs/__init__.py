@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.diagnosis.errors import TrainJobNameTaken as TrainJobNameTaken
     from trainwright.jobs.diagnosis.errors import WorkspaceMismatch as WorkspaceMismatch
     from trainwright.jobs.diagnosis.failure_report import FailureReport as FailureReport
-    from trainwright.jobs.logs.stream_logs import LogStreamOptions as LogStreamOptions
+    from trainwright.jobs.logs.log_options import LogStreamOptions as LogStreamOptions
     from trainwright.jobs.manifest.resolved_request import ResolvedRequest as ResolvedRequest
     from trainwright.jobs.manifest.trainjob_manifest import trainjob_manifest as trainjob_manifest
     from trainwright.jobs.request.train_request import TrainRequest as TrainRequest
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from trainwright.jobs.state.identity import Identity as Identity
     from trainwright.jobs.state.progress import Progress as Progress
     from trainwright.jobs.submit.compatibility import IncompatibleRuntime as IncompatibleRuntime
-    from trainwright.jobs.submit.compatibility import InvalidSettings as InvalidSettings
+    from trainwright.jobs.submit.compatibility import InvalidRequest as InvalidRequest
     from trainwright.jobs.submit.resolve import resolve as resolve
     from trainwright.jobs.submit.submission import Submission as Submission
     from trainwright.jobs.submit.submit_or_adopt import Submitted as Submitted
@@ -60,9 +60,9 @@ _WHERE = {
     "Identity": "trainwright.jobs.state.identity",
     "ImagePullFailed": "trainwright.jobs.diagnosis.errors",
     "IncompatibleRuntime": "trainwright.jobs.submit.compatibility",
-    "InvalidSettings": "trainwright.jobs.submit.compatibility",
+    "InvalidRequest": "trainwright.jobs.submit.compatibility",
     "JobEvent": "trainwright.jobs.wait.job_events",
-    "LogStreamOptions": "trainwright.jobs.logs.stream_logs",
+    "LogStreamOptions": "trainwright.jobs.logs.log_options",
     "OutOfMemory": "trainwright.jobs.diagnosis.errors",
     "Phase": "trainwright.api.phase",
     "Preempted": "trainwright.jobs.diagnosis.errors",

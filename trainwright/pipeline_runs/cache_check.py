@@ -13,8 +13,6 @@ from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.step_command import runner_arguments
 
 _RUN_ID = "run_id"
-_LIBRARY = "from trainwright."
-"""In the programs of components of training functions."""
 _PLACEHOLDER = "{{$."
 
 
@@ -49,6 +47,4 @@ def _constant(task: Obj, is_at_top: bool, values: Mapping[str, Any]) -> str:
 def _is_ours(pipeline: CompiledPipeline, task: Obj) -> bool:
     executors = pipeline.documents[0]["deploymentSpec"].get("executors", {})
     container = executors.get(pipeline.component_of(task).get("executorLabel", ""), {}).get("container", {})
-    if runner_arguments(container) is not None:
-        return True
-    return any(_LIBRARY in str(word) for word in (*container.get("command", []), *container.get("args", [])))
+    return runner_arguments(container) is not None

@@ -24,8 +24,8 @@ _NODES_OF_POD = 2
 """With `templateDefaults.retryStrategy`, as Kubeflow Pipelines installs Argo, a second node wraps that of every pod."""
 _NODE = 1300
 """Bytes of a node without inputs and outputs: names, times, the pod's resources."""
-_VALUE = "x" * 40
-"""For a value that only a run knows."""
+_VALUE, _OBJECT = "x" * 40, {f"setting_{number}": {"value": "x" * 10} for number in range(20)}
+"""For a value that only a run knows: 700 bytes for an object, as the run of `finetune` has with a dozen settings."""
 _TASK_CONFIG = "TASK_CONFIG"
 """An input with what is set on the task, for the job of a training."""
 _URI = f"minio://mlpipeline/v2/artifacts/{'x' * 120}/"
@@ -86,7 +86,8 @@ class _Measured:
         component = self._pipeline.component_of(task)
         given = dict(_known(task, values))
         if "dag" not in component:
-            return self._step(component, task, {**_defaults(component), **given})
+            defaults = {name: value for name, value in _defaults(component).items() if name not in _given(task)}
+            return self._step(component, task, {**defaults, **given})
         size = _of_driver(component, task) + self._group(component, given, loops)
         if (length := _length(task, given)) is None:
             return size
@@ -111,7 +112,12 @@ def _pod_patch(component: Obj, container: Obj, values: Mapping[str, Any]) -> Obj
     """Return what the driver sets in the pod: the launcher's command has the component and the executor's input as texts."""
     outputs = component.get("outputDefinitions", {})
     executor_input = {
-        "inputs": {"parameterValues": {name: values.get(name, _VALUE) for name in _parameters(component)}},
+        "inputs": {
+            "parameterValues": {
+                name: values.get(name, _OBJECT if about["parameterType"] == "STRUCT" else _VALUE)
+                for name, about in _parameters(component).items()
+            }
+        },
         "outputs": {
             "parameters": {name: {"outputFile": f"/tmp/kfp/outputs/{name}"} for name in outputs.get("parameters", {})},  # noqa: S108
             "artifacts": {
@@ -142,9 +148,14 @@ def _defaults(component: Obj) -> dict[str, Any]:
     return {name: about["defaultValue"] for name, about in _parameters(component).items() if "defaultValue" in about}
 
 
+def _given(task: Obj) -> Obj:
+    found: Obj = task.get("inputs", {}).get("parameters", {})
+    return found
+
+
 def _known(task: Obj, values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the inputs of a task whose values are known before the run."""
-    for name, given in task.get("inputs", {}).get("parameters", {}).items():
+    for name, given in _given(task).items():
         if given.get("componentInputParameter") in values:
             yield name, values[given["componentInputParameter"]]
         elif "constant" in given.get("runtimeValue", {}):

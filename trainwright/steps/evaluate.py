@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,15 +17,12 @@ from trainwright.checkpoints.errors import FigureNotFinite
 from trainwright.cluster.protocol import Cluster
 from trainwright.evaluation.figures import loss_of
 from trainwright.jobs import EventPrinter, Identity, Submission, TrainRequest, Waiting, run_step
-from trainwright.jobs.request.more_settings import with_more
-from trainwright.jobs.request.setting_names import EVALUATION_SETTINGS
-from trainwright.jobs.request.settings_table import TABLE
 from trainwright.jobs.state.submitter import NOBODY, Submitter
 from trainwright.jobs.state.workflow import Workflow
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.steps.evaluation_files import CURVE, FOLDER, RESULT, SUMMARY, figures_of, short_digest
-from trainwright.steps.requests import CollectEvaluation, EvaluateExport, RestoreForEvaluation, StepRun
+from trainwright.steps.requests import CollectEvaluation, EvaluateExport, RestoreForEvaluation, StepRun, job_request
 from trainwright.steps.retire import retirement
 from trainwright.steps.workspace_steps import WorkspaceSteps
 from trainwright.workspace import parse_retention, run_folder
@@ -41,8 +38,6 @@ class EvaluationJob:
     namespace: str
     workspace: str
     """The volume for the job (`pvc://...`)."""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    """Those of EVALUATION_SETTINGS."""
     submitter: Submitter = NOBODY
     workflow: Workflow | None = None
     credentials: StepCredentials | None = None
@@ -79,18 +74,14 @@ def evaluate_export(
     restored = run._replace(map_index=index)
     inputs = dict(steps(RestoreForEvaluation(**checkpoint, dataset_digest=request.dataset_digest), restored))
     loss_on = inputs.pop("loss_on", "")
-    written = f".result-{_digest_of(request, restored, inputs, job.settings)}.json"
-    training = TrainRequest.from_parameters(
-        {
-            **job.settings,
-            **inputs,
-            "runtime": request.runtime,
-            "workspace": job.workspace,
-            "args": _arguments(request, written, loss_on),
-            "previous_jobs": "keep",
-            "fail_on_divergence": False,
-        }
+    written = f".result-{_digest_of(request, restored, inputs)}.json"
+    measuring = job_request(request).having(
+        runtime=request.runtime,
+        args=_arguments(request, written, loss_on),
+        limits=request.limits.having(fail_on_divergence=False),
+        ending=request.ending.having(previous_jobs="keep"),
     )
+    training = TrainRequest.parse({**inputs, "workspace": job.workspace}, rest=measuring)
     on_data = f"-{request.dataset_digest.removeprefix('sha256:')[:12]}" if request.dataset_digest else ""
     identity = Identity(
         run.owner, run.run_id, f"evaluate-{short}{on_data}", index, within, submitter=job.submitter, may_resume=False
@@ -108,18 +99,6 @@ def evaluate_export(
     return result
 
 
-def evaluation_asked(
-    parameters: Mapping[str, Any], settings: Mapping[str, Any], more: Any = None
-) -> tuple[EvaluateExport, dict[str, Any]]:
-    """Return what is asked, and the settings of the job, from parameters and `more`, which may have both. Raises ValueError."""
-    of_job = {name: TABLE[name].default for name in EVALUATION_SETTINGS}
-    fields = dict.fromkeys(EvaluateExport.model_fields)
-    found = with_more({}, more, {**of_job, **fields})
-    request = EvaluateExport.from_parameters(parameters, {name: value for name, value in found.items() if name in fields})
-    given = with_more(settings, {name: value for name, value in found.items() if name in of_job}, of_job)
-    return request, {name: value for name, value in given.items() if value is not None}
-
-
 def _arguments(request: EvaluateExport, written: str, loss_on: str) -> list[str]:
     arguments = [
         "--checkpoint",
@@ -135,16 +114,17 @@ def _arguments(request: EvaluateExport, written: str, loss_on: str) -> list[str]
         arguments += ["--max-rows", str(request.max_rows)]
     if request.tasks:
         arguments += [word for task in sorted({*request.tasks}) for word in ("--task", task)]
-        arguments += ["--few-shot", str(request.few_shot), "--task-limit", str(request.task_limit)]
+        arguments += ["--few-shot", str(request.harness.few_shot), "--task-limit", str(request.harness.task_limit)]
     return arguments
 
 
-def _digest_of(request: EvaluateExport, run: StepRun, inputs: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+def _digest_of(request: EvaluateExport, run: StepRun, inputs: Mapping[str, Any]) -> str:
     """Name what is asked: an answer to another question is not taken for this one's."""
-    of_tasks = {"tasks", "few_shot", "task_limit"}
-    asked = request.model_dump(exclude={"checkpoint_uri", "retention", *(() if request.tasks else of_tasks)})
+    asked = request.given_values()
+    for name in ("checkpoint_uri", "retention", *(() if request.tasks else ("tasks", "harness"))):
+        asked.pop(name, None)
     asked |= {"tasks": sorted({*request.tasks})} if request.tasks else {}
-    text = json.dumps([asked, list(run), dict(inputs), dict(settings)], sort_keys=True)
+    text = json.dumps([asked, list(run), dict(inputs)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 

@@ -45,7 +45,7 @@ def export_beside(
         if waited < every_seconds:
             continue
         waited, looks = 0.0, looks + 1
-        if exported := steps(ExportBeside(**request.model_dump(), look=looks), run):
+        if exported := steps(ExportBeside(**request.by_name(), look=looks), run):
             log.info("event=exported_beside trainjob=%s step=%s uri=%s", trainjob, exported["step"], exported["uri"])
     return steps(request, run)
 

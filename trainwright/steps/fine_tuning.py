@@ -22,7 +22,8 @@ from trainwright.jobs import EventPrinter, Identity, Submission, TrainRequest, W
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.model_shape import ModelShape
-from trainwright.jobs.request.validation_problems import message_of
+from trainwright.jobs.request.setting import names_of
+from trainwright.jobs.request.validation_words import message_of
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.attempts import attempt_of, attempts_of, needs_new_attempt
 from trainwright.jobs.submit.capacity import nodes_of
@@ -32,12 +33,13 @@ from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.run_holder import check_run_folder
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_events import JobEvents
-from trainwright.steps.evaluate import CURVE, SUMMARY, EvaluationJob, evaluate_export, evaluation_asked, figures_of
+from trainwright.steps.evaluate import CURVE, SUMMARY, EvaluationJob, evaluate_export, figures_of
 from trainwright.steps.on_cluster import MOUNT, ClusterSteps, only_pods_see
-from trainwright.steps.phases import JOB_RETRIES, Phases, phases_of
+from trainwright.steps.phases import phases_of
 from trainwright.steps.promote import with_figures
 from trainwright.steps.register import register_run_export
 from trainwright.steps.requests import (
+    EvaluateExport,
     ExportCheckpoint,
     FineTuning,
     InitializeDataset,
@@ -140,7 +142,8 @@ class _Chain:
         self._owner, self._trackers = owner, trackers
         self._run = StepRun(owner, run_id)
         self._identity = Identity(owner, run_id, "train")
-        self._phases: Phases = phases_of(StartRun.from_parameters(request.model_dump()))
+        of_start = {name: getattr(request, name) for name in request.given & names_of(StartRun)}
+        self._steps_of_run = phases_of(StartRun().having(**of_start))
         self._note = ""
         self._recorded_in: Path | None = None
         """The workspace of this machine whose record of the run is this chain's."""
@@ -215,7 +218,7 @@ class _Chain:
             run_id=self._run.run_id,
             namespace=self._namespace,
             workspace_path="",
-            num_nodes=int(self._phases.training.get("num_nodes") or 1),
+            num_nodes=self._steps_of_run.training.num_nodes or 1,
         )
         # Wrong settings are found now, and not when everything is prepared.
         self._targets(started)
@@ -230,7 +233,7 @@ class _Chain:
 
     def _steps(self, started: StartedRun) -> WorkspaceSteps:
         # Whether it can be exported to the target is found out now, and not after the training.
-        if started.path and self._phases.run["runs_on"] != "cluster":
+        if started.path and self._steps_of_run.runs_on != "cluster":
             open_store(self._request.export_uri).check_writable()
             return HereSteps(Path(started.path), self._watcher.line)
         check_exports(self._request.export_uri, pods_mount=MOUNT, needed_here=bool(self._request.registry))
@@ -239,7 +242,7 @@ class _Chain:
             Workspace.parse(started.workspace),
             Identity(self._owner, self._run.run_id, "step"),
             self._namespace,
-            settings=self._phases.run["job"],
+            job=self._steps_of_run.job,
             event_printer=EventPrinter(self._watcher.line),
         )
 
@@ -258,7 +261,7 @@ class _Chain:
 
     def _dataset(self, steps: WorkspaceSteps, run: StepRun) -> dict[str, Any]:
         sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
-        dataset = steps(InitializeDataset.from_parameters(sources, self._phases.data), run)
+        dataset = steps(InitializeDataset.parse(sources, rest=self._steps_of_run.data), run)
         self._watcher.verdict(verdict_of(dataset))
         if not dataset["test_rows"]:
             self._check_held_out()
@@ -267,13 +270,13 @@ class _Chain:
 
     def _check_registry(self, registry: str) -> None:
         try:
-            RegistryTarget.parse(registry, str(self._phases.registration.get("name") or ""), os.environ)
+            RegistryTarget.parse(registry, self._steps_of_run.registration.name, os.environ)
         except BadUri as error:
             raise ValueError(f"registry: {error}") from None
 
     def _check_held_out(self) -> None:
         """Say that no row is held out, and raise ValueError if the promotion needs one."""
-        metric = str(self._phases.promotion.get("metric") or "loss")
+        metric = self._steps_of_run.promotion.metric
         if self._request.promote == "better" and metric in OF_ROWS:
             raise ValueError(
                 f"promote: better compares {metric} on held-out rows, and the dataset has none: hold some out (test_fraction of the "
@@ -290,11 +293,12 @@ class _Chain:
         return model
 
     def _train(self, started: StartedRun, dataset: dict[str, Any], model: dict[str, Any]) -> Any:
-        retries = int(self._phases.training.get(JOB_RETRIES) or 0)
         shape = _with_longest_row(model["shape"], dataset)
-        request = self._training(started, dataset_digest=dataset["digest"], model_digest=model["digest"], model_shape=shape)
-        if self._tell_estimate(request) and request.memory_check == WARN:
-            request = request.model_copy(update={"memory_check": OFF})  # the submission would say it again
+        request = self._training(
+            started, dataset_digest=dataset["digest"], model_digest=model["digest"], data={"model_shape": shape}
+        )
+        if self._tell_estimate(request) and request.placement.memory_check == WARN:
+            request = request.having(placement=request.placement.having(memory_check=OFF))  # the submission would say it again
         folder = _tracking_folder(started)
         with (
             tracking(
@@ -310,16 +314,15 @@ class _Chain:
             latest = latest_export_lookup(self._request.export_uri)
             submission = Submission(self._cluster, request, self._identity, self._namespace, latest)
             observers = (self._watcher.events, tracker, history)
-            trained = run_step(submission, Waiting.of(request, observers=observers, on_submitted=begin, job_retries=retries))
+            trained = run_step(submission, Waiting.of(request, observers=observers, on_submitted=begin))
         self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"
         return trained
 
     def _training(self, started: StartedRun, **inputs: Any) -> TrainRequest:
         """Return the request of the training; `inputs` are the digests of what is prepared, and the shape of the model."""
-        settings = {name: value for name, value in self._phases.training.items() if name != JOB_RETRIES}
         sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
         places = {"workspace": started.workspace, "export_uri": self._request.export_uri}
-        return TrainRequest.from_parameters({**settings, **sources, **inputs, **places})
+        return TrainRequest.parse({**sources, **inputs, **places}, rest=self._steps_of_run.training)
 
     def _resolve(self, request: TrainRequest) -> ResolvedRequest:
         return resolve_with(self._cluster, request, self._namespace, bundled=self._cluster.uses_bundled_runtimes)[0]
@@ -332,15 +335,16 @@ class _Chain:
     def _export(self, steps: WorkspaceSteps, trained: Any) -> dict[str, Any]:
         given = {"export_uri": self._request.export_uri, "trainjob": trained.trainjob, "folder": trained.folder}
         given["usage"] = trained.usage_as_object()
-        exported = steps(ExportCheckpoint.from_parameters(given, self._phases.export), self._run)
+        exported = steps(ExportCheckpoint.parse(given, rest=self._steps_of_run.export), self._run)
         self._note = str(exported["uri"])
         return exported
 
     def _evaluate(self, steps: WorkspaceSteps, started: StartedRun, exported: dict[str, Any]) -> dict[str, Any]:
         checkpoint = {"checkpoint_uri": exported["uri"], "checkpoint_digest": exported["digest"]}
-        asked, settings = evaluation_asked(checkpoint, {}, {"logs": "none", **self._phases.evaluation})
+        without_logs = EvaluateExport.parse_some({"logging": {"logs": "none"}})
+        asked = EvaluateExport.parse(checkpoint, rest=self._steps_of_run.evaluation.over(without_logs))
         printer, run = EventPrinter(self._watcher.line), StepRun(f"{self._owner}/evaluate", self._run.run_id)
-        job = EvaluationJob(self._cluster, self._namespace, started.workspace, settings, event_printer=printer)
+        job = EvaluationJob(self._cluster, self._namespace, started.workspace, event_printer=printer)
         return evaluate_export(job, asked, run, steps, with_curve=bool(started.path))
 
     def _promote(self, steps: WorkspaceSteps, exported: dict[str, Any], evaluation: dict[str, Any]) -> dict[str, Any]:
@@ -353,7 +357,7 @@ class _Chain:
         }
         if not only_pods_see(self._request.export_uri):  # a pod takes longer to start than this takes here
             steps = HereSteps(Path(), self._watcher.line)
-        verdict = steps(with_figures(PromoteModel.from_parameters(given, self._phases.promotion)), self._run)
+        verdict = steps(with_figures(PromoteModel.parse(given, rest=self._steps_of_run.promotion)), self._run)
         self._note = f"{'promoted' if verdict['promoted'] else 'kept'}: {verdict['reason']}"
         return {name: verdict[name] for name in ("promoted", "reason", "champion_uri")}
 
@@ -364,7 +368,7 @@ class _Chain:
             "registry": self._request.registry,
         }
         registration = register_run_export(
-            RegisterModel.from_parameters(given, self._phases.registration),
+            RegisterModel.parse(given, rest=self._steps_of_run.registration),
             folder=_tracking_folder(started),
             on_line=self._watcher.line,
         )
@@ -388,5 +392,5 @@ def _with_longest_row(shape: dict[str, Any], dataset: dict[str, Any]) -> dict[st
     tokens = (splits.get("train") or {}).get("tokens") or {}
     if not shape or not tokens or tokens["counted"] < dataset["train_rows"]:
         return shape
-    most = ModelShape.model_validate(shape).most_tokens
+    most = ModelShape.of(shape).most_tokens
     return {**shape, "most_tokens": min(most or tokens["longest"], tokens["longest"])}

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.api.quantities import parse_quantity
+from trainwright.jobs.request.invalid_settings import within
+from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.submit.capacity import nodes_of
 from trainwright.steps.default_workspace import WORKSPACE
 from trainwright.steps.on_cluster import MOUNT
@@ -42,3 +44,16 @@ def without_gpu(training: Mapping[str, Any]) -> dict[str, Any]:
     settings = dict(training.get("settings") or {})
     settings.setdefault("cpu", True)
     return {"num_proc_per_node": 1, **training, "settings": settings}
+
+
+def with_secrets(training: Mapping[str, Any], secrets: Mapping[str, str]) -> dict[str, Any]:
+    """Return the settings of a training with these Secrets, of which empty ones are not set.
+
+    Raises InvalidSettings for one that the settings have with another name; LiteralSecret.
+    """
+    given = {name: secret for name, secret in secrets.items() if secret}
+    if not given:
+        return dict(training)
+    with within("training"):
+        asked = TrainRequest.parse_some({"secrets": training.get("secrets") or {}})
+        return {**training, **asked.joined(TrainRequest.parse_some({"secrets": given})).given_values()}

@@ -9,6 +9,7 @@ import logging
 from typing import Any
 
 from trainwright.api.finite_json import finite_json
+from trainwright.jobs.request.typed_parameters import has_large_integer
 
 log = logging.getLogger(__name__)
 _INSTALLED = "_trainwright_finite_outputs"
@@ -44,4 +45,6 @@ def _finite(value: Any, output: str) -> Any:
     found = finite_json(value)
     for change in found.changed:
         log.warning("event=output_changed output=%s %s", output, change)
+    if has_large_integer(found.value):
+        log.warning("event=output_changed output=%s: an integer of 2**53 or above, which a server keeps as a double", output)
     return found.value if found.changed else value

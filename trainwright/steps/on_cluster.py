@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from trainwright.jobs.credentials.secret_variables import step_secrets
 from trainwright.jobs.diagnosis.errors import TrainJobFailed
 from trainwright.jobs.logs.results import results_of
 from trainwright.jobs.manifest.training_program import escape_expansion
-from trainwright.jobs.request.setting_names import STEP_SETTINGS
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.submit.step_credentials import StepCredentials
 from trainwright.jobs.submit.submission import Submission
@@ -30,29 +28,29 @@ from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.jobs.wait.run_to_end import run_to_end
 from trainwright.jobs.wait.waiting import Waiting
 from trainwright.steps.failed_step import RemoteStepFailed, error_of
-from trainwright.steps.requests import ExportCheckpoint, StepRequest, StepRun
+from trainwright.steps.requests import ExportCheckpoint, FilesJob, StepRequest, StepRun, job_request
 from trainwright.steps.workspace_program import ERROR, RESULT
 from trainwright.storage.errors import NotMounted
 from trainwright.storage.open import check_mounted
 from trainwright.storage.uri import StorageUri
 
-RUNTIME = "workspace-step"
 MOUNT = "/trainwright-workspace"
 _VOLUME = "claim"
+NO_JOB_SETTINGS = FilesJob()
 
 
 @dataclass(frozen=True)
 class ClusterSteps:
     """Steps in pods of `cluster`, on the claim that `workspace` names (`pvc://CLAIM[/FOLDER]`).
 
-    `identity` is that of the orchestrator's step, `settings` are of STEP_SETTINGS.
+    `identity` is that of the orchestrator's step, `job` has the settings of the pods.
     """
 
     cluster: Cluster
     workspace: Workspace
     identity: Identity
     namespace: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    job: FilesJob = NO_JOB_SETTINGS
     credentials: StepCredentials | None = None
     event_printer: EventPrinter | None = None
     on_signal: CancelHandler | None = None
@@ -85,21 +83,17 @@ class ClusterSteps:
 
     def _job(self, step: str, asked: str, identity: Identity) -> TrainRequest:
         mount = {"name": _VOLUME, "mountPath": MOUNT, **({"subPath": self.workspace.path} if self.workspace.path else {})}
-        secrets = step_secrets(*(str(self.settings.get(name) or "") for name in ("store_secret", "hub_secret")))
+        secrets = step_secrets(self.job.secrets.store_secret, self.job.secrets.hub_secret)
         own = self.credentials.variables(identity) if self.credentials else {}
-        env = {**self._claims(), **secrets, **(self.settings.get("env") or {}), **own}
-        return TrainRequest.from_parameters(
-            {
-                "runtime": RUNTIME,
-                **{name: value for name, value in self.settings.items() if name in STEP_SETTINGS and value is not None},
-                "env": env,
-                "args": [step, escape_expansion(asked)],
-                "volumes": [{"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.workspace.claim}}],
-                "volume_mounts": [mount],
-                "logs": "0",
-                "fail_on_divergence": False,
-            }
-        )
+        request, place = job_request(self.job), self.job.placement
+        claim = {"name": _VOLUME, "persistentVolumeClaim": {"claimName": self.workspace.claim}}
+        return request.having(
+            runtime=self.job.runtime,
+            env={**self._claims(), **secrets, **self.job.env, **own},
+            args=[step, escape_expansion(asked)],
+            placement=place.having(volumes=[*place.volumes, claim], volume_mounts=[*place.volume_mounts, mount]),
+            limits=request.limits.having(fail_on_divergence=False),
+        ).checked()
 
     def _claims(self) -> dict[str, str]:
         """Return the variable by which sources on the claim of the workspace are found; none where only a folder of it is mounted."""
@@ -142,7 +136,7 @@ def only_pods_see(export_uri: str) -> bool:
 
 
 def _text_of(request: StepRequest, run: StepRun) -> str:
-    return json.dumps({"request": request.model_dump(mode="json"), "run": run._asdict()}, sort_keys=True)
+    return json.dumps({"request": request.given_values(), "run": run._asdict()}, sort_keys=True)
 
 
 def _digest(asked: str) -> str:

@@ -29,7 +29,7 @@ def prepared_shape(folder: Path) -> dict[str, Any]:
     except (OSError, StorageError, Unreadable, ValueError, KeyError, TypeError) as error:  # an estimate is worth no failure
         log.warning("event=model_shape_not_read folder=%s error=%s", folder.name, error)
         return {}
-    return shape.model_dump() if shape is not None else {}
+    return shape.as_json() if shape is not None else {}
 
 
 def _parameters(folder: Path) -> int:

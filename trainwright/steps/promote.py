@@ -92,7 +92,7 @@ def promote(request: PromoteModel) -> Verdict:
 def with_figures(request: PromoteModel) -> PromoteModel:
     """Return the request with the figures in place of whole results of evaluations, whose pages no step needs."""
     evaluations = {name: _flat(getattr(request, name)) for name in ("evaluation", "champion_evaluation")}
-    return request.model_copy(update=evaluations)
+    return request.having(**evaluations)
 
 
 def _flat(evaluation: Mapping[str, Any]) -> Mapping[str, Any]:

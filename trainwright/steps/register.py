@@ -48,7 +48,7 @@ def register_run_export(asked: RegisterModel, *, folder: Path | None = None, on_
     """
     check_mounted(asked.checkpoint_uri)
     registry = RegistryTarget.parse(asked.registry, asked.name, os.environ).registry  # fails before anything is installed
-    options = asked.model_dump(include={"version", "alias", "log_run", "base_model", "datasets"})
+    options = asked.by_name("version", "alias", "log_run", "base_model", "datasets")
     request = {
         "uri": asked.checkpoint_uri,
         "to": asked.registry,

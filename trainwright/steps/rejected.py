@@ -15,15 +15,15 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.checkpoints.exported import open_export
-from trainwright.jobs.request.settings_table import TABLE
 from trainwright.steps.requests import PromoteModel
 from trainwright.storage.errors import StorageError
 from trainwright.storage.open import open_store
 from trainwright.storage.shared_file import change_file, read_if_present
 
 _MOST = 100
-_NOT_TRAINED = ("num_nodes", "num_proc_per_node", "resources_per_node", "labels", "annotations", "job_retries")
-"""Settings of what runs that do not change what is trained."""
+_NOT_TRAINED = ("num_nodes", "num_proc_per_node", "resources_per_node", "labels", "workspace", "resume", "export_uri")
+_NOT_TRAINED_GROUPS = ("limits", "ending", "logging", "secrets")
+"""Settings that do not change what is trained. Of `placement`, the patches and the kind of the runtime do."""
 log = logging.getLogger(__name__)
 
 
@@ -60,12 +60,10 @@ def settings_digest(settings: Mapping[str, Any]) -> str:
     """
     if not settings or any(settings.get(name) for name in ("code", "func", "manifest")):
         return ""
-    of_training = {
-        name: value
-        for name, value in settings.items()
-        if name not in _NOT_TRAINED and (name not in TABLE or TABLE[name].group in ("what", "data"))
-    }
-    text = json.dumps(of_training, sort_keys=True, default=str)
+    of_training = {name: value for name, value in settings.items() if name not in (*_NOT_TRAINED, *_NOT_TRAINED_GROUPS)}
+    place = of_training.pop("placement", None) or {}
+    of_training["placement"] = {name: place[name] for name in ("runtime_patches", "runtime_kind") if name in place}
+    text = json.dumps({name: value for name, value in of_training.items() if value}, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

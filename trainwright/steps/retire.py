@@ -35,7 +35,7 @@ def retire_run(
     """
     return retire_folder(
         workspace,
-        **retirement(cluster, run_id=run_id, namespace=namespace, retention=retention, map_index=map_index).model_dump(),
+        **retirement(cluster, run_id=run_id, namespace=namespace, retention=retention, map_index=map_index).by_name(),
     )
 
 

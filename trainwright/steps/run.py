@@ -17,6 +17,7 @@ from typing import Any
 
 import trainwright
 from trainwright.api.termination_log import write_termination_message
+from trainwright.pipeline_runs.local_values import texts_in
 from trainwright.steps import finite_outputs
 
 _LOG_FORMAT = "[KFP Executor %(asctime)s %(levelname)s]: %(message)s"
@@ -34,28 +35,68 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="trainwright.steps.run", description=__doc__)
     for option in ("--version", "--module", "--function_to_execute", "--executor_input"):
         parser.add_argument(option, required=True)
+    parser.add_argument("--program", type=json.loads, help="that of a training function, see function_step")
     options = parser.parse_args(arguments)
     logging.basicConfig(stream=sys.stdout, format=_LOG_FORMAT, level=logging.INFO)
-    prepare(options.version)
-    given = json.loads(options.executor_input)
+    given, program = json.loads(options.executor_input), options.program
+    prepare(options.version, given)
     try:
         function = _function_of(options.module, options.function_to_execute)
+        given = given if program is None else _train_input(given, program)
         check_fits(function, given)
     except WrongVersion as error:
         message = f"{options.function_to_execute}: {error}; {_versions(options.version)}"
         write_termination_message(message)
         raise SystemExit(message) from None
 
-    from kfp.dsl.executor import Executor
+    if program is None:
+        from kfp.dsl.executor import Executor
 
-    Executor(executor_input=given, function_to_execute=function).execute()
+        Executor(given, function).execute()
+    else:
+        from trainwright.steps.function_step import FunctionExecutor
+
+        FunctionExecutor(given, function, program).execute()
 
 
-def prepare(version: str) -> None:
-    """Prepare this process for kfp's executor, and warn of a component that was compiled with another version of Trainwright."""
+def prepare(version: str, given: Mapping[str, Any]) -> None:
+    """Prepare this process for kfp's executor, whose input is `given`, and warn of a component compiled with another version.
+
+    Raises SystemExit for a value that has not arrived as it is.
+    """
     finite_outputs.install()
     if version != trainwright.__version__:
         print(f"warning: {_versions(version)}", flush=True)
+    if names := changed_values(given):
+        message = (
+            f"{', '.join(map(repr, names))} has a quote or a backslash, which Kubeflow Pipelines takes for JSON where a pipeline puts "
+            "a text into an object or another text; pass the value as a separate input, or the whole object as one parameter or output"
+        )
+        write_termination_message(message)
+        raise SystemExit(message)
+
+
+def changed_values(given: Mapping[str, Any]) -> list[str]:
+    """Return the texts that the server has put into the inputs of kfp's executor as something else, by their names in the pipeline.
+
+    It replaces a reference in the JSON of all inputs by the text as it is, and passes the text on beside it.
+    """
+    inputs = (given.get("inputs") or {}).get("parameterValues") or {}
+    added = {name: value for name, value in inputs.items() if name.startswith(_OF_COMPILER)}
+    arrived = list(texts_in([value for name, value in inputs.items() if name not in added]))
+    return [
+        name.removeprefix(_OF_COMPILER)
+        for name, value in added.items()
+        if isinstance(value, str) and ('"' in value or "\\" in value) and not any(value in text for text in arrived)
+    ]
+
+
+def _train_input(given: dict[str, Any], program: Mapping[str, Any]) -> dict[str, Any]:
+    from trainwright.steps.function_step import PROGRAM, train_input
+
+    if program.keys() != PROGRAM:
+        raise WrongVersion(f"the image cannot read a training function: {', '.join(sorted(program.keys() ^ PROGRAM))}")
+    return train_input(given, program)
 
 
 def _versions(compiled: str) -> str:

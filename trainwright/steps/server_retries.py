@@ -15,12 +15,12 @@ class ServerRetries(enum.StrEnum):
     """What the server tries again, as installed."""
 
     lost_pods = (
-        "this server tries a step again only when its pod was lost, whatever set_retry says: set job_retries to submit a failed job "
-        "again from its checkpoint, or run the pipeline again with this run_id"
+        "this server tries a step again only when its pod was lost, whatever set_retry says: set limits.job_retries to submit a "
+        "failed job again from its checkpoint, or run the pipeline again with this run_id"
     )
     failures = (
         "this server tries a failed step again as often as set_retry says, and none whose pod was lost; each try submits the job "
-        "again from its checkpoint, and so does job_retries without a new try of the step"
+        "again from its checkpoint, and so does limits.job_retries without a new try of the step"
     )
     unknown = ""
 

@@ -5,21 +5,20 @@ The components `train` and `submit_train_job` have the same parameters, of which
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from trainwright import submission
 from trainwright.api.objects import uid_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.metric_history import kept_history
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
-from trainwright.jobs.request.more_settings import with_more
-from trainwright.jobs.request.settings_table import TABLE
-from trainwright.jobs.request.task_config import with_task_config
+from trainwright.jobs.request.groups import STEP_LEASE_SECONDS
+from trainwright.jobs.request.task_config import NO_TASK, Task, with_task
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.typed_parameters import typed_parameters
+from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.submit.submit_or_adopt import Submitted
@@ -30,22 +29,24 @@ from trainwright.jobs.wait.run_step import StepResult, run_step
 from trainwright.jobs.wait.waiting import Waiting
 from trainwright.steps.exit_handlers import warn_without_exit_handler, warn_without_guard
 from trainwright.steps.own_step import own_step
+from trainwright.steps.requests import EvaluateExport, Run
 from trainwright.steps.row_trainer import check_prepared_rows
 from trainwright.steps.server_retries import ServerRetries
 from trainwright.steps.step_end import write_line
 from trainwright.steps.trials import Trial
 from trainwright.tracking import TrackingTarget, tracked_run, tracking
 
+J = TypeVar("J", TrainRequest, EvaluateExport)
+
 
 @dataclass(frozen=True)
 class TrainStep:
     """A training step, ready to be submitted.
 
-    A failed job is submitted again up to `job_retries` times, see `may_retry`; `server_retries` is what the server does itself.
+    `server_retries` is what the server itself does after a failure.
     """
 
     submission: Submission
-    job_retries: int = 0
     server_retries: ServerRetries = ServerRetries.unknown
     workspace_path: str = ""
     """Where this step mounts the workspace, if it does: the metrics of the training are kept in the folder of the run."""
@@ -73,8 +74,7 @@ class TrainStep:
                 history.begin(submitted.trainjob)
 
             every: Sequence[OnJobEvents] = (tracker, history, *observers)
-            printer, retries = EventPrinter(write_line), self.job_retries
-            waiting = Waiting.of(request, printer, observers=every, on_submitted=begin, job_retries=retries)
+            waiting = Waiting.of(request, EventPrinter(write_line), observers=every, on_submitted=begin)
             try:
                 return run_step(self.submission, waiting)
             except TrainJobError as error:
@@ -83,44 +83,37 @@ class TrainStep:
                 raise
 
 
-def train_step_of(
-    run_id: str,
-    settings: Mapping[str, Any],
-    *,
-    more: Any = None,
-    namespace: str = "",
-    submission_mode: str = "",
-    tie_to_run: bool = True,
-    job_retries: int = 0,
-    task_config: Any = None,
-    task_settings: Mapping[str, Any] | None = None,
-    tracking: Sequence[str] = (),
-    workspace_path: str = "",
-    trial: Trial | None = None,
-) -> TrainStep:
-    """Return the training step with the settings that a component was given, checked, and connect to its cluster.
+def train_step_of(request: TrainRequest, run: Run, *, trial: Trial | None = None, task: Task = NO_TASK) -> TrainStep:
+    """Return a training step as it was asked for, checked, and connect to its cluster.
 
-    `more` are settings that came as one structure. With `tie_to_run` the job belongs to the workflow of the pipeline. `task_config`,
-    `task_settings`, `tracking` and `workspace_path` are what its task in the pipeline was given, see `with_task_config`. A `trial` of
-    a sweep is a job apart, and its settings replace those of the same names.
-    Raises ValueError, InitializerError (rows for another trainer), NoCluster, ApiError.
+    Args:
+        request: The settings that the component was given.
+        run: The run that the step is part of, with what its first step has found out; its settings are added.
+        trial: A trial of a sweep, which is a job apart; its settings replace those of the same names.
+        task: What the task of the step was given in the pipeline.
+
+    Raises InvalidSettings, InitializerError (rows for another trainer), NoCluster, ApiError.
     """
-    defaults = {"job_retries": 0, **{name: row.default for name, row in TABLE.items()}}
-    settings = typed_parameters(with_more({"job_retries": job_retries, **settings}, more, defaults))
-    job_retries = int(settings.pop("job_retries"))
+    request = run.training.joined(request)
+    if run.workspace and request.workspace is None:
+        request = request.having(workspace=Workspace.parse(run.workspace))
     if trial is not None:
-        settings = {**settings, "settings": {**settings["settings"], **trial.settings}}
-    if job_retries < 0:
-        raise ValueError(f"job_retries: {job_retries} must not be negative")
-    of_step = {"task_settings": task_settings or {}, "tracking": tracking, "workspace_path": workspace_path}
-    request = TrainRequest.from_parameters(with_task_config({**settings, **of_step}, task_config))
-    check_prepared_rows(request, workspace_path)
-    cluster = submission.connect_for_jobs(mode=submission_mode)
+        request = request.having(settings={**request.settings, **trial.settings})
+    request = TrainRequest.parse(with_task(with_step_lease(request), task))  # the variables of the task are looked at, too
+    check_prepared_rows(request, run.workspace_path)
+    cluster = submission.connect_for_jobs(mode=request.placement.submission_mode or run.submission_mode)
     own = own_step(cluster)
-    space = namespace or request.namespace or cluster.default_namespace
-    if request.on_cancel != CancelPolicy.keep and not warn_without_guard(cluster, space):
+    space = run.namespace or request.namespace or cluster.default_namespace
+    if request.ending.on_cancel != CancelPolicy.keep and not warn_without_guard(cluster, space):
         warn_without_exit_handler(cluster, own)
-    identity = own.identity(run_id, "train", trial.index if trial is not None else -1)
+    identity = own.identity(run.run_id, "train", trial.index if trial is not None else -1)
     latest = latest_export_lookup(request.export_uri) if request.export_uri else None
-    workflow = own.workflow if tie_to_run else None
-    return TrainStep(Submission(cluster, request, identity, space, latest, workflow), job_retries, own.retries, workspace_path)
+    workflow = own.workflow if request.ending.tie_to_run else None
+    return TrainStep(Submission(cluster, request, identity, space, latest, workflow), own.retries, run.workspace_path)
+
+
+def with_step_lease(request: J) -> J:
+    """Return the request with the lease of a step that waits in a pod, unless it has another."""
+    if "waiter_lease_seconds" in request.ending.given:
+        return request
+    return request.having(ending=request.ending.having(waiter_lease_seconds=STEP_LEASE_SECONDS))

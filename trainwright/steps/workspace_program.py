@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         apply_umask(os.environ)
         given = json.loads(arguments)
-        result = do_step(Path(folder), STEPS[step].checked(given["request"]), StepRun(**given["run"]))
+        result = do_step(Path(folder), STEPS[step].parse(given["request"]), StepRun(**given["run"]))
     except Exception as error:
         description = description_of(error)
         _report({ERROR: description})

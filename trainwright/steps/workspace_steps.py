@@ -16,6 +16,7 @@ from trainwright.checkpoints.errors import DivergedCheckpoint, NoCheckpoint
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.report_options import ReportOptions
+from trainwright.jobs.request.setting import names_of
 from trainwright.steps import evaluation_files
 from trainwright.steps.champion import read_champion_for
 from trainwright.steps.data_tools import data_uri, preprocess_run_data, pull_run_data
@@ -87,8 +88,8 @@ class _Call:
 
 
 def _initialize_dataset(call: _Call, request: InitializeDataset) -> dict[str, Any]:
-    options = DatasetOptions.model_validate(request.model_dump(include={*DatasetOptions.model_fields}))
-    of_report = ReportOptions.model_validate(request.model_dump(include={*ReportOptions.model_fields}))
+    options = DatasetOptions.model_validate(request.by_name(*(names_of(InitializeDataset) & DatasetOptions.model_fields.keys())))
+    of_report = ReportOptions.model_validate(request.by_name(*ReportOptions.model_fields))
     about = {"trainer": request.trainer, **call.run._asdict()}
     receipt, report = prepare_run_dataset(request.dataset_uri, call.workspace, options, of_report, **about)
     rows = {name: int(receipt.details[name]) for name in ("train_rows", "test_rows")}
@@ -129,7 +130,7 @@ def _export_checkpoint(call: _Call, request: ExportCheckpoint) -> dict[str, Any]
 def _export_beside(call: _Call, request: ExportBeside) -> dict[str, Any]:
     """Empty as long as there is no complete checkpoint, or only one that has diverged."""
     # After a lost volume, training resumes from the last checkpoint. The one at the end is selected, and merged, as asked.
-    beside = request.model_copy(update={"merge_adapter": False, "which": "last"})
+    beside = request.having(merge_adapter=False, which="last")
     try:
         return _export_checkpoint(call, beside)
     except NoCheckpoint:
@@ -140,21 +141,21 @@ def _export_beside(call: _Call, request: ExportBeside) -> dict[str, Any]:
 
 
 def _restore_for_evaluation(call: _Call, request: RestoreForEvaluation) -> dict[str, Any]:
-    return {**evaluation_files.restore(call.workspace, **request.model_dump())}
+    return {**evaluation_files.restore(call.workspace, **request.by_name())}
 
 
 def _collect_evaluation(call: _Call, request: CollectEvaluation) -> dict[str, Any]:
-    return evaluation_files.collect(call.workspace, **request.model_dump())
+    return evaluation_files.collect(call.workspace, **request.by_name())
 
 
 def _pull_dvc_data(call: _Call, request: PullDvcData) -> dict[str, Any]:
-    pulled = pull_run_data(call.workspace, on_line=call.write_line, **request.model_dump(), **call.run._asdict())
+    pulled = pull_run_data(call.workspace, on_line=call.write_line, **request.by_name(), **call.run._asdict())
     found = {"digest": pulled.digest, "revision": pulled.revision, "md5": pulled.md5, "size": pulled.size}
     return {"data_uri": data_uri(pulled.folder), "source": pulled.receipt.source, **found}
 
 
 def _preprocess_dataset(call: _Call, request: PreprocessDataset) -> dict[str, Any]:
-    options = request.model_dump(exclude={"data_uri"})
+    options = request.by_name(*names_of(PreprocessDataset) - {"data_uri"})
     done = preprocess_run_data(call.workspace, request.data_uri, on_line=call.write_line, **options, **call.run._asdict())
     counts = {"rows_in": done.rows_in, "rows_out": done.rows_out, "dropped": done.dropped}
     return {"data_uri": data_uri(done.folder), "digest": done.digest, **counts}
@@ -173,7 +174,7 @@ def _end_trials(call: _Call, request: EndTrials) -> dict[str, Any]:
 
 
 def _retire(call: _Call, request: RetireFolder) -> dict[str, Any]:
-    return {"deleted": retire_folder(call.workspace, **request.model_dump())}
+    return {"deleted": retire_folder(call.workspace, **request.by_name())}
 
 
 def _read_champion(_call: _Call, request: ReadChampion) -> dict[str, Any]:
@@ -187,7 +188,7 @@ def _promote_model(_call: _Call, request: PromoteModel) -> dict[str, Any]:
 
 
 def _roll_back(_call: _Call, request: RollBackOnce) -> dict[str, Any]:
-    return {"uri": roll_back_once(**request.model_dump()).current.uri}
+    return {"uri": roll_back_once(**request.by_name()).current.uri}
 
 
 def _log_line(line: str) -> None:

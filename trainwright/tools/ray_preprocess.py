@@ -172,7 +172,7 @@ def _operations(
     return {
         "columns": dict(columns or {}),
         "normalize_whitespace": normalize_whitespace,
-        "transform": function.model_dump() if function is not None else None,
+        "transform": function.as_json() if function is not None else None,
         "drop_empty": drop_empty,
         "min_chars": min_chars,
         "max_chars": max_chars,

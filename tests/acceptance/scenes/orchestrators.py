@@ -16,7 +16,7 @@ PIPELINE = """
 from kfp import dsl
 from trainwright.components import train, train_function, trainwright_exit_handler
 
-OWN = dict(runtime="torch-distributed", runtime_kind="RUNTIME_KIND", image="{launcher}")
+OWN = dict(runtime="torch-distributed", placement={"runtime_kind": "RUNTIME_KIND"}, image="{launcher}")
 
 
 @train_function(num_nodes=2)

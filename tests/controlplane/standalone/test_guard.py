@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from factories import train_request
+from factories import program_request
 from support.argo_workflows import (
     complete_workflow,
     create_step_pod,
@@ -87,7 +87,7 @@ def submit(view: Any, workflow: Obj, step: str = "train", **settings: Any) -> Ob
     note = note_of(create_step_pod(view, workflow, step=step), workflow)
     identity = Identity("kfp", name_of(workflow), step, submitter=Submitter("run", waiting_pod=note))
     return submit_or_adopt(
-        Submission(view, train_request(**settings), identity, "default"), waiter_lease_seconds=LEASE_SECONDS
+        Submission(view, program_request(**settings), identity, "default"), waiter_lease_seconds=LEASE_SECONDS
     ).trainjob
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from factories import catalogue_runtime, cluster_in_memory
+from factories import catalogue_runtime, cluster_in_memory, train_request
 from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set_status, two_node_trainjob
 
 from trainwright.api import names
@@ -18,7 +18,7 @@ from trainwright.api.errors import (
 )
 from trainwright.api.kinds import CLUSTER_TRAINING_RUNTIME, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, labels_of, name_of, owners_of, uid_of
-from trainwright.jobs import Phase, Submission, TrainJobNameTaken, TrainRequest, phase_of, submit_or_adopt, suspend_job
+from trainwright.jobs import Phase, Submission, TrainJobNameTaken, phase_of, submit_or_adopt, suspend_job
 from trainwright.materialize import materialize
 from trainwright.runtimes import RuntimeNotFound, bundled_runtime, bundled_runtimes
 from trainwright.submission.jobset_mode import JobSetCluster
@@ -154,7 +154,7 @@ def test_suspending_and_resuming_is_told_as_by_the_controller(cluster: JobSetClu
 
 
 def test_a_queued_job_waits_for_its_queue(cluster: JobSetCluster, inner: Inner) -> None:
-    request = TrainRequest(runtime=MPI, command=["true"], num_nodes=2, queue_name="gpus")
+    request = train_request(runtime=MPI, command=["true"], num_nodes=2, queue_name="gpus")
     job = submit_or_adopt(Submission(cluster, request, STEP, "default")).trainjob
     jobset = inner.get(JOBSET, name_of(job), "default")
     assert phase_of(job) is Phase.Queued
@@ -236,7 +236,7 @@ def test_bad_input_is_refused_before_anything_is_made(
 
 def test_a_runtime_that_nobody_knows_is_refused_with_those_that_are_there(cluster: JobSetCluster, inner: Inner) -> None:
     with pytest.raises(RuntimeNotFound, match="did you mean 'torch-distributed'"):
-        submit_or_adopt(Submission(cluster, TrainRequest(runtime="torch-distribute"), STEP, "default"))
+        submit_or_adopt(Submission(cluster, train_request(runtime="torch-distribute"), STEP, "default"))
     assert inner.made == []
 
 
@@ -286,18 +286,18 @@ def test_what_the_runtime_says_of_the_jobset_is_not_the_trainjobs(cluster: JobSe
 
 
 def test_a_failed_job_is_followed_by_the_next_generation(cluster: JobSetCluster, inner: Inner) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["true"])
+    request = train_request(runtime="torch-distributed", command=["true"])
     first = submit_or_adopt(Submission(cluster, request, STEP, "default"))
     set_status(inner, first.name, conditions=[entry("Failed", reason="FailedJobs")])
     second = submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert (second.attempt, second.adopted, str(second.cluster.mode)) == (2, False, "jobset")
     with pytest.raises(TrainJobNameTaken):
-        submit_or_adopt(Submission(cluster, TrainRequest(runtime="torch-distributed", command=["false"]), STEP, "default"))
+        submit_or_adopt(Submission(cluster, train_request(runtime="torch-distributed", command=["false"]), STEP, "default"))
     assert second.runtime.found == "bundled"
 
 
 def test_the_deadline_is_kept_by_whoever_waits(cluster: JobSetCluster) -> None:
-    request = TrainRequest(runtime="torch-distributed", command=["true"], run_timeout_seconds=60)
+    request = train_request(runtime="torch-distributed", command=["true"], run_timeout_seconds=60)
     made = submit_or_adopt(Submission(cluster, request, STEP, "default"))
     assert made.run_deadline == 60
     assert "activeDeadlineSeconds" not in made.trainjob["spec"]

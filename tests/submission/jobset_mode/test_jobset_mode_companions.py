@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from factories import train_request
 from support.jobset_mode_cluster import MPI, STEP, Inner, conditions, entry, set_status, two_node_trainjob
 
 from trainwright.api import names
@@ -19,7 +20,7 @@ from trainwright.api.kinds import CONFIG_MAP, JOBSET, SECRET, TRAINJOB
 from trainwright.api.objects import annotations_of, name_of, owners_of, uid_of
 from trainwright.cluster.retrying import RetryingCluster
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt, suspend_job
+from trainwright.jobs import Identity, Submission, submit_or_adopt, suspend_job
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.jobset_mode import JobSetCluster
 from trainwright.submission.jobset_mode.build import awaits_companions
@@ -68,7 +69,7 @@ def test_a_client_that_dies_on_the_way_leaves_nothing_running_and_the_next_compl
         if (verb, kind) == at:
             raise Killed
 
-    request = TrainRequest(runtime=MPI, command=["true"], num_nodes=2)
+    request = train_request(runtime=MPI, command=["true"], num_nodes=2)
     inner.before = die
     with pytest.raises(Killed):
         submit_or_adopt(Submission(cluster, request, STEP, "default"))
@@ -154,7 +155,7 @@ def test_of_two_clients_one_makes_the_job_and_the_other_adopts_it(inner: Inner, 
     def submit(_number: int) -> Any:
         start.wait()
         return submit_or_adopt(
-            Submission(JobSetCluster(inner), TrainRequest(runtime=runtime, command=["true"], num_nodes=2), STEP, "default")
+            Submission(JobSetCluster(inner), train_request(runtime=runtime, command=["true"], num_nodes=2), STEP, "default")
         )
 
     for _ in range(5):
@@ -212,12 +213,12 @@ class WithoutTrainersKinds(Inner):
 def test_trainers_kinds_need_not_be_read(inner: Inner, caplog: pytest.LogCaptureFixture) -> None:
     served = frozenset({"trainjobs", "trainingruntimes", "clustertrainingruntimes"})
     cluster = JobSetCluster(WithoutTrainersKinds(inner._server), served=served)
-    made = submit_or_adopt(Submission(cluster, TrainRequest(runtime="torch-distributed", command=["true"]), STEP, "default"))
+    made = submit_or_adopt(Submission(cluster, train_request(runtime="torch-distributed", command=["true"]), STEP, "default"))
     assert name_of(inner.list(JOBSET, "default").items[0]) == name_of(made.trainjob)
     assert "clustertrainingruntimes cannot be read: a bundled one is used" in caplog.text
     with pytest.raises(RuntimeNotFound, match="clustertrainingruntimes cannot be listed"):
         submit_or_adopt(
-            Submission(cluster, TrainRequest(runtime="no-such", command=["true"]), Identity("kfp", "run", "other"), "default")
+            Submission(cluster, train_request(runtime="no-such", command=["true"]), Identity("kfp", "run", "other"), "default")
         )
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from trainwright.steps.parameter_tables import STEP_PARAMETERS
+from trainwright.jobs.request.setting import names_of
+from trainwright.steps.requests import FineTuning
 from trainwright.ui.form.check import checked
-from trainwright.ui.form.fields import FORM, SECRETS, settings
+from trainwright.ui.form.fields import SECRETS, settings
 
 GOOD = {
     "model_uri": "hf://org/model",
@@ -34,7 +35,7 @@ def test_form_has_the_twenty_parameters_of_the_pipeline() -> None:
     assert names == set(
         signature(finetune.python_func).parameters if hasattr(finetune, "python_func") else finetune.component_spec.inputs
     )
-    assert names == {*STEP_PARAMETERS[FORM], *(one.name for one in SECRETS)}
+    assert names == {*names_of(FineTuning), *(one.name for one in SECRETS)}
 
 
 def test_good_values_have_no_problems() -> None:
@@ -58,6 +59,10 @@ def test_all_missing_fields_are_named_at_once() -> None:
         ({"workspace": "pvc://!!"}, "workspace", ""),
         ({"method": "magic"}, "method", "lora"),
         ({"training": {"imagee": "x"}}, "training", "image"),
+        ({"training": {"restarts": 1}}, "training", "training.restarts: unknown setting; it is training.limits.restarts"),
+        ({"training": {"limits": {"restarts": -1}}}, "training", "training.limits.restarts: expected at least 1"),
+        ({"training": {"secrets": 3}, "hub_secret": "hub"}, "training", "training.secrets: expected an object"),
+        ({"evaluation": {"harness": {"few_shot": -2}}}, "evaluation", "evaluation.harness.few_shot: expected at least -1"),
         ({"data": {"test_fraction": 3}}, "data", "test_fraction"),
         ({"workspace": ""}, "workspace", "required"),
         ({"model_uri": "org/model"}, "model_uri", "URI"),
@@ -78,7 +83,16 @@ def test_several_problems_are_told_together() -> None:
 def test_secrets_become_settings_of_the_training() -> None:
     found = checked({**GOOD, "store_secret": "s3", "hub_secret": ""}, looks_at_files=False)
     assert found.request is not None
-    assert found.request.training == {"store_secret": "s3"}
+    assert found.request.training == {"secrets": {"store_secret": "s3"}}
+
+
+@pytest.mark.parametrize("secrets", [{"store_secret": "other"}, '{"store_secret": "other"}'])
+def test_secret_that_the_training_names_otherwise_is_a_problem(secrets: Any) -> None:
+    found = problems(store_secret="s3", training={"secrets": secrets})
+    assert found == {"training": "training.secrets.store_secret: given twice, with different values; give it once"}
+    agreed = checked({**GOOD, "hub_secret": "hub", "training": {"secrets": secrets}}, looks_at_files=False)
+    assert agreed.run is not None
+    assert agreed.run.training.secrets.given_values() == {"store_secret": "other", "hub_secret": "hub"}
 
 
 def test_paths_are_read_where_the_page_may_read_files(tmp_path: Path) -> None:
@@ -104,6 +118,7 @@ def test_relative_paths_are_not_those_of_the_server(name: str, tmp_path: Path, m
 
 
 def test_credentials_in_settings_are_refused() -> None:
-    found = problems(training={"env": {"HF_TOKEN": "hf_" + "a" * 34}})
-    assert found
-    assert "hf_aaaa" not in str(found)
+    for training in ({"env": {"HF_TOKEN": "hf_" + "a" * 34}}, {"secrets": {"store_secret": "hf_" + "a" * 34}}):
+        found = problems(training=training, hub_secret="hub")
+        assert found
+        assert "hf_aaaa" not in str(found)

@@ -13,8 +13,9 @@ import pytest
 from ui.page_client import page_client
 
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs.request.settings_table import TABLE
-from trainwright.steps.parameter_tables import STEP_PARAMETERS
+from trainwright.jobs.request.setting import in_groups, names_of, options_of, paths_of
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.steps.requests import EvaluateExport, InitializeDataset, PreprocessDataset
 from trainwright.ui.call import Page
 from trainwright.ui.form.fields import settings
 
@@ -81,16 +82,16 @@ def test_no_value_of_any_field_is_read_here(cluster: EmbeddedCluster, folder: Pa
         "s3://127.0.0.1/x",
     ]
     sent: list[dict[str, Any]] = [{one.name: value} for one in settings() for value in values]
-    for name, setting in TABLE.items():
+    for name, setting in options_of(TrainRequest).items():
         given: list[Any] = values if setting.place else [file]
         if setting.place or setting.kind in ("object", "list", "function"):
             given = [*given, [file], {"A": file, "path": file}, [{"name": "v", "hostPath": {"path": str(folder)}}]]
         for value in given:
-            training = {name: value, "command": ["train.py"]} if name == "code" else {name: value}
+            training = in_groups(TrainRequest, {name: value, **({"command": ["train.py"]} if name == "code" else {})})
             sent += [{"training": training}]
             sent += [{"training": json.dumps(training)}] if setting.place == "here" else []
-    sent += [{"data": {name: file}} for step in ("InitializeDataset", "PreprocessDataset") for name in STEP_PARAMETERS[step]]
-    sent += [{"evaluation": {name: file}} for name in (*STEP_PARAMETERS["EvaluateExport"], *TABLE)]
+    sent += [{"data": {name: file}} for step in (InitializeDataset, PreprocessDataset) for name in names_of(step)]
+    sent += [{"evaluation": in_groups(EvaluateExport, {name: file})} for name in paths_of(EvaluateExport)]
     client = page_client(cluster, Page())
     client.post("form/write", {"parameters": GOOD, "as": "yaml", "run": "r", "namespace": "default"})  # imports what it needs
     with watched(str(folder)) as seen:

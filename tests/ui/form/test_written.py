@@ -81,7 +81,7 @@ def test_dag_loads_with_the_values_in_its_form(tmp_path: Path) -> None:
     given = module.dag.params.dump()
     assert given["data"] == VALUES["data"]
     assert given["epochs"] == 2
-    assert given["training"] == {**VALUES["training"], "store_secret": "store"}
+    assert given["training"] == {**VALUES["training"], "secrets": {"store_secret": "store"}}
     assert given["learning_rate"] is None, "the default of the trainer"
     assert {"train", "export-checkpoint", "evaluate"} <= set(module.dag.task_ids)
 

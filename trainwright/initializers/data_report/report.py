@@ -15,7 +15,8 @@ from trainwright.initializers.data_report.model_tokenizer import TokenizerMissin
 from trainwright.initializers.dataset import TEST, TRAIN
 from trainwright.initializers.errors import InitializerError
 from trainwright.initializers.layouts import LAYOUTS
-from trainwright.initializers.report_options import ReportMode, ReportOptions
+from trainwright.initializers.report_modes import ReportMode
+from trainwright.initializers.report_options import ReportOptions
 from trainwright.initializers.same_rows import MAX_COMPARED, compare_rows
 from trainwright.initializers.trainer_rows import IMITATION
 from trainwright.storage.transfer import disk_errors

@@ -12,9 +12,8 @@ import inspect
 import io
 import symtable
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict
 
 MAX_SOURCE_BYTES = 96 * 1024
 """Linux limits a single argument to 128 KiB."""
@@ -22,13 +21,23 @@ _FUTURE = "from __future__ import annotations\n"
 """First line of the launcher's file."""
 
 
-class NamedSource(BaseModel):
+@dataclass(frozen=True)
+class NamedSource:
     """The name of a function, and source text that defines it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     name: str
     source: str
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> NamedSource:
+        """Return the source of an object with `name` and `source`. Raises ValueError for any other."""
+        if value.keys() != {"name", "source"} or not all(isinstance(text, str) for text in value.values()):
+            raise ValueError("expected a function, its source, or an object with name and source")
+        return cls(**value)
+
+    def as_json(self) -> dict[str, str]:
+        """Return an object of which `of` makes the same."""
+        return asdict(self)
 
 
 def source_of(func: Any) -> NamedSource | None:
@@ -36,7 +45,7 @@ def source_of(func: Any) -> NamedSource | None:
     if func is None or func == "" or isinstance(func, NamedSource):
         return func or None
     if isinstance(func, dict):
-        return NamedSource.model_validate(func)
+        return NamedSource.of(func)
     if callable(func):
         return _from_function(inspect.unwrap(func))
     if isinstance(func, str):

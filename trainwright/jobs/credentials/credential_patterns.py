@@ -78,7 +78,7 @@ _OPTION = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]{0,100}+)(?:=(.*))?", re.DOTALL
 _ASSIGNMENT = re.compile(r"""(?P<name>[A-Za-z][A-Za-z0-9_]{2,60}+)["']?\s{0,2}[=:]\s{0,2}["']?(?P<value>[^\s"',;]{1,512}+)""")
 _MAX_LINE = 4096
 """Characters of a line of a log that are looked at."""
-_VARIABLES = ("env", "dataset_env", "model_env")
+_VARIABLES = ("env", "data.dataset_env", "data.model_env")
 """Settings that map names to values."""
 
 

@@ -51,10 +51,10 @@ def manifest_problems(document: Obj) -> list[Problem]:
 def _advice(field: str, found: Literal) -> str:
     if found.variable:
         return _ADVICE_FOR_MANIFEST if field == "manifest" else _ADVICE_FOR_ENV % (found.variable, field)
-    if field in ("labels", "annotations"):
+    if field in ("labels", "placement.annotations"):
         return _ADVICE_FOR_LABELS
     step = field.removesuffix("_uri")
-    return _ADVICE_FOR_STEP % f"{step}_secret" if step in ("dataset", "model") else _ADVICE_FOR_TEXT
+    return _ADVICE_FOR_STEP % f"secrets.{step}_secret" if step in ("dataset", "model") else _ADVICE_FOR_TEXT
 
 
 def _problem(found: Literal, advice: str) -> Problem:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _AFTER_DIVERGENCE = (
     "Its checkpoints stay; those from before can be used. A retry would diverge again: train as another run, with a lower learning "
-    "rate, gradient clipping or other data. With fail_on_divergence=false, such a training goes on"
+    "rate, gradient clipping or other data. With limits.fail_on_divergence=false, such a training goes on"
 )
 
 

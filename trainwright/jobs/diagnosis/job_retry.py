@@ -38,7 +38,7 @@ def wait_to_retry(cluster: Cluster, error: TrainJobFailed, retries: int, stop: t
     """
     if not may_retry(error):
         if not isinstance(error, Preempted):
-            error.add_note(f"job_retries={retries} is not used: such a failure is not retried")
+            error.add_note(f"limits.job_retries={retries} is not used: such a failure is not retried")
         raise error
     trainjob = error.trainjob
     try:
@@ -47,7 +47,7 @@ def wait_to_retry(cluster: Cluster, error: TrainJobFailed, retries: int, stop: t
         error.add_note(f"it is not submitted again because this cannot be recorded: {cause.message}")
         raise error from cause
     if used > retries:
-        error.add_note(f"its retries are used up: job_retries={retries}")
+        error.add_note(f"its retries are used up: limits.job_retries={retries}")
         raise error
     seconds = RESUBMISSION.pause(used)
     log.warning(

@@ -18,8 +18,6 @@ from trainwright.jobs.diagnosis.failure_class import error_class
 from trainwright.jobs.diagnosis.report import report_of
 from trainwright.jobs.state.attempts import preemptions_so_far, was_preempted, with_mark, write_mark
 
-BUDGET = 3
-"""Default for `preemption_budget`."""
 RESUBMISSION = Backoff(10.0, 60.0, jitter=0.2)
 """Before a job is submitted again: capacity for its pods is unlikely to be free at once."""
 log = logging.getLogger(__name__)

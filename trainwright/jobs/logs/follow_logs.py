@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError, NotFound
@@ -18,67 +17,17 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs import container_log
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_options import Budget, LogSelector
 from trainwright.jobs.logs.log_text import final_state, shortened
 from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.pods import container_of_step, index_of, pods_of, step_of
-from trainwright.materialize.policies.mpi import LAUNCHER, SSH_VOLUME
 
 GRACE_SECONDS = 10.0
 """Seconds without a line after the end of the job after which the end of its pods' logs is not waited for."""
 MOST_SECONDS = 60.0
 """Maximum seconds to show lines after the end of the job: a pod may print until its grace period expires."""
-
-
-@dataclass(frozen=True)
-class LogSelector:
-    """Which lines: of a step's pods with this rank (None: all ranks), from the time `since` on, the last `tail` lines of each.
-
-    Without a step, those of the training: of the nodes, or of the launcher of an MPI job, which prints what all its ranks print.
-    """
-
-    step: str = ""
-    rank: int | None = 0
-    since: str = ""
-    tail: int | None = None
-    is_exact: bool = False
-    """Lines as they are, see `ContainerLog`."""
-
-    @classmethod
-    def parse(cls, text: str) -> LogSelector | None:
-        """Parse `RANK`, `all`, `STEP:RANK` or `STEP:all`; None for `none`. Raises ValueError."""
-        if text == "none":
-            return None
-        step, _, rank = text.rpartition(":")
-        if rank != "all" and not (rank.isascii() and rank.isdecimal() and len(rank) < 7):
-            raise ValueError(f"logs: {text!r} is not a rank, all, STEP:RANK, STEP:all or none")
-        return cls(step, None if rank == "all" else int(rank))
-
-    def of(self, pods: list[Obj]) -> list[Obj]:
-        """Return the pods of the selected step and rank."""
-        steps = self.steps(pods)
-        return [pod for pod in pods if step_of(pod) in steps and (self.rank is None or index_of(pod) == self.rank)]
-
-    def steps(self, pods: list[Obj]) -> tuple[str, ...]:
-        """Return the selected steps, given the pods of the job."""
-        if self.step:
-            return (self.step,)
-        if not any(volume["name"] == SSH_VOLUME for pod in pods for volume in pod["spec"].get("volumes") or []):
-            return (names.NODE,)
-        return (LAUNCHER, names.NODE) if self.rank is None else (LAUNCHER,)
-
-
-@dataclass(frozen=True)
-class Budget:
-    """Maximum bytes to show in each tick of half a second, and in total. What exceeds a tick is shown later, or at the end."""
-
-    tick: int | None = None
-    total: int | None = None
-    tail_lines: int = 20
-    """Number of last lines shown of a truncated log."""
-    pending_lines: int = 1000
-    """Lines that are read ahead; readers block beyond them."""
 
 
 TOO_MANY = LogLine("", "... lines not shown: more than can be counted in time")

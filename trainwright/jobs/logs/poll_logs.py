@@ -15,9 +15,9 @@ from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.follow_logs import GRACE_SECONDS, TOO_MANY, has_started, last_lines, log_of, size_of, source_of
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_options import LogStreamOptions
 from trainwright.jobs.logs.recent_lines import RecentLines
 from trainwright.jobs.logs.skipped_lines import SkippedLines
-from trainwright.jobs.logs.stream_logs import LogStreamOptions
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.pods import pods_of
 

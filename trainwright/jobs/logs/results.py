@@ -9,7 +9,8 @@ from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.logs.follow_logs import LogSelector, read_logs
+from trainwright.jobs.logs.follow_logs import read_logs
+from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.logs.result_lines import parse_results
 
 _TAIL_LINES = 400

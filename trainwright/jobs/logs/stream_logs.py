@@ -8,37 +8,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from trainwright.api.errors import ApiError, Forbidden
 from trainwright.api.objects import Obj
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.logs.follow_logs import Budget, LogFollower, LogSelector
+from trainwright.jobs.logs.follow_logs import LogFollower
 from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.log_options import LogStreamOptions
 from trainwright.jobs.state.denials import ASKED_AGAIN_SECONDS
 from trainwright.jobs.state.pods import pods_of
 
 LOG_POLL_SECONDS = 0.5
 """Interval at which a live log is shown."""
-TICK_BYTES = 64 * 1024
-TOTAL_BYTES = 16 * 1024 * 1024
 _IDLE_POLL_SECONDS, _READING_POLL_SECONDS = 5.0, 30.0
 """Seconds between lists of the pods while no log is being read, and while one is."""
-
-
-@dataclass(frozen=True)
-class LogStreamOptions:
-    """Which logs to show, and how many bytes of them."""
-
-    selector: LogSelector = LogSelector()  # noqa: RUF009  (frozen)
-    budget: Budget = Budget(TICK_BYTES, TOTAL_BYTES)  # noqa: RUF009
-
-    @classmethod
-    def parse(cls, text: str, total: int = TOTAL_BYTES) -> LogStreamOptions | None:
-        """Parse `RANK`, `all`, `STEP:RANK` or `STEP:all`; None for `none`, or a total of 0 bytes. Raises ValueError."""
-        selector = LogSelector.parse(text)
-        return cls(selector, Budget(TICK_BYTES, total)) if selector is not None and total > 0 else None
 
 
 class LiveLogs:

@@ -10,9 +10,10 @@ from trainwright.api.errors import ApiError
 from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.retrying import RetryingCluster
-from trainwright.jobs.logs.follow_logs import LogSelector, read_logs
+from trainwright.jobs.logs.follow_logs import read_logs
 from trainwright.jobs.logs.history_lines import parse_history
 from trainwright.jobs.logs.log_metrics import parse_progress
+from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.state.divergence import Divergence, DivergenceDetector, divergence_in
 from trainwright.jobs.state.progress import reported_values
 

@@ -23,7 +23,7 @@ def claim_source_patches(resolved: ResolvedRequest) -> Iterator[Obj]:
         container = initializer_container(resolved.runtime, ANCESTOR_OF_KIND[kind])
         if container is None:
             continue
-        volume, volumes = claim_volume(f"{kind}-source", claim, resolved.request.workspace_volume, read_only=True)
+        volume, volumes = claim_volume(f"{kind}-source", claim, resolved.request.workspace, read_only=True)
         mount = {"name": volume, "mountPath": _path_of(claim), "readOnly": True}
         pod: Obj = {"containers": [{"name": container["name"], "volumeMounts": [mount]}], **volumes}
         jobs = [job["name"] for job in replicated_jobs(resolved.runtime) if step_of_job(job) == ANCESTOR_OF_KIND[kind]]
@@ -49,7 +49,7 @@ def claim_source_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
 
 def _claims(resolved: ResolvedRequest) -> dict[Kind, str]:
     """Return the claims by kind, of inputs that are not prepared yet."""
-    uris = {kind: str(getattr(resolved.request, f"{kind}_uri")) for kind in ANCESTOR_OF_KIND if kind not in resolved.inputs}
+    uris = {kind: resolved.request.source(kind).uri for kind in ANCESTOR_OF_KIND if kind not in resolved.inputs}
     return {kind: Workspace.parse(uri, f"{kind}_uri").claim for kind, uri in uris.items() if uri.startswith("pvc://")}
 
 

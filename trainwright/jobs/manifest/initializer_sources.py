@@ -23,7 +23,7 @@ _OTHERS = "use a runtime with an initializer of Trainwright, which reads every s
 def source_problems(resolved: ResolvedRequest) -> Iterator[Problem]:
     """Yield the sources of the request that the runtime's initializers cannot fetch. What another's initializer reads is unknown."""
     for kind, ancestor in ANCESTOR_OF_KIND.items():
-        uri, container = str(getattr(resolved.request, f"{kind}_uri")), initializer_container(resolved.runtime, ancestor)
+        uri, container = resolved.request.source(kind).uri, initializer_container(resolved.runtime, ancestor)
         if not uri or container is None or kind in resolved.inputs:
             continue
         if uri.startswith(SCHEME) and kind == "dataset":

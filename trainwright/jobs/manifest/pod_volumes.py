@@ -19,13 +19,15 @@ PATCH_MANAGER = "trainwright.dev/volumes"
 
 def volume_patches(request: TrainRequest, runtime: Obj) -> Iterator[Obj]:
     """Yield the patches that add the request's volumes to the pods of the training steps, and mount them in their containers."""
-    workspace = request.workspace_volume
+    workspace = request.workspace
     renamed = {
-        each["name"]: names.INITIALIZER_VOLUME for each in request.volumes if is_claim_of(workspace, claim_of_volume(each))
+        each["name"]: names.INITIALIZER_VOLUME
+        for each in request.placement.volumes
+        if is_claim_of(workspace, claim_of_volume(each))
     }
-    volumes = [volume for volume in request.volumes if volume["name"] not in renamed]
+    volumes = [volume for volume in request.placement.volumes if volume["name"] not in renamed]
     rounds: list[dict[str, Obj]] = []
-    for mount in request.volume_mounts:
+    for mount in request.placement.volume_mounts:
         mount = {**mount, "name": renamed.get(mount["name"], mount["name"])}
         free = next((mounts for mounts in rounds if mount["name"] not in mounts), None)
         if free is None:

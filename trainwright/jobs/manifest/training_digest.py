@@ -66,7 +66,7 @@ def training_digest(resolved: ResolvedRequest) -> str:
 def _trained(resolved: ResolvedRequest) -> Obj:
     request = resolved.request
     trained: Obj = {
-        "runtime": [request.runtime_kind, name_of(resolved.runtime)],
+        "runtime": [request.placement.runtime_kind, name_of(resolved.runtime)],
         "image": request.image,
         "func": [request.func.name, request.func.source, request.func_args] if request.func is not None else [],
         "code": resolved.code.digest if resolved.code is not None else "",
@@ -76,9 +76,10 @@ def _trained(resolved: ResolvedRequest) -> Obj:
         "command": list(request.command),
         "args": list(_arguments(request.args)),
         "env": _literal(request.env),
-        "dataset": request.dataset_digest or [_source(request.dataset_uri), request.metadata_loc, _literal(request.dataset_env)],
-        "model": request.model_digest or [_source(request.model_uri), _literal(request.model_env)],
-        "patches": list(_patched(request.runtime_patches)),
+        "dataset": request.dataset_digest
+        or [_source(request.dataset_uri), request.data.metadata_loc, _literal(request.data.dataset_env)],
+        "model": request.model_digest or [_source(request.model_uri), _literal(request.data.model_env)],
+        "patches": list(_patched(request.placement.runtime_patches)),
     }
     if request.manifest is not None:
         trained["manifest"] = _of_manifest(request.manifest["spec"])

@@ -71,7 +71,7 @@ def trainjob_manifest(
             "labels": {
                 **without_own(labels_of(manifest)),
                 **without_own(request.labels),
-                **scheduling_labels(request.queue_name, request.priority_class),
+                **scheduling_labels(request.placement.queue_name, request.placement.priority_class),
                 names.MANAGED_BY_LABEL: "trainwright",
                 names.RUN_LABEL: label_value(identity.run),
                 names.STEP_LABEL: label_value(identity.step),
@@ -80,7 +80,7 @@ def trainjob_manifest(
             "annotations": {
                 **prices_of_runtime(runtime),
                 **without_own(annotations_of(manifest)),
-                **without_own(request.annotations),
+                **without_own(request.placement.annotations),
                 **_input_annotations(request, code),
                 **_folder_annotations(request, identity),
                 **({names.FOLDER_SINCE_ANNOTATION: identity.folder_since} if identity.folder_since else {}),
@@ -126,7 +126,7 @@ def _spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
         spec: Obj = copy_of(request.manifest["spec"])
     else:
         spec = _build_spec(resolved, identity)
-    if request.queue_name:
+    if request.placement.queue_name:
         spec["suspend"] = True  # until the queue admits it
     if patches := [*(spec.get("runtimePatches") or []), *_patches(resolved, identity, spec)]:
         spec["runtimePatches"] = patches
@@ -138,7 +138,11 @@ def _spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
 def _build_spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
     request = resolved.request
     spec: Obj = {
-        "runtimeRef": {"name": name_of(resolved.runtime), "kind": request.runtime_kind, "apiGroup": "trainer.kubeflow.org"}
+        "runtimeRef": {
+            "name": name_of(resolved.runtime),
+            "kind": request.placement.runtime_kind,
+            "apiGroup": "trainer.kubeflow.org",
+        }
     }
     initializer = {kind: _initializer(resolved, identity, kind) for kind in ANCESTOR_OF_KIND}
     if any(initializer.values()):
@@ -148,7 +152,7 @@ def _build_spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
         "image": request.image,
         "command": program.command,
         "args": program.args,
-        "env": [*env, *exclude_names(hub_variables(request.hub_secret), env)],
+        "env": [*env, *exclude_names(hub_variables(request.secrets.hub_secret), env)],
         "numNodes": request.num_nodes,
         "numProcPerNode": request.num_proc_per_node,
         "resourcesPerNode": request.resources_per_node,
@@ -159,16 +163,16 @@ def _build_spec(resolved: ResolvedRequest, identity: Identity) -> Obj:
 
 def _patches(resolved: ResolvedRequest, identity: Identity, spec: Obj) -> Iterator[Obj]:
     request, runtime = resolved.request, resolved.runtime
-    yield from request.runtime_patches
-    if request.workspace_volume is not None:
-        yield from workspace_patches(resolved, request.workspace_volume, identity.folder)
+    yield from request.placement.runtime_patches
+    if request.workspace is not None:
+        yield from workspace_patches(resolved, request.workspace, identity.folder)
     yield from claim_source_patches(resolved)
     scheduling = scheduling_patch(
         runtime,
-        topology=request.placement,
-        node_selector=request.node_selector,
-        tolerations=request.tolerations,
-        affinity=request.affinity,
+        topology=request.placement.topology,
+        node_selector=request.placement.node_selector,
+        tolerations=request.placement.tolerations,
+        affinity=request.placement.affinity,
     )
     if scheduling is not None:
         yield scheduling
@@ -201,7 +205,7 @@ def _resume_patches(request: TrainRequest, runtime: Obj, *, export: str = "", re
         export=export,
         secret=request.secret_for_resume,
         resumes_from=resumes_from,
-        workspace=request.workspace_volume,
+        workspace=request.workspace,
     )
     if patch is not None:
         yield patch
@@ -215,15 +219,15 @@ def _with_patches(spec: Obj, patches: Iterable[Obj]) -> Obj:
 def _initializer(resolved: ResolvedRequest, identity: Identity, kind: Kind) -> Obj:
     """Return the initializer of a kind; empty if the runtime has no such step and the input is mounted."""
     request, is_mounted = resolved.request, kind in resolved.inputs
-    uri = getattr(request, f"{kind}_uri")
-    env = env_of(getattr(request, f"{kind}_env"))
+    source = request.source(kind)
+    uri, env = source.uri, env_of(source.env)
     if initializer_container(resolved.runtime, ANCESTOR_OF_KIND[kind]) is None and is_mounted:
         return {}
     content: Obj = {}
     if uri:
         content["storageUri"] = uri
     if not is_mounted:  # mounted inputs need no credentials
-        env += exclude_names(initializer_secrets(uri, request.store_secret, request.hub_secret), env)
+        env += exclude_names(initializer_secrets(uri, request.secrets.store_secret, request.secrets.hub_secret), env)
     env += exclude_names(initializer_variables(resolved, kind, identity.folder), env)
     env += exclude_names(claim_variables(resolved, kind), env)
     env += exclude_names(_trainer_variable(resolved, kind), env)
@@ -232,8 +236,8 @@ def _initializer(resolved: ResolvedRequest, identity: Identity, kind: Kind) -> O
         env += exclude_names(_cache_variables(request), env)
     if env:
         content["env"] = env
-    if secret := getattr(request, f"{kind}_secret"):
-        content["secretRef"] = {"name": secret}
+    if source.secret:
+        content["secretRef"] = {"name": source.secret}
     return content
 
 
@@ -247,11 +251,11 @@ def _trainer_variable(resolved: ResolvedRequest, kind: Kind) -> list[Obj]:
 
 def _cache_variables(request: TrainRequest) -> list[Obj]:
     """Return the variables for a data cache, as the Kubeflow SDK's DataCacheInitializer names them. CLUSTER_SIZE includes the head."""
-    nodes = request.num_data_nodes
+    nodes = request.data.num_data_nodes
     values = {
-        "METADATA_LOC": request.metadata_loc,
+        "METADATA_LOC": request.data.metadata_loc,
         "CLUSTER_SIZE": "" if nodes is None else str(nodes + 1),
-        "WORKER_MEM": request.worker_mem,
+        "WORKER_MEM": request.data.worker_mem,
     }
     return [{"name": name, "value": value} for name, value in values.items() if value]
 
@@ -280,9 +284,9 @@ def _input_annotations(request: TrainRequest, code: PackedCode | None) -> dict[s
 
 
 def _folder_annotations(request: TrainRequest, identity: Identity) -> dict[str, str]:
-    if request.workspace_volume is None:
+    if request.workspace is None:
         return {}
-    return {names.RUN_FOLDER_ANNOTATION: folder_uri(request.workspace_volume, identity.folder)}
+    return {names.RUN_FOLDER_ANNOTATION: folder_uri(request.workspace, identity.folder)}
 
 
 def _previous_annotations(previous: PreviousAttempt) -> dict[str, str]:

@@ -58,12 +58,12 @@ def _sources(resolved: ResolvedRequest) -> Iterator[_Source]:
     manifest = (request.manifest or {}).get("spec") or {}
     for index, patch in enumerate(manifest.get("runtimePatches") or []):
         yield _patch_source("manifest", f"spec.runtimePatches[{index}] of the manifest", patch)
-    for index, patch in enumerate(request.runtime_patches):
-        yield _patch_source("runtime_patches", f"runtime_patches[{index}]", patch)
+    for index, patch in enumerate(request.placement.runtime_patches):
+        yield _patch_source("placement.runtime_patches", f"runtime_patches[{index}]", patch)
     for patch in volume_patches(request, runtime):
-        yield _patch_source("volumes", "volumes", patch)
-    if request.workspace_volume is not None:
-        for patch in workspace_patches(resolved, request.workspace_volume, folder=""):
+        yield _patch_source("placement.volumes", "volumes", patch)
+    if request.workspace is not None:
+        for patch in workspace_patches(resolved, request.workspace, folder=""):
             yield _patch_source(_WORKSPACE, "the workspace", patch)
 
 

@@ -150,7 +150,7 @@ def _linked_inputs(job: Obj, resolved: ResolvedRequest) -> Iterator[Kind]:
 
 def _has_source(request: TrainRequest, kind: Kind) -> bool:
     initializer = ((request.manifest or {}).get("spec") or {}).get("initializer") or {}
-    return bool(getattr(request, f"{kind}_uri") or (initializer.get(kind) or {}).get("storageUri"))
+    return bool(request.source(kind).uri or (initializer.get(kind) or {}).get("storageUri"))
 
 
 def _path_on_claim(workspace: Workspace, folder: str) -> str:

@@ -24,7 +24,7 @@ class Room:
 
 def room_of(request: TrainRequest, nodes: Sequence[Obj], *, on_cpu: bool, num_nodes: int) -> Room | None:
     """Return the memory for each process on the largest of these nodes, as far as their labels or the request tell; else None."""
-    chosen = [node for node in nodes if _matches(node, request.node_selector)]
+    chosen = [node for node in nodes if _matches(node, request.placement.node_selector)]
     return _host_room(request, chosen, num_nodes) if on_cpu else _gpu_room(chosen)
 
 

@@ -6,9 +6,8 @@ The step that prepares a model returns it as a small object, which the training 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Self
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 _NESTED = ("text_config", "language_config", "llm_config", "decoder")
 """Where models of several modalities have the configuration of their language model."""
@@ -23,25 +22,49 @@ _EXPERTS, _ACTIVE = ("num_local_experts", "num_experts", "n_routed_experts"), ("
 _POSITIONS = ("max_position_embeddings", "n_positions", "n_ctx")
 
 
-class ModelShape(BaseModel):
-    """Sizes of a decoder. `queries` and `key_values` are the widths of all heads together, of queries and of keys (or values)."""
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """Sizes of a decoder. `queries` and `key_values` are the widths of all heads together, of queries and of keys (or values).
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    Raises ValueError for a size that no decoder has.
+    """
 
-    parameters: int = Field(gt=0)
-    hidden: int = Field(gt=0)
-    layers: int = Field(gt=0)
-    vocabulary: int = Field(gt=0)
-    intermediate: int = Field(gt=0)
-    heads: int = Field(gt=0)
-    queries: int = Field(gt=0)
-    key_values: int = Field(gt=0)
-    experts: int = Field(default=1, ge=1)
-    active_experts: int = Field(default=1, ge=1)
-    most_tokens: int = Field(default=0, ge=0)
-    """Tokens of a row: what the model can read, or the longest row of the data; 0: not known."""
-    embeddings: int = Field(gt=0)
+    parameters: int
+    hidden: int
+    layers: int
+    vocabulary: int
+    intermediate: int
+    heads: int
+    queries: int
+    key_values: int
+    embeddings: int
     """Parameters of the token embeddings and of the output layer, which no quantization makes smaller."""
+    experts: int = 1
+    active_experts: int = 1
+    most_tokens: int = 0
+    """Tokens of a row: what the model can read, or the longest row of the data; 0: not known."""
+
+    def __post_init__(self) -> None:
+        for name, size in self.as_json().items():
+            if not isinstance(size, int) or isinstance(size, bool) or size < (0 if name == "most_tokens" else 1):
+                raise ValueError(f"{name}: expected a positive whole number")
+
+    @classmethod
+    def of(cls, sizes: Mapping[str, Any]) -> Self:
+        """Return the shape with these sizes by name, as `as_json` gives them. Raises ValueError."""
+        if not isinstance(sizes, Mapping):
+            raise ValueError("expected an object")
+        known = {one.name for one in fields(cls)}
+        if wrong := [str(name)[:80] for name in sizes if name not in known]:
+            raise ValueError(f"{wrong[0]}: unknown; expected the sizes that the step returns which prepares the model")
+        try:
+            return cls(**sizes)
+        except TypeError:
+            raise ValueError("expected all sizes that the step returns which prepares the model") from None
+
+    def as_json(self) -> dict[str, int]:
+        """Return the sizes by name."""
+        return asdict(self)
 
     @classmethod
     def of_config(cls, config: Mapping[str, Any], parameters: int = 0) -> Self | None:
@@ -73,10 +96,10 @@ class ModelShape(BaseModel):
             "embeddings": found["vocabulary"] * hidden * (1 if is_tied else 2),
         }
         try:
-            shape = cls.model_validate({"parameters": max(parameters, 1), **sizes})
-        except ValidationError:  # a size that no decoder has
+            shape = cls(parameters=max(parameters, 1), **sizes)
+        except ValueError:  # a size that no decoder has
             return None
-        return shape if parameters else shape.model_copy(update={"parameters": shape.embeddings + shape.linear})
+        return shape if parameters else replace(shape, parameters=shape.embeddings + shape.linear)
 
     @property
     def linear(self) -> int:

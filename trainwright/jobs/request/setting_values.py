@@ -11,8 +11,9 @@ from typing import Any
 
 from trainwright.text.json_reader import NotJson, read_json
 from trainwright.text.text_input import Unreadable
-from trainwright.text.yaml_reader import read_yaml
 
+Variables = dict[str, str | dict[str, Any]]
+"""Maps a name to a value, or to a reference such as `{"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}`."""
 _MAX_DEPTH = 100
 
 
@@ -22,6 +23,36 @@ def parse_structure(value: Any) -> Any:
     Raises ValueError, also for types that JSON does not have.
     """
     return floats_to_integers(parse_text(value) if isinstance(value, str) else value)
+
+
+def parse_object(value: Any) -> Any:
+    """Return an object, see `parse_structure`; an empty one for None and empty text."""
+    return parse_structure(value) or {}
+
+
+def parse_group(value: Any) -> Any:
+    """Return a group of settings: its JSON text as an object, anything else as it is."""
+    return parse_text(value) or {} if isinstance(value, str) else value
+
+
+def parse_as(cls: Any, value: Any) -> Any:
+    """Return what a class parses of a text, an object of the class as it is, and None for an empty text. Raises ValueError."""
+    if value is None or value == "" or isinstance(value, cls):
+        return value or None
+    if not isinstance(value, str):
+        raise ValueError("expected text")
+    return cls.parse(value)
+
+
+def parse_list(value: Any) -> Any:
+    """Return a list, see `parse_structure`; an empty one for None and empty text."""
+    return parse_structure(value) or []
+
+
+def parse_items(value: Any) -> Any:
+    """Return a list; one object is a list of it: XCom has it of a task that was mapped over one value."""
+    found = parse_structure(value)
+    return [found] if isinstance(found, dict) else found or []
 
 
 def parse_text(text: str) -> Any:
@@ -34,6 +65,8 @@ def parse_text(text: str) -> Any:
         not_json = error
     except Unreadable as error:
         raise ValueError(error.message) from None
+    from trainwright.text.yaml_reader import read_yaml  # only here: most values are not YAML, and a DAG is parsed without it
+
     try:
         values = read_yaml(text)
     except Unreadable as error:
@@ -70,8 +103,8 @@ def seconds_of(value: Any) -> Any:
 
 
 def deadline_of(value: Any) -> Any:
-    """Return None for an empty text, and for -1, which means "not set" where a parameter cannot be omitted; else the seconds."""
-    return None if value in ("", -1, "-1") else seconds_of(value)
+    """Return None for an empty text, else the seconds."""
+    return None if value == "" else seconds_of(value)
 
 
 def optional_number(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Adds to the parameters of a training step what its task in a pipeline was given: resources, variables, volumes, placement. Pure.
+"""Adds to a training request what its task in a pipeline was given: resources, variables, volumes, placement. Pure.
 
 Kubeflow Pipelines passes these on in the form of a pod's fields (`dsl.TaskConfig`), for the job instead of the pod that waits for it.
 """
@@ -6,72 +6,82 @@ Kubeflow Pipelines passes these on in the form of a pod's fields (`dsl.TaskConfi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from trainwright.jobs.request.setting_values import normalize_resources, parse_structure
-from trainwright.jobs.request.workspace import Workspace, claim_of_volume, is_claim_of
+from trainwright.jobs.request.setting_values import normalize_resources
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.workspace import claim_of_volume, is_claim_of
 
 _OF_STEP = "KFP_"
 """Variables that the backend sets for its own program."""
-_SECRETS = ("store_secret", "hub_secret")
 _OF_TRACKERS = ("MLFLOW_", "WANDB_")
 
 
-def with_task_config(parameters: Mapping[str, Any], config: Any) -> dict[str, Any]:
-    """Return the parameters together with those of the task. A parameter of the component takes precedence, entry by entry.
+@dataclass(frozen=True)
+class Task:
+    """What a task was given.
 
     `config` has the attributes of `dsl.TaskConfig`: `resources`, `env`, `volumes`, `volume_mounts`, `node_selector`, `tolerations`
-    and `affinity`, each None if the task has none; None for a backend without it. Variables from the Secrets `store_secret` and
-    `hub_secret` are left out: they are for the step itself, and the job references them where it needs them.
-    `task_settings` among the parameters is what the task has beyond that: its resources (those of `config` are then the waiting
-    pod's), labels, annotations and volumes.
-    So are the variables of trackers that the step feeds (`tracking`), and the claim of the workspace if it is mounted for the step
-    (`workspace_path`): the job mounts its own folder of it. Raises ValueError for a parameter that cannot be parsed.
+    and `affinity`, each None if the task has none; it is None for a backend without it. `settings` are what the task has beyond that:
+    its resources (those of `config` are then the waiting pod's), labels, annotations and volumes. Of the step itself, and not for the
+    job, are the variables of trackers that it feeds, and the claim of the workspace, if it is mounted in the step.
     """
-    settings = parameters.get("task_settings") or {}
-    merged = _with_settings(parameters, settings)
+
+    config: Any = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    feeds_trackers: bool = False
+    mounts_workspace: bool = False
+
+
+NO_TASK = Task()
+
+
+def with_task(request: TrainRequest, task: Task) -> TrainRequest:
+    """Return the request together with what its task was given. A setting of the request takes precedence, entry by entry.
+
+    Variables from the Secrets `store_secret` and `hub_secret` are left out: they are for the step itself, and the job references them
+    where it needs them.
+    """
+    request = _with_settings(request, task.settings)
+    config, place = task.config, request.placement
     if config is None:
-        return merged
-    secrets = {str(parameters.get(name) or "") for name in _SECRETS}
-    own_volumes = _volumes_of_step(parameters, config.volumes or [])
-    for name, given in (
-        ("resources_per_node", {} if settings else _resources(config.resources)),
-        ("env", _variables(config.env, secrets, _OF_TRACKERS if parameters.get("tracking") else ())),
-        ("node_selector", config.node_selector),
-        ("affinity", config.affinity),
-    ):
-        if given:
-            merged[name] = _with_entries(merged, name, given)
-    for name, given, key in (
-        ("tolerations", config.tolerations, None),
-        ("volumes", [one for one in config.volumes or [] if one.get("name") not in own_volumes], "name"),
-        ("volume_mounts", [one for one in config.volume_mounts or [] if one.get("name") not in own_volumes], "mountPath"),
-    ):
-        if given:
-            merged[name] = _with_list(merged, name, given, key)
-    return merged
+        return request
+    own = _volumes_of_step(request, config.volumes or []) if task.mounts_workspace else set[str]()
+    resources = {} if task.settings else _resources(config.resources)
+    env = _variables(config.env, request, _OF_TRACKERS if task.feeds_trackers else ())
+    volumes = [one for one in config.volumes or [] if one.get("name") not in own]
+    mounts = [one for one in config.volume_mounts or [] if one.get("name") not in own]
+    place = place.having(
+        node_selector=_merge(config.node_selector or {}, place.node_selector),
+        affinity=_merge(config.affinity or {}, place.affinity),
+        tolerations=_with_list(place.tolerations, config.tolerations or [], None),
+        volumes=_with_list(place.volumes, volumes, "name"),
+        volume_mounts=_with_list(place.volume_mounts, mounts, "mountPath"),
+    )
+    return request.having(
+        resources_per_node=_merge(resources, request.resources_per_node), env=_merge(env, request.env), placement=place
+    )
 
 
-def _with_settings(parameters: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters with what was set on the task and the backend does not pass on."""
-    merged = {name: value for name, value in parameters.items() if name != "task_settings"}
-    for name, key in (("resources_per_node", "resources"), ("labels", "labels"), ("annotations", "annotations")):
-        given = settings.get(key) or {}
-        if given := _resources(given) if key == "resources" else given:
-            merged[name] = _with_entries(merged, name, given)
-    for name, key in (("volumes", "name"), ("volume_mounts", "mountPath")):
-        if given_list := settings.get(name):
-            merged[name] = _with_list(merged, name, given_list, key)
-    return merged
+def _with_settings(request: TrainRequest, settings: Mapping[str, Any]) -> TrainRequest:
+    """Return the request with what was set on the task and the backend does not pass on."""
+    if not settings:
+        return request
+    place = request.placement
+    place = place.having(
+        annotations=_merge(settings.get("annotations") or {}, place.annotations),
+        volumes=_with_list(place.volumes, settings.get("volumes") or [], "name"),
+        volume_mounts=_with_list(place.volume_mounts, settings.get("volume_mounts") or [], "mountPath"),
+    )
+    return request.having(
+        resources_per_node=_merge(_resources(settings.get("resources")), request.resources_per_node),
+        labels=_merge(settings.get("labels") or {}, request.labels),
+        placement=place,
+    )
 
 
-def _with_entries(parameters: Mapping[str, Any], name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    own = parse_structure(parameters.get(name) or {}) or {}
-    return _merge(given, normalize_resources(own) if name == "resources_per_node" else own)
-
-
-def _with_list(parameters: Mapping[str, Any], name: str, given: list[Any], key: str | None) -> list[Any]:
-    own = parse_structure(parameters.get(name) or []) or []
+def _with_list(own: list[Any], given: list[Any], key: str | None) -> list[Any]:
     return [*own, *(entry for entry in given if not _has(own, entry, key))]
 
 
@@ -81,18 +91,16 @@ def _resources(resources: Mapping[str, Any] | None) -> dict[str, Any]:
         group: {name: amount for name, amount in (entries or {}).items() if amount}
         for group, entries in (resources or {}).items()
     }
-    return {group: amounts for group, amounts in found.items() if amounts}
+    return dict(normalize_resources({group: amounts for group, amounts in found.items() if amounts}))
 
 
-def _volumes_of_step(parameters: Mapping[str, Any], volumes: list[Any]) -> set[str]:
+def _volumes_of_step(request: TrainRequest, volumes: list[Any]) -> set[str]:
     """Return the names of the volumes that are the workspace's claim."""
-    if not parameters.get("workspace_path") or not parameters.get("workspace"):
-        return set()
-    workspace = Workspace.parse(str(parameters["workspace"]))
-    return {str(volume.get("name")) for volume in volumes if is_claim_of(workspace, claim_of_volume(volume))}
+    return {str(volume.get("name")) for volume in volumes if is_claim_of(request.workspace, claim_of_volume(volume))}
 
 
-def _variables(entries: list[dict[str, Any]] | None, secrets: set[str], of_trackers: tuple[str, ...]) -> dict[str, Any]:
+def _variables(entries: list[dict[str, Any]] | None, request: TrainRequest, of_trackers: tuple[str, ...]) -> dict[str, Any]:
+    secrets = {request.secrets.store_secret, request.secrets.hub_secret}
     found: dict[str, Any] = {}
     for entry in entries or []:
         reference = (entry.get("valueFrom") or {}).get("secretKeyRef") or {}

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 from trainwright.jobs.code.function_arguments import ambiguous_arguments
 from trainwright.jobs.code.function_source import source_of
-from trainwright.jobs.request.setting_names import TEXTS
+from trainwright.jobs.request.invalid_settings import InvalidSettings
+from trainwright.jobs.request.setting import Settings, settings_of
 from trainwright.jobs.request.setting_values import parse_structure
 
 MARK = "trainwright.dev/type"
@@ -41,16 +42,53 @@ def has_large_integer(value: Any) -> bool:
     return isinstance(value, int) and abs(value) >= LARGEST_INTEGER
 
 
-def typed_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a step without marks, each marked value with its type.
+def typed_parameters(cls: type[Settings], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a step that were given, without marks, each marked value with its type.
 
-    Raises ValueError naming the parameter if a text is not of its type, and for an argument of a function whose text may be of
-    another type, where neither a mark nor an annotation says which.
+    `cls` has the settings among them.
+    Raises InvalidSettings naming the parameter if a text is not of its type, and for an argument of a function whose text may be of
+    another type, where neither a mark nor an annotation tells.
     """
-    read = {name: _structure(value, name) for name, value in parameters.items()}
+    read = {name: _structure(value, name) for name, value in given_parameters(cls, parameters).items()}
     if problem := _ambiguous(read):
-        raise ValueError(problem)
-    return {name: _unmarked(value, name, as_text=name in TEXTS) for name, value in read.items()}
+        raise InvalidSettings([problem])
+    return {name: _typed(value, name, cls) for name, value in read.items()}
+
+
+def with_large_marked(value: Any) -> Any:
+    """Return an object or list whose integers that Kubeflow Pipelines may change are text marked with its type."""
+    if isinstance(value, Mapping):
+        return {name: with_large_marked(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_large_marked(one) for one in value]
+    return marked(str(value), "int") if has_large_integer(value) else value
+
+
+def unmarked(value: Any, path: str) -> Any:
+    """Return an object or list without marks, each marked value with its type. Raises InvalidSettings for one of another type."""
+    return _unmarked(value, path, as_text=False)
+
+
+def given_parameters(cls: type[Settings], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of a function that were given: those that differ from their defaults, as no signature can tell more."""
+    known = settings_of(cls)
+    return {name: value for name, value in parameters.items() if name not in known or _is_given(value, known[name].default)}
+
+
+def _is_given(value: Any, default: Any) -> bool:
+    if (
+        default is None or default is ...
+    ):  # an empty text stands for None, or 0: kfp has no word for it, and templates render to text
+        return value not in ("", None) and (default is ... or value != 0)
+    return value is not None and value != default
+
+
+def _typed(value: Any, name: str, cls: type[Settings]) -> Any:
+    one = settings_of(cls).get(name)
+    if one is not None and one.of is not None and isinstance(value, dict) and not is_marked(value):
+        texts = {each for each, of_group in settings_of(one.of).items() if of_group.has_texts}
+        return {each: _unmarked(entry, f"{name}.{each}", as_text=each in texts) for each, entry in value.items()}
+    return _unmarked(value, name, as_text=one is not None and one.has_texts)
 
 
 def _structure(value: Any, name: str) -> Any:
@@ -63,12 +101,12 @@ def _structure(value: Any, name: str) -> Any:
         hint = ""
         if MARK in value:
             hint = ": a value with quotes inside it does not fit into an object here; pass the object as one pipeline parameter"
-        raise ValueError(f"{name}: {error}{hint}") from None
+        raise InvalidSettings([(name, f"{error}{hint}")]) from None
 
 
 def _unmarked(value: Any, path: str, *, as_text: bool, depth: int = 0) -> Any:
     if depth > _MAX_DEPTH:
-        raise ValueError(f"{path[:200]}: more than {_MAX_DEPTH} levels deep")
+        raise InvalidSettings([(path[:200], f"more than {_MAX_DEPTH} levels deep")])
     if isinstance(value, dict):
         if is_marked(value):
             return _read(value["value"], str(value[MARK]), path, as_text=as_text)
@@ -90,7 +128,7 @@ def _read(value: Any, of_type: str, path: str, *, as_text: bool) -> Any:
         if of_type in ("list", "dict") and isinstance(value, str):
             return json.loads(value)
     except (ValueError, KeyError, OverflowError):
-        raise ValueError(f"{path}: expected a value of type {of_type}, got {text[:80]!r}") from None
+        raise InvalidSettings([(path, f"expected a value of type {of_type}, got {text[:80]!r}")]) from None
     return text if as_text and not isinstance(value, list | dict) else value
 
 
@@ -108,16 +146,16 @@ def _number_text(number: int | float, text: str) -> str:
     return str(number) if isinstance(number, int) else text
 
 
-def _ambiguous(parameters: Mapping[str, Any]) -> str:
+def _ambiguous(parameters: Mapping[str, Any]) -> tuple[str, str] | None:
     arguments = parameters.get("func_args")
     try:
         function = source_of(parameters.get("func"))
-        names = ambiguous_arguments(function, arguments) if function is not None and isinstance(arguments, dict) else []
+        if function is None or not isinstance(arguments, dict):
+            return None
+        names = ambiguous_arguments(function, arguments)
     except ValueError:  # the request says what is wrong with the function
-        return ""
+        return None
     if not names:
-        return ""
-    return (
-        f"func_args.{names[0]}: the text for {', '.join(map(repr, names))} may be meant as another type; annotate the parameter "
-        f"in {function.name}()"  # type: ignore[union-attr]
-    )
+        return None
+    may_be = f"the text for {', '.join(map(repr, names))} may be meant as another type"
+    return f"func_args.{names[0]}", f"{may_be}; annotate the parameter in {function.name}()"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
+
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 
 _WORDS = {
     "bool_parsing": "expected true or false",
@@ -24,15 +24,14 @@ _WORDS = {
 _BOUNDS = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
 
 
-def in_words(error: ValidationError, words: Callable[[ErrorDetails], str] | None = None) -> ValidationError:
-    """Return an error with `words` (by default `words_of`) in place of pydantic's, without its links and without the input."""
-    lines = [
-        InitErrorDetails(
-            type=PydanticCustomError("setting", "{message}", {"message": (words or words_of)(line)}), loc=line["loc"], input=None
-        )
-        for line in error.errors(include_url=False, include_input=False)
-    ]
-    return ValidationError.from_exception_data(error.title, lines, hide_input=True)
+def problems_in_words(error: ValidationError) -> list[tuple[str, str]]:
+    """Return a path and a message for each error. One about several settings names one of them first."""
+    return [problem for one in error.errors(include_url=False, include_input=False) for problem in _problems(one)]
+
+
+def message_of(error: Exception) -> str:
+    """Return the message of an error; of pydantic's the problems alone, without its heading and its links."""
+    return str(InvalidSettings(problems_in_words(error))) if isinstance(error, ValidationError) else str(error)
 
 
 def words_of(error: ErrorDetails) -> str:
@@ -49,3 +48,11 @@ def words_of(error: ErrorDetails) -> str:
         if bound in about:
             return f"expected {words} {about[bound]}"
     return str(error["msg"]).removeprefix("Value error, ")
+
+
+def _problems(error: ErrorDetails) -> list[tuple[str, str]]:
+    path = ".".join(map(str, error["loc"]))
+    within = (error.get("ctx") or {}).get("error")
+    if isinstance(within, InvalidSettings):
+        return [(".".join(filter(None, (path, inner))), message) for inner, message in within.problems]
+    return [(path, words_of(error).removeprefix(f"{path.rpartition('.')[2]}: "))]

@@ -8,9 +8,15 @@ from typing import Any
 from trainwright.api.objects import Obj
 from trainwright.api.schema.container import ENV_VAR
 from trainwright.jobs.request.field_schemas import schema_problems
+from trainwright.jobs.request.setting_values import Variables
 
-Variables = dict[str, str | dict[str, Any]]
-"""Maps a name to a value, or to a reference such as `{"valueFrom": {"secretKeyRef": {"name": ..., "key": ...}}}`."""
+
+def known_variables(variables: Variables) -> Variables:
+    """Return variables whose references are valid. Raises ValueError."""
+    for name, value in variables.items():
+        if isinstance(value, dict) and (problems := "; ".join(reference_problems(name, value))):
+            raise ValueError(problems)
+    return variables
 
 
 def reference_problems(name: str, reference: dict[str, Any]) -> Iterator[str]:

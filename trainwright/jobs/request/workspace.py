@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 from urllib.parse import parse_qsl
-
-from pydantic import BaseModel, ConfigDict
 
 from trainwright.api.quantities import parse_quantity
 
@@ -19,10 +18,9 @@ _OPTIONS = ("size", "class", "access", "retain")
 _EXPECTED = "pvc://CLAIM, pvc://CLAIM/FOLDER, or with ?size=20Gi&class=NAME&access=MODE&retain=keep for a new claim"
 
 
-class NewClaim(BaseModel):
+@dataclass(frozen=True)
+class NewClaim:
     """Properties of a claim to create if it does not exist; empty values use defaults of the cluster or the job."""
-
-    model_config = ConfigDict(frozen=True)
 
     size: str
     storage_class: str = ""
@@ -32,23 +30,26 @@ class NewClaim(BaseModel):
     """With `delete` the claim is deleted with its jobs."""
 
 
-class Workspace(BaseModel):
-    """A PersistentVolumeClaim, and a folder on it."""
-
-    model_config = ConfigDict(frozen=True)
+@dataclass(frozen=True)
+class Workspace:
+    """A PersistentVolumeClaim, and a folder on it. `uri` is how a person has written it."""
 
     claim: str
     path: str = ""
     new: NewClaim | None = None
+    uri: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        return self.uri
 
     @classmethod
-    def parse(cls, uri: str, field: str = "workspace") -> Workspace:
-        """Parse `pvc://CLAIM[/FOLDER]`, with `?size=...` and further options for a new claim. Raises ValueError naming the field."""
+    def parse(cls, uri: str, name: str = "workspace") -> Workspace:
+        """Parse `pvc://CLAIM[/FOLDER]`, with `?size=...` and further options for a new claim. Raises ValueError naming the setting."""
         match = _CLAIM.fullmatch(uri)
         path = (match[3] or "").strip("/") if match else ""
         if not match or len(match[1]) > 253 or ".." in path.split("/"):
-            raise ValueError(f"{field}: {uri!r} is not of the form {_EXPECTED}")
-        return cls(claim=match[1], path=path, new=None if match[4] is None else _parse_new_claim(match[4], field))
+            raise ValueError(f"{name}: {uri!r} is not of the form {_EXPECTED}")
+        return cls(claim=match[1], path=path, new=None if match[4] is None else _parse_new_claim(match[4], name), uri=uri)
 
 
 def claim_of_volume(volume: Mapping[str, Any]) -> str:

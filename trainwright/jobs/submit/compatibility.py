@@ -6,6 +6,7 @@ Trainer ignores settings that no step uses: a job would train without its datase
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 
 from trainwright.api import names
 from trainwright.api.errors import Invalid, Problem
@@ -27,11 +28,11 @@ from trainwright.materialize.resources import gpu_count
 
 _STEP_OF_FIELD = {
     "dataset_uri": names.ANCESTOR_DATASET,
-    "dataset_env": names.ANCESTOR_DATASET,
-    "dataset_secret": names.ANCESTOR_DATASET,
+    "data.dataset_env": names.ANCESTOR_DATASET,
+    "secrets.dataset_secret": names.ANCESTOR_DATASET,
     "model_uri": names.ANCESTOR_MODEL,
-    "model_env": names.ANCESTOR_MODEL,
-    "model_secret": names.ANCESTOR_MODEL,
+    "data.model_env": names.ANCESTOR_MODEL,
+    "secrets.model_secret": names.ANCESTOR_MODEL,
     "image": names.ANCESTOR_TRAINER,
     "command": names.ANCESTOR_TRAINER,
     "args": names.ANCESTOR_TRAINER,
@@ -48,14 +49,14 @@ class IncompatibleRuntime(Invalid):
     """The runtime does not support the request; the problems name the fields of the request."""
 
 
-class InvalidSettings(Invalid):
+class InvalidRequest(Invalid):
     """The request is wrong for every runtime; the problems name its fields."""
 
 
 def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem] = ()) -> None:
     """Check a request and its runtime; `wrong_settings` are the problems of the builtin trainer's settings.
 
-    Raises IncompatibleRuntime, or InvalidSettings if the runtime has no part in it, with every problem.
+    Raises IncompatibleRuntime, or InvalidRequest if the runtime has no part in it, with every problem.
     """
     request, runtime = resolved.request, resolved.runtime
     of_request = [
@@ -79,7 +80,7 @@ def check_compatible(resolved: ResolvedRequest, wrong_settings: Iterable[Problem
     if of_runtime:
         raise IncompatibleRuntime.of("TrainRequest", name_of(runtime), [*of_runtime, *of_request])
     if of_request:
-        raise InvalidSettings.of("TrainRequest", name_of(runtime), of_request)
+        raise InvalidRequest.of("TrainRequest", name_of(runtime), of_request)
 
 
 def steps_of_runtime(runtime: Obj) -> dict[str, str]:
@@ -93,18 +94,18 @@ def steps_of_runtime(runtime: Obj) -> dict[str, str]:
 def _price_problems(request: TrainRequest, runtime: Obj) -> Iterator[Problem]:
     given = annotations_of(request.manifest) if request.manifest is not None else {}
     try:
-        prices_in({**prices_of_runtime(runtime), **given, **request.annotations})
+        prices_in({**prices_of_runtime(runtime), **given, **request.placement.annotations})
     except BadPrice as error:
-        yield Problem("annotations", str(error))
+        yield Problem("placement.annotations", str(error))
 
 
 def _missing_steps(resolved: ResolvedRequest) -> Iterator[Problem]:
     runtime = resolved.runtime
     steps = steps_of_runtime(runtime)
     for field, step in _STEP_OF_FIELD.items():
-        if field.partition("_")[0] in resolved.inputs:  # already prepared: needs no initializer step
+        if field.rpartition(".")[2].partition("_")[0] in resolved.inputs:  # already prepared: needs no initializer step
             continue
-        if getattr(resolved.request, field) and step not in steps:
+        if attrgetter(field)(resolved.request) and step not in steps:
             has = ", ".join(steps) or "none"
             yield Problem(field, f"the runtime {name_of(runtime)!r} has no step {step!r} that uses it (its steps: {has})")
 
@@ -199,9 +200,10 @@ def _unnamed_inputs(resolved: ResolvedRequest) -> Iterator[str]:
     request, runtime = resolved.request, resolved.runtime
     if request.manifest is not None:
         return
+    sources = {"dataset": request.source("dataset"), "model": request.source("model")}
     for kind, ancestor in (("dataset", names.ANCESTOR_DATASET), ("model", names.ANCESTOR_MODEL)):
         container = initializer_container(runtime, ancestor)
-        if container is None or kind in resolved.inputs or getattr(request, f"{kind}_uri") or getattr(request, f"{kind}_env"):
+        if container is None or kind in resolved.inputs or sources[kind].uri or sources[kind].env:
             continue
         if not any(entry["name"] == "STORAGE_URI" for entry in container.get("env") or []):
             yield f"{kind}_uri is empty and the runtime's step {ancestor!r} has no default source: it will fail"

@@ -91,12 +91,12 @@ class Creator:
 
     def waiter_notes(self) -> dict[str, str | None]:
         """Return the annotations that tell who waits for the job from now on."""
-        return waiter_notes(self.request.on_cancel, self.identity.submitter.waiting_pod)
+        return waiter_notes(self.request.ending.on_cancel, self.identity.submitter.waiting_pod)
 
     def ensure_claim(self) -> None:
         """Create or check the claim for a job that is about to be created or resumed, see `ensure_claim`."""
-        if self.request.workspace_volume is not None:
-            ensure_claim(self.cluster, self.request.workspace_volume, self.identity, self.namespace, self.resolved.nodes)
+        if self.request.workspace is not None:
+            ensure_claim(self.cluster, self.request.workspace, self.identity, self.namespace, self.resolved.nodes)
 
     def ensure_credentials(self, name: str) -> None:
         """Write the Secret for the job of this name, which is about to be created or resumed, see `ensure_credentials`."""
@@ -122,7 +122,7 @@ class Creator:
             check_capacity(cluster, built.jobset)
         self._check_memory(plan.name)
         check_queue(client, cluster, labels_of(plan.trainjob).get(names.QUEUE_LABEL, ""), self.namespace)
-        if self.request.workspace_volume is not None:
+        if self.request.workspace is not None:
             check_holder(cluster, plan.trainjob, self.identity)
         self.ensure_claim()
         if self.resolved.code is not None:
@@ -195,7 +195,7 @@ class Creator:
         return {**trainjob, "metadata": {**trainjob["metadata"], "annotations": annotations}}
 
     def _check_memory(self, name: str) -> None:
-        if self.request.model_shape and (warning := check_memory(self.resolved, nodes_of(self.cluster), name)):
+        if self.request.data.model_shape and (warning := check_memory(self.resolved, nodes_of(self.cluster), name)):
             if self.on_warning is not None:
                 self.on_warning(warning)
             else:

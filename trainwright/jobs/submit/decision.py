@@ -112,7 +112,7 @@ def decide(existing: Obj | None, unanswered: Obj | None, wanted: Wanted) -> Deci
             or f"the TrainJob {name_of(existing)!r} was created from another request and has not ended; "
             f"suspend or delete it, or use another run id; changed: {changed}"
         )
-    if request.on_changed_request == "replace":
+    if request.ending.on_changed_request == "replace":
         return Supersede(existing, f"the request has changed: {changed}", continues=True)
     return Adopt(existing, changed=changed)  # a DAG was edited while its job runs: hours of training outweigh the edit
 
@@ -128,9 +128,9 @@ def _is_of_earlier_execution(existing: Obj, wanted: Wanted) -> bool:
     relation = submitter.relation_to(existing)
     if relation is Relation.rerun:
         # Yesterday's result is only taken on request; a job that still runs, by runs that a person has named.
-        return not (request.adopt_finished if is_finished(existing) else submitter.adopts_reruns)
+        return not (request.ending.adopt_finished if is_finished(existing) else submitter.adopts_reruns)
     if relation is Relation.unknown and names.RESULT_SEEN_ANNOTATION in annotations_of(existing):
-        return not request.adopt_finished  # its result was used once already
+        return not request.ending.adopt_finished  # its result was used once already
     return relation is Relation.cleared
 
 

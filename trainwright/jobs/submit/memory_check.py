@@ -51,8 +51,8 @@ class MemoryEstimate:
 
 def estimate_memory(resolved: ResolvedRequest, nodes: Sequence[Obj]) -> MemoryEstimate | None:
     """Estimate the memory of a training; None for a program other than TRL's trainers, and without the shape of the model."""
-    shape, trainer = resolved.request.shape, resolved.trainer
-    if shape is None or not isinstance(trainer, TrlTrainer) or resolved.request.memory_check == OFF:
+    shape, trainer = resolved.request.data.model_shape, resolved.trainer
+    if shape is None or not isinstance(trainer, TrlTrainer) or resolved.request.placement.memory_check == OFF:
         return None
     settings = trainer.settings.model_validate(resolved.request.settings)
     needs = training_memory(shape, settings)
@@ -71,7 +71,7 @@ def check_memory(resolved: ResolvedRequest, nodes: Sequence[Obj], name: str) -> 
     log.info("event=memory_estimated name=%s estimate=%r", name, str(found))
     if found.fits:
         return ""
-    if resolved.request.memory_check == FAIL:
-        problem = Problem("settings", f"Invalid value: {found}; memory_check=warn submits it all the same")
+    if resolved.request.placement.memory_check == FAIL:
+        problem = Problem("settings", f"Invalid value: {found}; placement.memory_check=warn submits it all the same")
         raise Invalid.of("TrainJob", name, [problem], "trainer.kubeflow.org")
     return str(found)

@@ -80,9 +80,9 @@ def _keeps_workspace(resolved: ResolvedRequest) -> bool:
     """Whether a volume that outlives the pod is mounted there."""
     request, runtime = resolved.request, resolved.runtime
     pods = [pod_spec_of(job) for job in training_jobs(runtime)]
-    volumes = [*request.volumes, *(volume for pod in pods for volume in pod.get("volumes") or [])]
+    volumes = [*request.placement.volumes, *(volume for pod in pods for volume in pod.get("volumes") or [])]
     kept = {volume.get("name") for volume in volumes if not {"emptyDir", "configMap", "secret", "projected"} & volume.keys()}
-    mounts = [*request.volume_mounts, *((trainer_container(runtime) or {}).get("volumeMounts") or [])]
+    mounts = [*request.placement.volume_mounts, *((trainer_container(runtime) or {}).get("volumeMounts") or [])]
     return any(mount.get("name") in kept and str(mount.get("mountPath")).startswith(MOUNT) for mount in mounts)
 
 

@@ -54,7 +54,7 @@ def preview_submission(request: TrainRequest, identity: Identity, namespace: str
     else:
         objects = materialize(plan.trainjob, resolved.runtime)
     needed = list(code_config_maps(trainjob, resolved.code)) if resolved.code is not None else []
-    if (workspace := request.workspace_volume) is not None and workspace.new is not None:
+    if (workspace := request.workspace) is not None and workspace.new is not None:
         needed.insert(0, claim_manifest(workspace, workspace.new, identity, namespace, resolved.nodes))
     return Preview(
         trainjob,

@@ -37,10 +37,10 @@ def check_queue(client: JobsClient, cluster: Cluster, queue: str, namespace: str
 def check_known_queue(known: list[str] | None, queue: str, namespace: str) -> None:
     """Raise QueueNotFound unless the queue is among those of the namespace; they are None without Kueue. Pure."""
     if known is None:
-        raise QueueNotFound(f"queue_name: {queue!r}: {NO_KUEUE}: install Kueue, or leave queue_name out")
+        raise QueueNotFound(f"placement.queue_name: {queue!r}: {NO_KUEUE}: install Kueue, or leave queue_name out")
     if queue not in known:
         advice = suggest(queue, known) or "create a LocalQueue, or leave queue_name out"
-        raise QueueNotFound(f"queue_name: the namespace {namespace} has no LocalQueue {queue!r}: {advice}")
+        raise QueueNotFound(f"placement.queue_name: the namespace {namespace} has no LocalQueue {queue!r}: {advice}")
 
 
 def _check_own_queues(cluster: Cluster, queue: str) -> None:
@@ -50,4 +50,6 @@ def _check_own_queues(cluster: Cluster, queue: str) -> None:
         cluster.get(CONFIG_MAP, name, namespace)
     except NotFound:
         advice = "start the cluster with `trainwright up --queues FILE`, or leave queue_name out"
-        raise QueueNotFound(f"queue_name: {queue!r}: this cluster has no queues, so nothing starts the job: {advice}") from None
+        raise QueueNotFound(
+            f"placement.queue_name: {queue!r}: this cluster has no queues, so nothing starts the job: {advice}"
+        ) from None

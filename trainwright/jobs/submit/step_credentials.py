@@ -20,8 +20,8 @@ from trainwright.api.objects import Obj, uid_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.credentials.secret_variables import HUB_KEY
 from trainwright.jobs.diagnosis.errors import TrainJobDeleted, TrainJobFailed
+from trainwright.jobs.request.setting_values import Variables
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.variables import Variables
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.submit.owner_references import trainjob_reference
@@ -49,8 +49,9 @@ class StepCredentials:
     def referred_to_by(self, request: TrainRequest, identity: Identity) -> TrainRequest:
         """Return the request with the Secret where it names none: `hub_secret` for the hub's token, `store_secret` for the rest."""
         named = {"hub_secret": HUB_KEY in self.values, "store_secret": bool(set(self.values) - {HUB_KEY})}
-        missing = {name: secret_name(identity) for name, has_values in named.items() if has_values and not getattr(request, name)}
-        return request.model_copy(update=missing) if missing else request
+        secrets = request.secrets
+        missing = {name: secret_name(identity) for name, has_values in named.items() if has_values and not getattr(secrets, name)}
+        return request.having(secrets=secrets.having(**missing)) if missing else request
 
 
 def secret_name(identity: Identity) -> str:

@@ -112,15 +112,15 @@ def submit_or_adopt(
     with creator.no_secret_is_left():
         submitted = _Attempts(creator, choice, _Earlier.of(start)).first_fitting(start)
     retrying = RetryingCluster(submitted.cluster, stop=stop)
-    if request.workspace_volume is not None:
-        set_claim_owner(retrying, request.workspace_volume, identity, submitted.trainjob)
+    if request.workspace is not None:
+        set_claim_owner(retrying, request.workspace, identity, submitted.trainjob)
     if resolved.code is not None:
         set_code_owner(retrying, submitted.trainjob, resolved.code)
     if submission.credentials and not is_finished(submitted.trainjob):
         set_credentials_owner(retrying, identity, submitted.trainjob, submission.credentials)
     if submission.workflow is not None:
         tie_to_workflow(submitted.cluster, submitted.trainjob, submission.workflow)
-    if request.previous_jobs == "delete":
+    if request.ending.previous_jobs == "delete":
         delete_previous_attempts(retrying, submitted.trainjob, identity)
     return submitted
 
@@ -173,7 +173,7 @@ class _Attempts:
                         log.warning("event=request_changed name=%s outcome=adopted_as_it_is changed=%r", name_of(job), changed)
                     return self._adopted(job)
                 case Supersede(job, reason, continues):
-                    supersede(cluster, job, creator.request.on_cancel, reason)
+                    supersede(cluster, job, creator.request.ending.on_cancel, reason)
                     self.earlier.add(job, continues=continues)
                 case Next(job, continues, changed):
                     if changed:
@@ -282,7 +282,7 @@ class _Attempts:
         """
         request = self.creator.request
         if not self.earlier.jobs:
-            if request.adopt_finished:
+            if request.ending.adopt_finished:
                 log.info("event=nothing_to_adopt step=%s reason='there is no job of it, or it was deleted'", self.identity)
             return self.identity
         newest_first = sorted(self.earlier.jobs, key=attempt_of, reverse=True)

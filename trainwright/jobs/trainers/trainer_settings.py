@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from trainwright.jobs.request.validation_words import in_words, words_of
+from trainwright.jobs.request.validation_words import words_of
 from trainwright.text.suggest import suggest
 
 
@@ -28,7 +28,18 @@ class TrainerSettings(BaseModel):
         try:
             return validate(given)
         except ValidationError as error:
-            raise in_words(error, cls._message) from None
+            raise ValidationError.from_exception_data(
+                error.title,
+                [
+                    InitErrorDetails(
+                        type=PydanticCustomError("setting", "{message}", {"message": cls._message(line)}),
+                        loc=line["loc"],
+                        input=None,
+                    )
+                    for line in error.errors(include_url=False, include_input=False)
+                ],
+                hide_input=True,
+            ) from None
 
     @classmethod
     def _message(cls, line: ErrorDetails) -> str:

@@ -102,7 +102,7 @@ def wait_step(
     waiting = Waiting.of(options, event_printer)
     waiting = replace(waiting, settings=replace(waiting.settings, restarts=handle.restarts))
     seconds = lease_seconds(waiting.waiter.lease_seconds)
-    notes = waiter_notes(options.on_cancel, waiting_pod)
+    notes = waiter_notes(options.ending.on_cancel, waiting_pod)
     trainjob = take_lease(retrying, resume_if_suspended_by_us(retrying, trainjob, notes=notes), seconds, notes)
     ended = follow_to_end(cluster, trainjob, waiting)
     printer = waiting.printer

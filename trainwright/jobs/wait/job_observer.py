@@ -20,7 +20,7 @@ from trainwright.jobs.diagnosis.errors import NodeLost, TooManyRestarts, cannot_
 from trainwright.jobs.diagnosis.pod_failure import STOPPED_CODES, PodFailure, pod_failure
 from trainwright.jobs.diagnosis.pod_observer import PodObserver
 from trainwright.jobs.diagnosis.waiting_reason import ReasonFinder, WaitingReason, node_reason
-from trainwright.jobs.logs.stream_logs import LogStreamOptions
+from trainwright.jobs.logs.log_options import LogStreamOptions
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.denials import Denials
 from trainwright.jobs.state.jobs_of import FailingJob, failing_jobs, jobs_of
@@ -348,7 +348,7 @@ class JobObserver:
         self._due = min(self._due, self._failed_too_often_since + _CONFIRMED_SECONDS)
         if now >= self._failed_too_often_since + _CONFIRMED_SECONDS:
             first = hopeless or next(iter(self._failed.values()))
-            limit = f"restarts allows {allowed}" if allowed else "set `restarts` to restart failed pods"
+            limit = f"limits.restarts allows {allowed}" if allowed else "set `limits.restarts` to restart failed pods"
             raise TooManyRestarts(
                 f"pod {first.name} {first.describe()}; {'to start it again cannot help' if hopeless else limit}"
             )

@@ -9,8 +9,7 @@ from typing import Self
 from trainwright.api.objects import Obj
 from trainwright.api.verdict import Verdict
 from trainwright.cluster.protocol import Cluster
-from trainwright.jobs.diagnosis.preemption import BUDGET
-from trainwright.jobs.logs.stream_logs import LogStreamOptions
+from trainwright.jobs.request.groups import PREEMPTION_BUDGET
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines
@@ -44,7 +43,7 @@ class Waiting:
     """Whether a signal suspends the job before anything else is done, and whether the job has a lease of this client."""
     on_submitted: Callable[[Submitted], None] | None = None
     """Called with each attempt that is submitted or adopted; must not raise."""
-    preemption_budget: int = BUDGET
+    preemption_budget: int = PREEMPTION_BUDGET
     """How often the step is submitted again after a preemption."""
     job_retries: int = 0
     """How often the step is submitted again after another failure, see `may_retry`."""
@@ -58,23 +57,18 @@ class Waiting:
         observers: Sequence[OnJobEvents] = (),
         on_signal: CancelHandler | None = None,
         on_submitted: Callable[[Submitted], None] | None = None,
-        job_retries: int = 0,
     ) -> Self:
         """Return how the request says to wait.
 
         Args:
-            request: Its deadlines, logs, `on_cancel`, lease and preemption budget count.
+            request: Its limits, ending and logging count.
             printer: Prints the job's events; nothing by default.
             observers: Get the events, too.
             on_signal: Replaces the request's `on_cancel` when the process receives a signal. Without it, a signal suspends the job
                 at once.
             on_submitted: See the field.
-            job_retries: See the field.
-
-        Raises:
-            ValueError: The request's `logs` are invalid.
         """
-        policy = CancelPolicy(request.on_cancel)
+        policy = CancelPolicy(request.ending.on_cancel)
 
         def on_cancel(cluster: Cluster, trainjob: Obj, verdict: Verdict | None = None, /) -> str:
             return cancel_owned_job(cluster, trainjob, policy, verdict=verdict)
@@ -87,8 +81,8 @@ class Waiting:
             on_cancel,
             waiter=waiter_options_of(request, suspends_at_once=on_signal is None),
             on_submitted=on_submitted,
-            preemption_budget=request.preemption_budget,
-            job_retries=job_retries,
+            preemption_budget=request.limits.preemption_budget,
+            job_retries=request.limits.job_retries,
         )
 
     def on_event(self, events: JobEvents) -> None:
@@ -99,18 +93,20 @@ class Waiting:
 
 
 def deadlines_of(request: TrainRequest) -> Deadlines:
-    return Deadlines(queue=request.queue_timeout_seconds, start=request.start_timeout_seconds, run=request.run_deadline)
+    return Deadlines(
+        queue=request.limits.queue_timeout_seconds, start=request.limits.start_timeout_seconds, run=request.run_deadline
+    )
 
 
 def wait_settings_of(request: TrainRequest) -> WaitSettings:
-    """Raises ValueError for invalid `logs`."""
+    """Return what ends a wait for the job of a request, and the logs to show."""
     return WaitSettings(
-        request.fail_if_stuck,
-        request.lost_node_timeout_seconds,
-        fail_on_divergence=request.fail_on_divergence,
+        request.limits.fail_if_stuck,
+        request.limits.lost_node_timeout_seconds,
+        fail_on_divergence=request.limits.fail_on_divergence,
         restarts=restarts_of_request(request),
         deadlines=deadlines_of(request),
-        logs=LogStreamOptions.parse(request.logs, request.log_bytes),
+        logs=request.logging.options,
     )
 
 
@@ -119,11 +115,11 @@ def restarts_of_request(request: TrainRequest) -> int | None:
 
     A function or code that raises does so again: a retry belongs to the orchestrator, which knows how many there are.
     """
-    return request.restarts or (0 if request.func is not None or request.code else None)
+    return request.limits.restarts or (0 if request.func is not None or request.code else None)
 
 
 def waiter_options_of(request: TrainRequest, *, suspends_at_once: bool) -> WaiterOptions:
     """Return what the waiting client does for the job: nothing for one that is to run on without it."""
-    if request.on_cancel == CancelPolicy.keep:
+    if request.ending.on_cancel == CancelPolicy.keep:
         return WaiterOptions()
-    return WaiterOptions(suspends_at_once, request.waiter_lease_seconds)
+    return WaiterOptions(suspends_at_once, request.ending.waiter_lease_seconds)

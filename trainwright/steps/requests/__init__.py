@@ -6,6 +6,7 @@ from trainwright.steps.requests.exports import (
     EvaluateExport,
     ExportBeside,
     ExportCheckpoint,
+    Harness,
     PromoteModel,
     ReadChampion,
     RegisterModel,
@@ -14,7 +15,9 @@ from trainwright.steps.requests.exports import (
     RollBackOnce,
 )
 from trainwright.steps.requests.forms import FineTuning, FullPipeline, Retraining, StartRun, Sweep
+from trainwright.steps.requests.run import Run, RunPlace, RunSteps
 from trainwright.steps.requests.runs import RetireFolder
+from trainwright.steps.requests.step_job import FilesJob, StepJob, job_request
 from trainwright.steps.requests.step_request import StepRequest, StepRun
 from trainwright.steps.requests.sweep import BeginTrials, EndTrials, PickTrial, PlanTrials
 
@@ -25,8 +28,10 @@ __all__ = [
     "EvaluateExport",
     "ExportBeside",
     "ExportCheckpoint",
+    "FilesJob",
     "FineTuning",
     "FullPipeline",
+    "Harness",
     "InitializeDataset",
     "InitializeModel",
     "PickTrial",
@@ -41,8 +46,13 @@ __all__ = [
     "Retraining",
     "RollBackModel",
     "RollBackOnce",
+    "Run",
+    "RunPlace",
+    "RunSteps",
     "StartRun",
+    "StepJob",
     "StepRequest",
     "StepRun",
     "Sweep",
+    "job_request",
 ]

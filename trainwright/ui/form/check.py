@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import ValidationError
-
 from trainwright.api.errors import Problem
 from trainwright.jobs.credentials.secret_detection import LiteralSecret
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.manifest_source import manifest_file
+from trainwright.jobs.request.setting import names_of, settings_of
 from trainwright.jobs.request.setting_values import parse_structure
-from trainwright.jobs.request.settings_table import TABLE
-from trainwright.jobs.request.validation_problems import problems_of
-from trainwright.steps.phases import Phases, phases_of
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.steps.fine_tuning_defaults import with_secrets
+from trainwright.steps.phases import phases_of
 from trainwright.steps.places import place_uri, source_uri
-from trainwright.steps.requests import FineTuning, StartRun
+from trainwright.steps.requests import FineTuning, Run, StartRun
 from trainwright.steps.start import workspace_of
 from trainwright.text.hub_names import is_bare_name
 from trainwright.ui.call import Call, Json
@@ -32,7 +32,7 @@ class Checked:
     """A request that can be made, or the problems that prevent it; a problem without a field is about several."""
 
     request: FineTuning | None = None
-    phases: Phases | None = None
+    run: Run | None = None
     problems: tuple[Problem, ...] = field(default=())
 
 
@@ -67,35 +67,42 @@ def checked(parameters: Json, *, looks_at_files: bool) -> Checked:
     values, of_places = _with_places(values, looks_at_files=looks_at_files)
     problems = [*_required(values), *of_places]
     values = {name: value for name, value in values.items() if value != "" or name in _TEXTS}
-    if secrets and isinstance(values.get("training", {}), dict):
-        values["training"] = {**values.get("training", {}), **secrets}
+    if isinstance(training := values.get("training", {}), dict):
+        try:
+            values["training"] = with_secrets(training, secrets)
+        except LiteralSecret as error:
+            problems += [_about((f"training.{each.field}", each.message)) for each in error.problems]
+        except InvalidSettings as error:
+            problems += map(_about, error.problems)
     request: FineTuning | None = None
     try:
-        request = FineTuning.model_validate(values)
-    except ValidationError as error:
+        request = FineTuning.parse(values)
+    except InvalidSettings as error:
         named = {problem.field for problem in problems}
-        problems += [each for each in problems_of(error) if each.field not in named]
-    phases, of_phases = _phases(values)
+        problems += [each for each in map(_about, error.problems) if each.field not in named]
+    run, of_phases = _phases(values)
     named = {problem.field for problem in problems}
     problems += [each for each in of_phases if each.field not in named]
-    return Checked(problems=tuple(problems)) if problems else Checked(request, phases)
+    return Checked(problems=tuple(problems)) if problems else Checked(request, run)
 
 
-def _phases(values: Json) -> tuple[Phases | None, list[Problem]]:
+def _phases(values: Json) -> tuple[Run | None, list[Problem]]:
     """Return the settings of the steps, or their problems: also while sources are missing, and without the fields that are wrong."""
-    own = {"workspace": _SOME_WORKSPACE, **{name: value for name, value in values.items() if name in StartRun.model_fields}}
+    own = {"workspace": _SOME_WORKSPACE, **{name: value for name, value in values.items() if name in names_of(StartRun)}}
     try:
-        start = StartRun.model_validate(own)
-    except ValidationError as error:
-        wrong = {one["loc"][0] for one in error.errors() if one["loc"]}
-        start = StartRun.model_validate({"workspace": _SOME_WORKSPACE} | {name: own[name] for name in own if name not in wrong})
+        start = StartRun.parse(own)
+    except InvalidSettings as error:
+        wrong = {path.partition(".")[0] for path, _ in error.problems}
+        start = StartRun.parse({"workspace": _SOME_WORKSPACE} | {name: own[name] for name in own if name not in wrong})
     try:
         workspace_of(start.workspace)
         return phases_of(start), []
     except LiteralSecret as error:
-        return None, [_about(str(each)) for each in error.problems]
-    except ValueError as error:
-        return None, [_about(str(error))]
+        return None, [_about((each.field, each.message)) for each in error.problems]
+    except InvalidSettings as error:
+        return None, list(map(_about, error.problems))
+    except ValueError as error:  # the workspace, which names itself
+        return None, [_about(("", str(error)))]
 
 
 _TEXTS = {one.name for one in settings() if one.kind == "text"}
@@ -140,7 +147,9 @@ def _read_here(training: Any) -> list[Problem]:
         return []
     if not isinstance(given, dict):
         return []
-    named = [name for name, setting in TABLE.items() if setting.place == "here" and _is_read(name, given.get(name))]
+    named = [
+        name for name, setting in settings_of(TrainRequest).items() if setting.place == "here" and _is_read(name, given.get(name))
+    ]
     return [Problem("training", f"{name}: this page reads no files and no repositories; {_ELSEWHERE[name]}") for name in named]
 
 
@@ -154,11 +163,13 @@ _ELSEWHERE = {
 }
 
 
-def _about(message: str) -> Problem:
-    """Return a problem with the field that its message begins with, such as `training.settings: ...`."""
-    name, colon, rest = message.partition(": ")
-    known = {one.name for one in settings()}
-    first = name.partition(".")[0]
-    if colon and first in known:
-        return Problem(first, rest if first == name else message)
-    return Problem("", message)
+def _about(problem: tuple[str, str]) -> Problem:
+    """Return a problem with the field of the form that it is about, as `training` for `training.settings`."""
+    path, message = problem
+    if not path:
+        path, colon, rest = message.partition(": ")
+        path, message = (path, rest) if colon else ("", message)
+    first = path.partition(".")[0]
+    if first in {one.name for one in settings()}:
+        return Problem(first, message if first == path else f"{path}: {message}")
+    return Problem("", f"{path}: {message}" if path else message)

@@ -19,7 +19,7 @@ def launch(call: Call) -> Json:
     if found.request is None:
         raise ValueError("; ".join(map(str, found.problems)))
     run = call.text("run", limit=_MAX_RUN)
-    return {"launch": launches.launch(run, call.text("namespace"), found.request.model_dump(mode="json"))}
+    return {"launch": launches.launch(run, call.text("namespace"), found.request.given_values())}
 
 
 def show_launches(call: Call) -> Json:

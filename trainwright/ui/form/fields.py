@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from trainwright.jobs.request.setting import Setting
+from trainwright.jobs.request.setting import Setting, settings_of
 from trainwright.jobs.state.run_ids import new_run_id
 from trainwright.steps.fine_tuning_defaults import GPU, default_exports, default_workspace, gpus_of_nodes, without_gpu
-from trainwright.steps.parameter_tables import STEP_PARAMETERS
+from trainwright.steps.requests import FineTuning
 from trainwright.ui.call import Call, Json
 
-FORM = "FineTuning"
 SECTIONS = ("Data", "Model", "Training", "Export", "Evaluation", "Run", "Credentials")
 PHASES = ("training", "data", "evaluation")
 """Structures with all other settings, last in their sections."""
@@ -36,8 +35,8 @@ class Field(TypedDict):
 
 def settings() -> list[Setting]:
     """Return the settings of the form: first what is required, then by section."""
-    found = [*STEP_PARAMETERS[FORM].values(), *SECRETS]
-    return sorted(found, key=lambda one: (one.default is not ..., SECTIONS.index(one.group), one.name in PHASES))
+    found = [*settings_of(FineTuning).values(), *SECRETS]
+    return sorted(found, key=lambda one: (one.default is not ..., SECTIONS.index(one.section), one.name in PHASES))
 
 
 def show_form(call: Call) -> Json:
@@ -66,7 +65,7 @@ def _field(one: Setting, initial: Json) -> Field:
     return Field(
         name=one.name,
         kind=one.kind,
-        section=one.group,
+        section=one.section,
         description=one.description,
         example=one.example,
         choices=list(one.choices),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import pprint
-from typing import Any
 
+from trainwright.jobs.request.setting import settings_of
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.run_ids import COMMAND_LINE
 from trainwright.jobs.submit.preview import applicable_manifests
-from trainwright.steps.parameter_tables import STEP_PARAMETERS
-from trainwright.steps.phases import JOB_RETRIES
+from trainwright.steps.requests import FineTuning
 from trainwright.text.one_line import one_line
 from trainwright.text.yaml_writer import to_yaml
 from trainwright.ui.call import Call, Json
 from trainwright.ui.form.check import Checked, checked, parameters_of
-from trainwright.ui.form.fields import FORM, SECRETS
+from trainwright.ui.form.fields import SECRETS
 
 _WIDTH = 100
 _MAX_RUN = 200
@@ -77,30 +76,31 @@ def write_form(call: Call) -> Json:
 def code_of(found: Checked, form: str) -> str:
     """Return the program for `kfp` or `airflow` with the values that differ from the defaults."""
     assert found.request is not None
-    given = found.request.model_dump()
-    training = dict(given["training"])
-    secrets = {one.name: training.pop(one.name) for one in SECRETS if form == "kfp" and one.name in training}
-    given["training"] = training
-    defaults = {name: one.default for name, one in STEP_PARAMETERS[FORM].items()}
-    changed: dict[str, Any] = {name: value for name, value in given.items() if value != defaults[name]}
-    if form == "kfp":  # the defaults of the pipeline name Secrets, and pods would wait for them
-        changed |= {one.name: secrets.get(one.name, "") for one in SECRETS}
+    defaults = {name: one.default for name, one in settings_of(FineTuning).items()}
+    changed = {name: value for name, value in found.request.given_values().items() if value != defaults[name]}
+    if form == "kfp":
+        assert found.run is not None
+        others = found.run.training.secrets.given_values()
+        secrets = {one.name: others.pop(one.name, "") for one in SECRETS}
+        training = {name: value for name, value in changed.pop("training", {}).items() if name != "secrets"}
+        training |= {"secrets": others} if others else {}
+        # The defaults of the pipeline name Secrets, and pods would wait for them.
+        changed |= {**({"training": training} if training else {}), **secrets}
     return _CODE[form].format(arguments=pprint.pformat(changed, width=_WIDTH, sort_dicts=False))
 
 
 def _manifests(call: Call, found: Checked, run: str) -> str:
     assert found.request is not None
-    assert found.phases is not None
+    assert found.run is not None
     request = found.request
-    settings = {name: value for name, value in found.phases.training.items() if name != JOB_RETRIES}
-    train = TrainRequest.from_parameters(
+    train = TrainRequest.parse(
         {
-            **settings,
             "dataset_uri": request.dataset_uri,
             "model_uri": request.model_uri,
             "workspace": request.workspace,
             "export_uri": request.export_uri,
-        }
+        },
+        rest=found.run.training,
     )
     identity = Identity(COMMAND_LINE, run, "train")
     namespace = call.text("namespace") if call.body.get("namespace") else call.namespace

@@ -15,7 +15,7 @@ from pathlib import Path
 from trainwright.api.errors import ApiError
 from trainwright.cluster import NoCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
-from trainwright.jobs.request.validation_problems import message_of
+from trainwright.jobs.request.validation_words import message_of
 from trainwright.jobs.state.run_ids import COMMAND_LINE
 from trainwright.jobs.submit.memory_check import MemoryEstimate
 from trainwright.jobs.wait.job_events import JobEvents
@@ -78,7 +78,7 @@ def _run(folder: LaunchFolder, request: LaunchRequest) -> int:
             raise NoCluster(f"the kubeconfig now leads to {cluster.host}, and the page was of {request.host}; restart the page")
         result = fine_tune(
             cluster,
-            FineTuning.from_parameters(request.parameters),
+            FineTuning.parse(request.parameters),
             owner=COMMAND_LINE,
             run_id=request.run,
             namespace=request.namespace,

@@ -1,0 +1,104 @@
+"""The components of steps: what their calls in a pipeline refuse, pass on and set, beyond those of kfp.
+
+The cache of Kubeflow Pipelines compares only parameters: with a `run_id` that stays the same, a step would return the results of the
+first run although the data at the same URI is other data, and nothing would train. So tasks are not cached unless their pipeline asks.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kfp.dsl import PipelineTask, pipeline_channel
+from kfp.dsl.pipeline_task import TaskState
+from kfp.dsl.python_component import PythonComponent
+from kfp.dsl.structures import ComponentSpec
+
+from trainwright.components.pipeline_values import with_types
+from trainwright.components.training_task import INPUT, as_training_task
+from trainwright.jobs.request.invalid_settings import InvalidSettings, within
+from trainwright.jobs.request.setting import Settings, check_names, settings_of
+from trainwright.steps.kfp_parameters import WITHOUT_RUN
+
+_LARGEST_INTEGER = 2**53
+"""Kubeflow Pipelines keeps numbers as doubles."""
+
+
+class StepComponent(PythonComponent):  # type: ignore[misc]
+    """A component of a step, whose tasks have caching off; `task.set_caching_options(True)` turns it on.
+
+    `settings` is the class of the settings among its parameters, if they have groups. It `needs` one of these parameters.
+    """
+
+    def __init__(self, spec: ComponentSpec, function: Any, settings: type[Settings] | None = None, needs: tuple[str, ...] = ()):
+        super().__init__(spec, function)
+        self._settings_class, self._needs = settings, needs
+
+    def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
+        """Return the task. What is given as the default is not passed on: the backend has it from the component.
+
+        Raises:
+            InvalidSettings: without the run or the data that the step needs, and for settings of a group that the step would refuse.
+            LiteralSecret: for a credential, which would be part of the compiled pipeline.
+            TypeError: for a list or an object of the run inside an object, which a server does not carry.
+            ValueError: for an integer that would arrive as another one.
+        """
+        for name, value in kwargs.items():
+            if isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
+                raise ValueError(f"{self.name}(): {name}={value}: Kubeflow Pipelines keeps integers below 2**53 only")
+        with within(f"{self.name}()", ": "):
+            if self._needs and not any(kwargs.get(name) for name in self._needs):
+                raise InvalidSettings(
+                    [WITHOUT_RUN if self._needs[0] == WITHOUT_RUN[0] else (self._needs[0], f"required, or {self._needs[1]}")]
+                )
+            if self._settings_class is not None:
+                check_groups(self._settings_class, kwargs)
+        given = {name: with_types(value, f"{self.name}(): {name}") for name, value in kwargs.items()}
+        task = super().__call__(*args, **{name: value for name, value in given.items() if not self._is_default(name, value)})
+        if task.state == TaskState.FUTURE:  # one that has run already, outside a pipeline, has no settings
+            task.set_caching_options(False)
+            task.component_spec = without_descriptions(task.component_spec)
+        return as_training_task(task) if INPUT in self.component_spec.inputs else task
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        spec = (self.component_spec.inputs or {}).get(name)
+        # As text, since 1, 1.0 and True are equal, inside of objects as well.
+        return spec is not None and spec.default is not None and repr(spec.default) == repr(value)
+
+
+def check_groups(cls: type[Settings], given: Mapping[str, Any]) -> None:
+    """Check the settings of groups that are known when a pipeline is compiled. Raises InvalidSettings, LiteralSecret."""
+    known = {name: _known(value) for name, value in given.items() if name in settings_of(cls)}
+    cls.before({name: value for name, value in known.items() if value is not None})
+    for name, one in settings_of(cls).items():
+        group = known.get(name)
+        if one.of is None or not isinstance(group, dict):
+            continue
+        with within(name):
+            check_names(one.of, group)  # those of settings that only the run knows as well
+            one.of.parse_some({each: value for each, value in group.items() if value is not None})
+
+
+def _known(value: Any) -> Any:
+    """Return a value without those that only a run knows, which are None: at the first level of an object, and as a whole below."""
+    if isinstance(value, Mapping):
+        return {name: None if _is_of_run(entry) else entry for name, entry in value.items()}
+    return None if _is_of_run(value) else value
+
+
+def _is_of_run(value: Any) -> bool:
+    return bool(pipeline_channel.extract_pipeline_channels_from_any(value)) or "{{$" in str(value)
+
+
+def without_descriptions(spec: ComponentSpec) -> ComponentSpec:
+    """Return the component without descriptions of inputs and outputs: nobody sees those of a task, and its workflow has each six
+    times.
+    """
+    found = copy.copy(spec)
+    found.inputs, found.outputs = (
+        {name: replace(one, description=None) for name, one in (part or {}).items()} or None
+        for part in (spec.inputs, spec.outputs)
+    )
+    return found

@@ -1,0 +1,53 @@
+"""A run as its first step returns it: where its steps are done, and the settings of each, checked. The others take it whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from trainwright.jobs.request.setting import Form, Settings, setting
+from trainwright.jobs.request.setting_types import Object
+from trainwright.jobs.request.setting_values import parse_group
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.steps.requests.data import InitializeDataset, PreprocessDataset
+from trainwright.steps.requests.exports import EvaluateExport, ExportCheckpoint, PromoteModel, RegisterModel
+from trainwright.steps.requests.step_job import FilesJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSteps(Settings):
+    """The settings of the steps of a run, as far as they were given; what the chain itself fills in is missing."""
+
+    training: Annotated[TrainRequest, Form("group", parse_group)] = setting("Of the training.", TrainRequest())
+    data: Annotated[InitializeDataset, Form("group", parse_group)] = setting("Of the dataset.", InitializeDataset())
+    preprocessing: Annotated[PreprocessDataset, Form("group", parse_group)] = setting(
+        "Of its preprocessing.", PreprocessDataset()
+    )
+    export: Annotated[ExportCheckpoint, Form("group", parse_group)] = setting("Of the export.", ExportCheckpoint())
+    evaluation: Annotated[EvaluateExport, Form("group", parse_group)] = setting("Of the evaluation.", EvaluateExport())
+    promotion: Annotated[PromoteModel, Form("group", parse_group)] = setting("Of the promotion.", PromoteModel())
+    registration: Annotated[RegisterModel, Form("group", parse_group)] = setting("Of the registration.", RegisterModel())
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlace(Settings):
+    """Where and how the steps of a run are done: given among the settings of its training."""
+
+    run_id: str = setting("Id of the run; reusing it resumes the run.", "")
+    namespace: str = setting("Namespace of the run. Empty: that of the credentials.", "")
+    submission_mode: Literal["", "auto", "trainjob", "jobset"] = setting(
+        "auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.", ""
+    )
+    workspace_path: str = setting("Where the steps mount the workspace; empty if they do not.", "")
+    runs_on: Literal["auto", "worker", "cluster"] = setting("Where steps of files are done: auto, worker or cluster.", "auto")
+    job: Annotated[FilesJob, Form("group", parse_group)] = setting("The jobs of steps of files.", FilesJob())
+    hub_conn_id: str = setting("Connection of Airflow with the token of the hub.", "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run(RunSteps, RunPlace):
+    """A run that was started: a step gets it instead of `run_id`, `workspace`, `workspace_path`, `namespace` and its settings."""
+
+    own: Object = setting("Settings of the chain itself, which its defaults name.", {})
+    claim: str = setting("Name of the claim, for mounting.", "")
+    workspace: str = setting("The workspace, as TrainJobs mount it.", "")
