@@ -76,9 +76,7 @@ def given_parameters(cls: type[Settings], parameters: Mapping[str, Any]) -> dict
 
 
 def _is_given(value: Any, default: Any) -> bool:
-    if (
-        default is None or default is ...
-    ):  # an empty text stands for None, or 0: kfp has no word for it, and templates render to text
+    if default is None or default is ...:  # kfp has no word for None: an empty text or 0 stands for it
         return value not in ("", None) and (default is ... or value != 0)
     return value is not None and value != default
 
