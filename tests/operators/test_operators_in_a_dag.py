@@ -41,7 +41,7 @@ def submit(step: str, run_id: str) -> str:
     from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
     from trainwright.submission import connect_for_jobs
 
-    request = train_request(runtime="torch-distributed", command=["true"])
+    request = TrainRequest.parse({"runtime": "torch-distributed", "command": ["true"]})
     submitted = submit_or_adopt(Submission(connect_for_jobs(), request, Identity("airflow/guarded", run_id, step), "default"))
     return submitted.trainjob["metadata"]["name"]
 
