@@ -25,7 +25,7 @@ from trainwright.submission import connect_for_jobs
 
 from trainwright.jobs import Identity, Submission, TrainRequest, submit_or_adopt
 
-request = train_request(runtime=sys.argv[3], command=["sleep", "600"], num_nodes=2)
+request = TrainRequest.parse({"runtime": sys.argv[3], "command": ["sleep", "600"], "num_nodes": 2})
 submit_or_adopt(Submission(connect_for_jobs(sys.argv[1]), request, Identity("kfp", sys.argv[2], "train"), "default"))
 """
 
