@@ -20,10 +20,8 @@ from trainwright.components.pipeline_values import with_types
 from trainwright.components.training_task import INPUT, as_training_task
 from trainwright.jobs.request.invalid_settings import InvalidSettings, within
 from trainwright.jobs.request.setting import Settings, check_names, settings_of
+from trainwright.jobs.request.typed_parameters import has_large_integer
 from trainwright.steps.kfp_parameters import WITHOUT_RUN
-
-_LARGEST_INTEGER = 2**53
-"""Kubeflow Pipelines keeps numbers as doubles."""
 
 
 class StepComponent(PythonComponent):  # type: ignore[misc]
@@ -46,7 +44,7 @@ class StepComponent(PythonComponent):  # type: ignore[misc]
             ValueError: for an integer that would arrive as another one.
         """
         for name, value in kwargs.items():
-            if isinstance(value, int) and abs(value) >= _LARGEST_INTEGER:
+            if isinstance(value, int) and has_large_integer(value):
                 raise ValueError(f"{self.name}(): {name}={value}: Kubeflow Pipelines keeps integers below 2**53 only")
         with within(f"{self.name}()", ": "):
             if self._needs and not any(kwargs.get(name) for name in self._needs):

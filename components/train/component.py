@@ -120,8 +120,8 @@ def train(
         tracking: Where metrics go while the training runs: mlflow, wandb, tensorboard, each also with an address, as
             mlflow:https://host, wandb:ENTITY/PROJECT, tensorboard:/folder. Credentials are variables of the step.
         workspace_path: Where the workspace is mounted in this step, if it is: trackers without a server write to tracking/ in it.
-        trial: A trial of a sweep, as plan_trials returns it. It has a TrainJob and a folder of its own, and its settings replace
-            those of the same names. A training that fails, or exceeds run_timeout_seconds, does not fail this step.
+        trial: A trial of a sweep, as plan_trials returns it. It has its own TrainJob and folder, and its settings replace those of the
+            same names. A training that fails, or exceeds limits.run_timeout_seconds, does not fail this step.
         dataset: A dataset that initialize_dataset has prepared, or that an earlier step has made at an address which pods can read.
         model: A base model that an earlier step has made, likewise.
         task_settings: Set when a pipeline is compiled: what is set on the task and Kubeflow Pipelines does not pass on.

@@ -50,7 +50,7 @@ def test_function_of_another_version_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.medium
-def test_other_version_is_a_warning_in_one_line(tmp_path: Path) -> None:
+def test_step_of_another_version_warns_in_one_line(tmp_path: Path) -> None:
     done = plan(tmp_path, {"run_id": "r", "trials": [{"seed": 1}]}, version="0.0.9")
     assert done.returncode == 0, done.stderr
     (line,) = (line for line in done.stdout.splitlines() if "warning" in line)

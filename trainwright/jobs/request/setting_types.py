@@ -11,6 +11,7 @@ from trainwright.jobs.request.setting_values import (
     deadline_of,
     normalize_resources,
     optional_number,
+    parse_group,
     parse_items,
     parse_list,
     parse_object,
@@ -18,7 +19,7 @@ from trainwright.jobs.request.setting_values import (
 )
 
 
-def within(least: float, most: float = float("inf")) -> Callable[[Any], Any]:
+def between(least: float, most: float = float("inf")) -> Callable[[Any], Any]:
     """Return a check of a number, which may be None. Raises ValueError."""
 
     def check(value: Any) -> Any:
@@ -39,6 +40,8 @@ def checks() -> Any:
 
 
 Structure = dict[str, Any]
+GROUP = Form("group", parse_group)
+"""Of a group of settings: an object, or its JSON text."""
 Texts = Annotated[list[str], Form("list", parse_list, has_texts=True)]
 Items = Annotated[list[Any], Form("list", parse_items)]
 Labels = Annotated[dict[str, str], Form("object", parse_object, has_texts=True)]
@@ -46,11 +49,11 @@ Object = Annotated[Structure, Form("object", parse_object)]
 Objects = Annotated[list[Structure], Form("list", parse_list)]
 Env = Annotated[Variables, Check(lambda value: checks().known_variables(value)), Form("object", parse_object, has_texts=True)]
 Resources = Annotated[dict[str, dict[str, str]], Form("object", lambda value: normalize_resources(parse_object(value)))]
-Count = Annotated[int, Check(within(0)), Form("integer")]
-Number = Annotated[int | None, Check(within(1)), Form("integer", optional_number)]
-Nodes = Annotated[int | None, Check(within(1, 100_000)), Form("integer", optional_number)]
-Amount = Annotated[float, Check(within(0, 1e300)), Form("number")]
-Seconds = Annotated[int | None, Check(within(1)), Form("seconds", lambda value: optional_number(seconds_of(value)))]
-Deadline = Annotated[int | None, Check(within(0)), Form("seconds", deadline_of)]
+Count = Annotated[int, Check(between(0)), Form("integer")]
+Number = Annotated[int | None, Check(between(1)), Form("integer", optional_number)]
+Nodes = Annotated[int | None, Check(between(1, 100_000)), Form("integer", optional_number)]
+Amount = Annotated[float, Check(between(0, 1e300)), Form("number")]
+Seconds = Annotated[int | None, Check(between(1)), Form("seconds", lambda value: optional_number(seconds_of(value)))]
+Deadline = Annotated[int | None, Check(between(0)), Form("seconds", deadline_of)]
 """Seconds; 0 is no limit, None is not set."""
-LeaseSeconds = Annotated[int, Check(within(0)), Form("seconds", seconds_of)]
+LeaseSeconds = Annotated[int, Check(between(0)), Form("seconds", seconds_of)]

@@ -21,6 +21,7 @@ from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.setting import Check, Form, Settings, setting, settings_of
 from trainwright.jobs.request.setting_types import (
+    GROUP,
     Env,
     Labels,
     Nodes,
@@ -31,7 +32,7 @@ from trainwright.jobs.request.setting_types import (
     Texts,
     checks,
 )
-from trainwright.jobs.request.setting_values import Variables, parse_as, parse_group, parse_structure
+from trainwright.jobs.request.setting_values import Variables, parse_as, parse_structure
 from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.deadline_timer import DEADLINE, RUN_TIMEOUT_SECONDS
 from trainwright.jobs.state.run_folder import prepared_folder
@@ -212,35 +213,35 @@ class TrainRequest(Settings):
         example="s3://models/support",
         place="uri",
     )
-    placement: Annotated[Placement, Form("group", parse_group)] = setting(
+    placement: Annotated[Placement, GROUP] = setting(
         "Where the pods run: queue, topology, nodes, volumes, annotations, patches.",
         Placement(),
         section="Groups",
         example='{"queue_name": "gpus", "node_selector": {"gpu": "h100"}}',
         place="inside",
     )
-    limits: Annotated[Limits, Form("group", parse_group)] = setting(
+    limits: Annotated[Limits, GROUP] = setting(
         "When a job has failed, and how often it may begin again: deadlines, stuck and diverged jobs, restarts, budgets.",
         Limits(),
         section="Groups",
         example='{"run_timeout_seconds": 86400}',
     )
-    ending: Annotated[Ending, Form("group", parse_group)] = setting(
+    ending: Annotated[Ending, GROUP] = setting(
         "What happens to jobs at a cancellation, without a waiting step, and when the step is repeated.",
         Ending(),
         section="Groups",
         example='{"on_cancel": "delete"}',
     )
-    logging: Annotated[Logging, Form("group", parse_group)] = setting(
+    logging: Annotated[Logging, GROUP] = setting(
         "Which logs of the job are shown.", Logging(), section="Groups", example='{"logs": "all"}'
     )
-    secrets: Annotated[Secrets, Form("group", parse_group)] = setting(
+    secrets: Annotated[Secrets, GROUP] = setting(
         "Names of Secrets whose keys pods get as variables.",
         Secrets(),
         section="Groups",
         example='{"store_secret": "s3-credentials"}',
     )
-    data: Annotated[Data, Form("group", parse_group)] = setting(
+    data: Annotated[Data, GROUP] = setting(
         "What the initializers of dataset and model must know, and the data cache.",
         Data(),
         section="Groups",

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
 from trainwright.jobs.request.setting import Check, Form, Settings, setting
-from trainwright.jobs.request.setting_types import Amount, Count, Object, Texts, within
-from trainwright.jobs.request.setting_values import parse_group
+from trainwright.jobs.request.setting_types import GROUP, Amount, Count, Object, Texts, between
 from trainwright.steps.requests.step_job import StepJob
 from trainwright.steps.requests.step_request import StepRequest
 
@@ -56,7 +55,7 @@ class ExportBeside(ExportCheckpoint):
 class Harness(Settings):
     """How lm-evaluation-harness runs its tasks."""
 
-    few_shot: Annotated[int, Check(within(-1)), Form("integer")] = setting(
+    few_shot: Annotated[int, Check(between(-1)), Form("integer")] = setting(
         "Examples in each prompt of a task; -1: as the task says.", -1
     )
     task_limit: Count = setting("Maximum number of examples of each task; 0: all.", 0)
@@ -82,7 +81,7 @@ class EvaluateExport(StepJob, StepRequest):
         [],
         example='["arc_easy", "held_out"]',
     )
-    harness: Annotated[Harness, Form("group", parse_group)] = setting(
+    harness: Annotated[Harness, GROUP] = setting(
         "How these tasks run: few_shot, task_limit.", Harness(), example='{"few_shot": 5}'
     )
     retention: str = setting("Folders of earlier runs kept on the workspace: always, or keep=N of the finished runs.", "always")

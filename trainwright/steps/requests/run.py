@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from trainwright.jobs.request.setting import Form, Settings, setting
-from trainwright.jobs.request.setting_types import Object
-from trainwright.jobs.request.setting_values import parse_group
+from trainwright.jobs.request.setting import Settings, setting
+from trainwright.jobs.request.setting_types import GROUP, Object
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.steps.requests.data import InitializeDataset, PreprocessDataset
 from trainwright.steps.requests.exports import EvaluateExport, ExportCheckpoint, PromoteModel, RegisterModel
@@ -18,15 +17,13 @@ from trainwright.steps.requests.step_job import FilesJob
 class RunSteps(Settings):
     """The settings of the steps of a run, as far as they were given; what the chain itself fills in is missing."""
 
-    training: Annotated[TrainRequest, Form("group", parse_group)] = setting("Of the training.", TrainRequest())
-    data: Annotated[InitializeDataset, Form("group", parse_group)] = setting("Of the dataset.", InitializeDataset())
-    preprocessing: Annotated[PreprocessDataset, Form("group", parse_group)] = setting(
-        "Of its preprocessing.", PreprocessDataset()
-    )
-    export: Annotated[ExportCheckpoint, Form("group", parse_group)] = setting("Of the export.", ExportCheckpoint())
-    evaluation: Annotated[EvaluateExport, Form("group", parse_group)] = setting("Of the evaluation.", EvaluateExport())
-    promotion: Annotated[PromoteModel, Form("group", parse_group)] = setting("Of the promotion.", PromoteModel())
-    registration: Annotated[RegisterModel, Form("group", parse_group)] = setting("Of the registration.", RegisterModel())
+    training: Annotated[TrainRequest, GROUP] = setting("Of the training.", TrainRequest())
+    data: Annotated[InitializeDataset, GROUP] = setting("Of the dataset.", InitializeDataset())
+    preprocessing: Annotated[PreprocessDataset, GROUP] = setting("Of its preprocessing.", PreprocessDataset())
+    export: Annotated[ExportCheckpoint, GROUP] = setting("Of the export.", ExportCheckpoint())
+    evaluation: Annotated[EvaluateExport, GROUP] = setting("Of the evaluation.", EvaluateExport())
+    promotion: Annotated[PromoteModel, GROUP] = setting("Of the promotion.", PromoteModel())
+    registration: Annotated[RegisterModel, GROUP] = setting("Of the registration.", RegisterModel())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +37,7 @@ class RunPlace(Settings):
     )
     workspace_path: str = setting("Where the steps mount the workspace; empty if they do not.", "")
     runs_on: Literal["auto", "worker", "cluster"] = setting("Where steps of files are done: auto, worker or cluster.", "auto")
-    job: Annotated[FilesJob, Form("group", parse_group)] = setting("The jobs of steps of files.", FilesJob())
+    job: Annotated[FilesJob, GROUP] = setting("The jobs of steps of files.", FilesJob())
     hub_conn_id: str = setting("Connection of Airflow with the token of the hub.", "")
 
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from trainwright.jobs.request.groups import Ending, Limits, Logging, Placement, Secrets
-from trainwright.jobs.request.setting import Form, Settings, names_of, setting
-from trainwright.jobs.request.setting_types import Env, Labels, Resources
-from trainwright.jobs.request.setting_values import parse_group
+from trainwright.jobs.request.setting import Settings, names_of, setting
+from trainwright.jobs.request.setting_types import GROUP, Env, Labels, Resources
 from trainwright.jobs.request.train_request import TrainRequest, reject_credentials
 
 
@@ -32,21 +31,19 @@ class StepJob(Settings):
         example='{"nvidia.com/gpu": 1, "memory": "32Gi"}',
     )
     labels: Labels = setting("Labels of the TrainJob.", {}, example='{"team": "support"}')
-    placement: Annotated[Placement, Form("group", parse_group)] = setting(
+    placement: Annotated[Placement, GROUP] = setting(
         "Where the pod runs: queue, topology, nodes, volumes, annotations, patches.",
         Placement(),
         example='{"queue_name": "gpus"}',
     )
-    limits: Annotated[Limits, Form("group", parse_group)] = setting(
+    limits: Annotated[Limits, GROUP] = setting(
         "When the job has failed: deadlines, stuck jobs, restarts.", Limits(), example='{"run_timeout_seconds": 3600}'
     )
-    ending: Annotated[Ending, Form("group", parse_group)] = setting(
+    ending: Annotated[Ending, GROUP] = setting(
         "What happens to the job at a cancellation and without a waiting step.", Ending(), example='{"on_cancel": "delete"}'
     )
-    logging: Annotated[Logging, Form("group", parse_group)] = setting(
-        "Which logs of the job are shown.", Logging(), example='{"logs": "none"}'
-    )
-    secrets: Annotated[Secrets, Form("group", parse_group)] = setting(
+    logging: Annotated[Logging, GROUP] = setting("Which logs of the job are shown.", Logging(), example='{"logs": "none"}')
+    secrets: Annotated[Secrets, GROUP] = setting(
         "Names of Secrets whose keys the pod gets as variables.", Secrets(), example='{"hub_secret": "hub-token"}'
     )
 
