@@ -25,7 +25,7 @@ PLAN = "trainwright.components.plan_trials.component"
 def plan(folder: Path, inputs: dict[str, Any], *more: str, version: str = trainwright.__version__, module: str = PLAN) -> Any:
     """Run the compiled command of a step as a container does."""
     outputs = {"parameters": {"trials": {}, "count": {}}, "outputFile": str(folder / "output.json")}
-    given = json.dumps({"inputs": {"parameterValues": inputs}, "outputs": outputs})
+    given = json.dumps({"inputs": {"parameterValues": inputs}, "outputs": outputs}, ensure_ascii=False)
     command = [*step_command(module, version), *more, "--executor_input", given, "--function_to_execute", "plan_trials"]
     python = str(Path(sys.executable).parent)
     environ = {**os.environ, "PATH": f"{python}:/usr/bin:/bin", "TRAINWRIGHT_TERMINATION_LOG": str(folder / "message")}
@@ -39,6 +39,21 @@ def test_command_runs_the_function_of_the_image(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "output.json").read_text())["parameterValues"]["count"] == 2
     assert "warning" not in done.stdout
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize(
+    "locale", [{}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}], ids=["usual", "no UTF-8"]
+)
+def test_text_of_any_script_arrives_in_an_image_of_any_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: dict[str, str]
+) -> None:
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
+    done = plan(tmp_path, {"run_id": "r", "trials": [{"extra": ["--name", "Grün 緑"]}]})
+    assert done.returncode == 0, done.stderr
+    (trial,) = json.loads((tmp_path / "output.json").read_text("utf-8"))["parameterValues"]["trials"]
+    assert json.loads(trial)["settings"] == {"extra": ["--name", "Grün 緑"]}
 
 
 @pytest.mark.medium

@@ -11,9 +11,9 @@ from typing import Any
 RUNNER = "trainwright.steps.run"
 EXECUTOR = "kfp.dsl.executor_main"
 """kfp.local takes a command for a Python component only if this text is in it. Here it is the name of the shell's script."""
-_SCRIPT = f'exec env _KFP_RUNTIME=true python3 -m {RUNNER} "$@"'
+_SCRIPT = f'exec env _KFP_RUNTIME=true python3 -X utf8 -m {RUNNER} "$@"'
 """Without `exec` the container's first process is a shell, which passes no signal on: a pod that is deleted takes its whole grace
-period, and the step never hears of it.
+period, and the step never hears of it. Without `-X utf8`, an image with another locale would change texts of other scripts.
 """
 
 
