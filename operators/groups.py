@@ -170,20 +170,19 @@ _GROUPS: dict[str, type[Any]] = {
     "harness": Harness,
     "deferral": Deferral,
 }
-
-
-_OF_PIPELINES = {
+OF_PIPELINES = {
     "job_retries": "for Kubeflow Pipelines; set retries of the task instead",
     "tie_to_run": "for Kubeflow Pipelines: a run of Airflow has no object in the cluster",
 }
+"""Settings that only Kubeflow Pipelines heeds, with the reason and what to do."""
 
 
 def check_groups(**groups: Any) -> None:
     """Check the names of settings in groups when a DAG is parsed, as far as they are known then. Raises ValueError."""
     for name, given in groups.items():
         known = _GROUPS[name].__annotations__
-        if isinstance(given, Mapping) and (other := next((each for each in _OF_PIPELINES if each in given), "")):
-            raise ValueError(f"{name}.{other}: {_OF_PIPELINES[other]}")
+        if isinstance(given, Mapping) and (other := next((each for each in OF_PIPELINES if each in given), "")):
+            raise ValueError(f"{name}.{other}: {OF_PIPELINES[other]}")
         if isinstance(given, Mapping) and (unknown := next((each for each in given if each not in known), None)):
             from trainwright.text.suggest import suggest
 

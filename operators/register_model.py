@@ -92,9 +92,9 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, Any]:
         from trainwright.operators.values.allowed_places import check_places
-        from trainwright.operators.values.given_run import asked, run_given
+        from trainwright.operators.values.given_run import asked
         from trainwright.steps.register import register_run_export
-        from trainwright.steps.requests import RegisterModel
+        from trainwright.steps.requests import RegisterModel, Run
 
         check_places(
             (self.store_conn_id, self.hub_conn_id),
@@ -118,7 +118,7 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
                 "datasets": self.datasets,
                 # End of what `make edges` writes.
             },
-            run_given(self.run).registration,
+            Run.of_step(self.run).registration,
         )
         with credentials(self.store_conn_id, self.hub_conn_id):
             registration = register_run_export(

@@ -22,7 +22,7 @@ from trainwright.operators.tracked_task import check_tracking, tracked
 from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
 from trainwright.operators.values.credentials import credentials, step_credentials
-from trainwright.operators.values.given_run import Asked, refuse_settings_of_pipelines, run_given
+from trainwright.operators.values.given_run import Asked, refuse_settings_of_pipelines
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.task_identity import task_identity
 
@@ -313,7 +313,9 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
 
     def _begin(self) -> Asked:
         """Read the settings, which are rendered now. Raises InvalidSettings, LiteralSecret, TypeError for arguments of the call."""
-        run = run_given(self.run, run_id=self.run_id, namespace=self.namespace)
+        from trainwright.steps.requests import Run
+
+        run = Run.of_step(self.run, run_id=self.run_id, namespace=self.namespace)
         run = run.having(workspace_path=self.workspace_path)  # the run's is that of tasks on files
         self._asked = Asked(self.request(run), run)
         return self._asked

@@ -70,9 +70,9 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
 
     def of_run(self) -> Run:
         """The run of the task: what StartRunOperator has returned, and what the task was given apart. Raises InvalidSettings."""
-        from trainwright.operators.values.given_run import run_given
+        from trainwright.steps.requests import Run
 
-        return run_given(
+        return Run.of_step(
             self.run,
             run_id=self.run_id,
             workspace=self.workspace,

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from trainwright.operators.groups import OF_PIPELINES
+
 if TYPE_CHECKING:
     from trainwright.jobs.request.setting import Settings
     from trainwright.jobs.request.train_request import TrainRequest
@@ -39,27 +41,11 @@ def asked(cls: type[S], given: Mapping[str, Any], rest: S | None = None) -> S:
     return cls.parse(given_parameters(cls, given), rest=rest)
 
 
-def run_given(run: Any, **given: Any) -> Run:
-    """Return the run of a task: what StartRunOperator has returned, as an object or its JSON, and what it was given apart, which wins.
-
-    Raises InvalidSettings.
-    """
-    from trainwright.jobs.request.invalid_settings import within
-    from trainwright.jobs.request.setting_values import parse_group
-    from trainwright.steps.requests import Run
-
-    mine = Run.parse_some({name: value for name, value in given.items() if value not in ("", None)})
-    with within("run"):
-        return mine.over(Run.parse_some(parse_group(run) or {}))
-
-
 def refuse_settings_of_pipelines(request: TrainRequest, path: str = "") -> None:
     """Raise InvalidSettings for a setting that only Kubeflow Pipelines heeds."""
     from trainwright.jobs.request.invalid_settings import InvalidSettings
 
     if request.limits.job_retries:
-        raise InvalidSettings([(f"{path}limits.job_retries", "for Kubeflow Pipelines; set retries of the task instead")])
+        raise InvalidSettings([(f"{path}limits.job_retries", OF_PIPELINES["job_retries"])])
     if "tie_to_run" in request.ending.given:
-        raise InvalidSettings(
-            [(f"{path}ending.tie_to_run", "for Kubeflow Pipelines: a run of Airflow has no object in the cluster")]
-        )
+        raise InvalidSettings([(f"{path}ending.tie_to_run", OF_PIPELINES["tie_to_run"])])

@@ -10,7 +10,7 @@ from support.on_first_use import OnFirstUse
 
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.steps.kfp_parameters import asked, of_artifacts, of_source
+from trainwright.steps.kfp_parameters import asked, of_artifacts, of_source, run_of
 from trainwright.steps.requests import InitializeDataset
 
 compiler = OnFirstUse("kfp.compiler")
@@ -80,6 +80,11 @@ def test_address_is_given_once() -> None:
     with pytest.raises(InvalidSettings, match="dataset_uri: given twice, with different values"):
         asked(InitializeDataset, {"dataset_uri": "s3://other"}, of_source(artifact("s3://team/rows")))
     assert TrainRequest.parse_some({"dataset_uri": "s3://team/rows"}).joined(of_artifacts(artifact("s3://team/rows")))
+
+
+def test_wrong_setting_of_a_run_is_named_by_its_path() -> None:
+    with pytest.raises(InvalidSettings, match=r"^run\.training\.limits\.restart: unknown; did you mean"):
+        run_of({"run_id": "r", "training": {"limits": {"restart": 1}}})
 
 
 def test_source_of_a_preparation_is_an_address() -> None:

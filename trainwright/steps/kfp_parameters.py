@@ -30,8 +30,7 @@ def run_of(run: Any, *, needs_id: bool = False, **given: Any) -> Run:
 
     Raises InvalidSettings, also for a run without an id if the component `needs_id`.
     """
-    mine = Run.parse_some({name: value for name, value in given.items() if value not in ("", None)})
-    found = mine.over(Run.parse_some(unmarked(run or {}, "run")))
+    found = Run.of_step(unmarked(run or {}, "run"), **given)
     if needs_id and not found.run_id:
         raise InvalidSettings([WITHOUT_RUN])
     return found

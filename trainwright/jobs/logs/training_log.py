@@ -15,7 +15,6 @@ from trainwright.jobs.logs.history_lines import parse_history
 from trainwright.jobs.logs.log_metrics import parse_progress
 from trainwright.jobs.logs.log_options import LogSelector
 from trainwright.jobs.state.divergence import Divergence, DivergenceDetector, divergence_in
-from trainwright.jobs.state.progress import reported_values
 
 _TAIL_LINES = 2000
 """The history has a few hundred lines at most; what follows it are the results of a function, and what programs print at their end."""
@@ -53,13 +52,6 @@ def training_log_in(lines: Iterable[str]) -> TrainingLog:
     reports = [dict(parsed.metrics) for text in texts if (parsed := parse_progress(text)) is not None and parsed.metrics]
     printed = (_numbers(report) for report in reports if "step" in report)
     return TrainingLog(tuple(entry for entry in printed if "step" in entry), divergence_in(reports))
-
-
-def divergence_at_end(cluster: Cluster, trainjob: Obj, metrics: Mapping[str, str] | None = None) -> Divergence | None:
-    """Return the divergence of a job that has succeeded, from its log, else from the `metrics` that it has reported last."""
-    detector = DivergenceDetector()
-    detector.observe({**(metrics or {}), **reported_values(trainjob)})
-    return read_training_log(cluster, trainjob).divergence_with(detector)
 
 
 def _numbers(report: Mapping[str, str]) -> dict[str, float]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
+from trainwright.jobs.request.invalid_settings import within
 from trainwright.jobs.request.setting import Settings, setting
 from trainwright.jobs.request.setting_types import GROUP, Object
+from trainwright.jobs.request.setting_values import parse_group
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.steps.requests.data import InitializeDataset, PreprocessDataset
 from trainwright.steps.requests.exports import EvaluateExport, ExportCheckpoint, PromoteModel, RegisterModel
@@ -48,3 +50,13 @@ class Run(RunSteps, RunPlace):
     own: Object = setting("Settings of the chain itself, which its defaults name.", {})
     claim: str = setting("Name of the claim, for mounting.", "")
     workspace: str = setting("The workspace, as TrainJobs mount it.", "")
+
+    @classmethod
+    def of_step(cls, run: Any, **apart: Any) -> Self:
+        """Return the run of a step: what the first step has returned, as an object or its JSON, and what this one was given apart.
+
+        What was given apart wins. Raises InvalidSettings.
+        """
+        mine = cls.parse_some({name: value for name, value in apart.items() if value not in ("", None)})
+        with within("run"):
+            return mine.over(cls.parse_some(parse_group(run) or {}))
