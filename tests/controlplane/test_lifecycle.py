@@ -39,6 +39,7 @@ from trainwright.jobs import wait_for
 from trainwright.jobs.state.deadline_timer import Deadlines
 from trainwright.jobs.state.pods import pods_of
 from trainwright.jobs.state.progress import progress_of
+from trainwright.jobs.wait.job_observer import WaitSettings
 
 pytestmark = pytest.mark.medium
 KILLS = 100 if IS_LONG else 12
@@ -268,7 +269,8 @@ def test_kills_at_random_moments_never_lose_or_double_a_job(home: Home, tmp_path
     cluster = connect(home.kubeconfig)
     for name in names:
         # The deadline's error tells why a job that does not end is waiting, which a stopped test does not.
-        done = wait_for(cluster, cluster.get(TRAINJOB, name, "default"), deadlines=Deadlines(total=100))
+        settings = WaitSettings(deadlines=Deadlines(total=100))
+        done = wait_for(cluster, cluster.get(TRAINJOB, name, "default"), settings)
         assert done["status"]["jobsStatus"][0]["succeeded"] == 1
     assert not list(tmp_path.glob("*-running"))
     for pod in cluster.list(POD, "default").items:
