@@ -1,7 +1,8 @@
 """The types of values that only a run knows: parameters of a pipeline, outputs of its tasks, and items of its loops.
 
 Kubeflow Pipelines writes such a value as text where it is part of an object or a list. It is marked with its type there, so that the
-step gets an integer and not "4.0", and False and not "false", which is true. So are integers that do not fit into a double.
+step gets an integer and not "4.0", and False and not "false", which is true. So are integers that do not fit into a double, and texts
+with `$$`, which Kubernetes makes `$`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _OF_ITEMS: dict[type, ValueType] = {bool: "bool", int: "int", float: "float", st
 
 
 def with_types(value: Any, path: str) -> Any:
-    """Return an object or list in which values that only a run knows, and large integers, are text marked with their types.
+    """Return an object or list in which values that only a run knows, and those that a server would change, are text marked with their
+    types.
 
     Any other value is returned unchanged.
     Raises TypeError naming the path for a list or an object that only a run knows: a server puts in its JSON as a text, so that the
@@ -44,7 +46,7 @@ def with_types(value: Any, path: str) -> Any:
 
 
 def _with_types(value: Any, path: str) -> Any:
-    from trainwright.jobs.request.typed_parameters import is_marked, marked, with_large_marked
+    from trainwright.jobs.request.typed_parameters import is_marked, marked, with_changing_marked
 
     if isinstance(value, PipelineChannel):
         of_type = value_type(value)
@@ -58,7 +60,9 @@ def _with_types(value: Any, path: str) -> Any:
         return {key: _with_types(one, f"{path}.{key}") for key, one in value.items()}
     if isinstance(value, list | tuple):
         return [_with_types(one, f"{path}[{at}]") for at, one in enumerate(value)]
-    return with_large_marked(value)
+    if isinstance(value, str) and "{{" in value:  # a template: a run puts values in
+        return value
+    return with_changing_marked(value)
 
 
 def value_type(channel: PipelineChannel) -> ValueType | None:

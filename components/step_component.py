@@ -20,8 +20,13 @@ from trainwright.components.pipeline_values import with_types
 from trainwright.components.training_task import INPUT, as_training_task
 from trainwright.jobs.request.invalid_settings import InvalidSettings, within
 from trainwright.jobs.request.setting import Settings, check_names, settings_of
-from trainwright.jobs.request.typed_parameters import has_large_integer
+from trainwright.jobs.request.typed_parameters import has_doubled_dollar, has_large_integer
 from trainwright.steps.kfp_parameters import WITHOUT_RUN
+
+DOUBLED_DOLLAR = (
+    "Kubernetes makes '$$' a '$' on its way to the step; only texts inside an object or a list, without values of the run in them, "
+    "and arguments of a @train_function arrive with it"
+)
 
 
 class StepComponent(PythonComponent):  # type: ignore[misc]
@@ -41,7 +46,7 @@ class StepComponent(PythonComponent):  # type: ignore[misc]
             InvalidSettings: without the run or the data that the step needs, and for settings of a group that the step would refuse.
             LiteralSecret: for a credential, which would be part of the compiled pipeline.
             TypeError: for a list or an object of the run inside an object, which a server does not carry.
-            ValueError: for an integer that would arrive as another one.
+            ValueError: for an integer or a text that would arrive as another one.
         """
         for name, value in kwargs.items():
             if isinstance(value, int) and has_large_integer(value):
@@ -54,6 +59,9 @@ class StepComponent(PythonComponent):  # type: ignore[misc]
             if self._settings_class is not None:
                 check_groups(self._settings_class, kwargs)
         given = {name: with_types(value, f"{self.name}(): {name}") for name, value in kwargs.items()}
+        for name, value in given.items():
+            if has_doubled_dollar(value):
+                raise ValueError(f"{self.name}(): {name}: {DOUBLED_DOLLAR}")
         task = super().__call__(*args, **{name: value for name, value in given.items() if not self._is_default(name, value)})
         if task.state == TaskState.FUTURE:  # one that has run already, outside a pipeline, has no settings
             task.set_caching_options(False)

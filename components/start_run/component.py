@@ -82,7 +82,7 @@ def start_run(
     """
     import os
 
-    from trainwright.jobs.request.typed_parameters import with_large_marked
+    from trainwright.jobs.request.typed_parameters import with_changing_marked
     from trainwright.steps.clean import suspend_abandoned
     from trainwright.steps.kfp_parameters import asked
     from trainwright.steps.phases import phases_of
@@ -137,4 +137,4 @@ def start_run(
             write_line(f"TrainJob {job.namespace}/{job.name} of {job.submitter}, whose step is gone: {job.outcome}")
     write_line(f"run {started.run_id} in {started.workspace}")
     run = run.having(run_id=started.run_id, claim=started.claim, workspace=started.workspace, workspace_path=started.path)
-    return with_large_marked(run.given_values()), started.run_id, started.claim, started.path
+    return with_changing_marked(run.given_values()), started.run_id, started.claim, started.path

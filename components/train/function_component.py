@@ -32,7 +32,7 @@ from trainwright.jobs.code.function_source import source_of
 from trainwright.jobs.request.invalid_settings import within
 from trainwright.jobs.request.setting import settings_of
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.typed_parameters import ValueType, has_large_integer
+from trainwright.jobs.request.typed_parameters import ValueType, has_doubled_dollar, has_large_integer
 from trainwright.text.suggest import suggest
 
 _OTHER_PROGRAMS = {"func", "builtin", "settings", "command", "args", "code", "manifest"}
@@ -145,7 +145,7 @@ class TrainFunction(StepComponent):
         found = {}
         for name, parameter in self._signature.parameters.items():
             of_type, value = _input_type(parameter), self._arguments.get(name)
-            is_fixed = name in self._arguments and (value is None or has_large_integer(value))
+            is_fixed = name in self._arguments and (value is None or _changes(value))
             if of_type is not None and not is_fixed:
                 default = _fitting(value, parameter) if value is not None else _default_of(parameter, of_type)
                 is_required = parameter.is_required and name not in self._arguments
@@ -160,7 +160,7 @@ class TrainFunction(StepComponent):
                 fixed[name] = _fitting(None, parameter)
                 continue
             of_type, values[name] = _value_and_type(value, parameter, f"{self.name}(): {name}")
-            if has_large_integer(values[name]):  # an input would be a double; the program has it as it is
+            if _changes(values[name]):
                 fixed[name] = values.pop(name)
                 continue
             inputs[name] = InputSpec(_KFP_TYPES[of_type])
@@ -323,11 +323,17 @@ def _input_type(parameter: FunctionParameter) -> ValueType | None:
 def _default_of(parameter: FunctionParameter, of_type: ValueType) -> Any:
     """Return the default of an input; None where the function's own default applies if the input is not set."""
     value = _literal(parameter.default) if parameter.default is not None else None
-    if value is None or has_large_integer(value):
+    if value is None or _changes(value):
         return None
     if of_type == "float" and type(value) is int:
         value = float(value)
     return value if type_of_item(value) == of_type else None
+
+
+def _changes(value: Any) -> bool:
+    """Whether a value would arrive as another one if it were an input. The program has it as it is."""
+    is_of_run = bool(pipeline_channel.extract_pipeline_channels_from_any(value)) or "{{$" in str(value)
+    return has_large_integer(value) or (has_doubled_dollar(value) and not is_of_run)
 
 
 def _literal(text: str) -> Any:

@@ -10,12 +10,14 @@ import pytest
 from support.on_first_use import OnFirstUse
 
 import trainwright.submission
+from trainwright.controlplane.node.expansion import expand_references
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.steps import clean, start
 from trainwright.steps.kfp_parameters import run_of
 from trainwright.steps.start import StartedRun
 
 shipped = OnFirstUse("trainwright.components")
+TEXT = "kill $$; echo 100%24 $(HOME) $$(HOME) é"
 STARTED = StartedRun("r", "w", "pvc://w/team", "/workspace/team")
 
 
@@ -73,6 +75,16 @@ def test_large_integer_of_the_training_reaches_it_as_it_is() -> None:
     returned = run(training={"settings": {"seed": seed}})[0]
     sent = json.loads(json.dumps(returned), parse_int=float)  # a server keeps every number as a double
     assert run_of(sent).training.settings == {"seed": seed}
+
+
+def test_doubled_dollars_of_the_training_reach_it_as_they_are() -> None:
+    training = {"command": ["sh", "-c", TEXT], "env": {"TEXT": TEXT}}
+    returned = run(training=training)[0]
+    sent = json.loads(
+        expand_references(json.dumps(returned), {"HOME": "/root"})
+    )  # as Kubernetes does with the arguments of a pod
+    found = run_of(sent).training
+    assert [found.command, found.env] == [*training.values()]
 
 
 @pytest.mark.parametrize("settings", [{}, {"lora_rank": 8}])

@@ -15,6 +15,7 @@ import yaml
 from interfaces import interface_of
 from support.on_first_use import OnFirstUse
 
+from trainwright.controlplane.node.expansion import expand_references
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.setting import names_of
 from trainwright.jobs.request.train_request import TrainRequest
@@ -376,6 +377,50 @@ def test_large_integer_inside_an_object_of_train_is_text_with_its_type(tmp_path:
     given = compiled(one, tmp_path)["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"]
     found = typed_parameters(TrainRequest, {name: given[name]["runtimeValue"]["constant"] for name in ("settings", "env")})
     assert found == {"settings": {"seed": BIG, "steps": 4.0}, "env": {"SEED": str(BIG)}}
+
+
+DOLLARS = "kill $$; echo 100%24 $(HOME) $$(HOME) é"
+
+
+def expanded(value: Any) -> Any:
+    """A value in the arguments of a pod, after Kubernetes."""
+    return json.loads(expand_references(json.dumps(value), {"HOME": "/root"}))
+
+
+def test_doubled_dollars_reach_the_function_as_they_are(tmp_path: Path) -> None:
+    @shipped.train_function(func_args={"fixed": DOLLARS}, env={"TEXT": DOLLARS})
+    def show(text: str, others: list, fixed: str, default: str = "$$") -> None: ...
+
+    @dsl.pipeline
+    def one() -> None:
+        show(text=DOLLARS, others=[DOLLARS, {"a": DOLLARS}])
+
+    given = step_parameters(expanded(compiled(one, tmp_path)), "exec-show", {"results": {}})[0]
+    found = typed_parameters(TrainRequest, {name: given[name] for name in ("func_args", "env")})
+    assert found["func_args"] == {"text": DOLLARS, "others": [DOLLARS, {"a": DOLLARS}], "fixed": DOLLARS}
+    assert found["env"] == {"TEXT": DOLLARS}
+    assert show.component_spec.inputs["default"].default is None, "the function has it"
+
+
+def test_doubled_dollars_inside_an_object_of_train_are_text_with_its_type(tmp_path: Path) -> None:
+    @dsl.pipeline
+    def one() -> None:
+        shipped.train(
+            run_id="r", command=["sh", "-c", DOLLARS], env={"TEXT": DOLLARS}, placement={"annotations": {"note": DOLLARS}}
+        )
+
+    given = expanded(compiled(one, tmp_path)["root"]["dag"]["tasks"]["train"]["inputs"]["parameters"])
+    found = typed_parameters(TrainRequest, {name: one["runtimeValue"]["constant"] for name, one in given.items()})
+    assert [found["command"][2], found["env"]["TEXT"], found["placement"]["annotations"]["note"]] == [DOLLARS, DOLLARS, DOLLARS]
+
+
+@pytest.mark.parametrize("given", [{"func": "def f():\n    return '$$'"}, {"env": {"$$": "1"}}, {"args": ["$$-{}"]}])
+def test_doubled_dollars_that_would_be_single_ones_are_refused(given: dict[str, Any]) -> None:
+    def flow(name: str) -> None:
+        shipped.train(run_id="r", **{**given, **({"args": [f"$$-{name}"]} if "args" in given else {})})
+
+    with pytest.raises(ValueError, match=r"train\(\): (func|env|args): Kubernetes makes"):
+        dsl.pipeline(flow)
 
 
 def program_of(component: Any) -> str:

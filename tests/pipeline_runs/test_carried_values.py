@@ -1,4 +1,4 @@
-"""Values that a server would not carry as they are written: texts inside objects, which are warned of, and large integers."""
+"""Values that a server would not carry as they are written: texts inside objects, which are warned of, large integers, and `$$`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pipeline_commands import Run
 from servers.kfp_api_server import KfpApiServer
 
 import trainwright
-from trainwright.pipeline_runs.carried_values import forgotten_values, object_texts
+from trainwright.pipeline_runs.carried_values import doubled_dollars, forgotten_values, object_texts
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.source import compile_pipeline, shipped_pipelines
 from trainwright.steps.run import changed_values, prepare
@@ -123,6 +123,24 @@ def test_warning_of_a_text_inside_an_object_is_printed(run: Run, kfp: KfpApiServ
 def test_value_that_the_compiler_forgets_is_warned_of(source, lines: list[str], found: list[str]) -> None:
     warnings = forgotten_values(compile_pipeline(source(*lines)))
     assert {each.partition("hand ")[2].partition(" to the group")[0] for each in warnings} == set(found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        (["see(u={'a': ['$$']})"], ["see: the input 'u'"]),
+        (["ask()", "train(run_id='r', command=['$$'], env={'A': '$$'})", "fit(seed=1, words=['$$'])"], []),
+    ],
+)
+def test_doubled_dollar_is_warned_of(source, lines: list[str], found: list[str]) -> None:
+    assert [each.partition(": '$$'")[0] for each in doubled_dollars(compile_pipeline(source(*lines)))] == found
+
+
+def test_doubled_dollar_of_a_default_is_warned_of(source) -> None:
+    file = Path(source("see(u={'a': 1})"))
+    file.write_text(file.read_text("utf-8").replace('s: str = "x"', 's: str = "$$"'), "utf-8")
+    (warning,) = doubled_dollars(compile_pipeline(str(file)))
+    assert warning.startswith("the default of the parameter 's': '$$' in it arrives as '$' on a server")
 
 
 def test_shipped_pipelines_have_no_text_inside_an_object() -> None:

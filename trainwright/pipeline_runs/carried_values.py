@@ -1,7 +1,8 @@
 """Finds values of a compiled pipeline that a server of Kubeflow Pipelines does not carry as they are written. Pure.
 
 It puts a value that only a run knows into an object as text, without regard to quotes, so that kfp's executor fails with
-JSONDecodeError before the program of the step begins; and it keeps every number as a double, as kfp's compiler does.
+JSONDecodeError before the program of the step begins; it keeps every number as a double, as kfp's compiler does; and the arguments of
+its pods have all values, where Kubernetes makes `$$` a `$`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainwright.api.objects import Obj
-from trainwright.jobs.request.typed_parameters import LARGEST_INTEGER, has_large_integer
+from trainwright.jobs.request.typed_parameters import LARGEST_INTEGER, has_doubled_dollar, has_large_integer
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadPipeline
 from trainwright.pipeline_runs.local_values import texts_in
@@ -60,6 +61,22 @@ def forgotten_values(pipeline: CompiledPipeline) -> list[str]:
                         "run fails on a server; pass it to a task of that group as a separate input, and not in a text or an object"
                     )
     return list(dict.fromkeys(found))
+
+
+def doubled_dollars(pipeline: CompiledPipeline) -> list[str]:
+    """Return a warning for each input of a task, and each default of a parameter, with `$$`."""
+    arrives = "'$$' in it arrives as '$' on a server, where Kubernetes expands the arguments of pods"
+    declared = pipeline.documents[0]["root"].get("inputDefinitions", {}).get("parameters", {})
+    found = [
+        f"the default of the parameter {one_line(name)!r}: {arrives}"
+        for name, one in declared.items()
+        if has_doubled_dollar(one.get("defaultValue"))
+    ]
+    for _, task_name, task in pipeline.tasks():
+        for name, given in task.get("inputs", {}).get("parameters", {}).items():
+            if has_doubled_dollar(given.get("runtimeValue", {}).get("constant")):
+                found.append(f"{one_line(task_name)}: the input {one_line(name)!r}: {arrives}")
+    return found
 
 
 def _value(name: str) -> str:

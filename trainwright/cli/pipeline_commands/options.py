@@ -17,7 +17,7 @@ from trainwright.cli.manifests import read_text
 from trainwright.cli.output import print_lines
 from trainwright.jobs.diagnosis.exit_codes import ExitCode
 from trainwright.pipeline_runs.cache_check import cacheable_steps
-from trainwright.pipeline_runs.carried_values import forgotten_values, object_texts
+from trainwright.pipeline_runs.carried_values import doubled_dollars, forgotten_values, object_texts
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadParameters, PipelineError
 from trainwright.pipeline_runs.parameters import check_values, given_values
@@ -90,7 +90,7 @@ def print_warnings(pipeline: CompiledPipeline, values: Mapping[str, Any] = {}) -
     """Print what goes wrong on a server: steps from the cache although their data has changed, values that do not arrive, and a
     workflow that is too large.
     """
-    carried = (*object_texts(pipeline), *forgotten_values(pipeline))
+    carried = (*object_texts(pipeline), *forgotten_values(pipeline), *doubled_dollars(pipeline))
     for warning in (*cacheable_steps(pipeline, values), *carried, *size_warnings(pipeline, values)):
         print_lines(f"warning: {warning}", error=True)
 

@@ -1,6 +1,7 @@
 """Values of pipeline parameters inside objects and lists keep their types: Kubeflow Pipelines puts them in as text.
 
-When a pipeline is compiled, such a value is marked with its type; the step reads the text as that type. Pure.
+When a pipeline is compiled, such a value is marked with its type; the step reads the text as that type. So are values that would
+arrive as other ones: large integers, and texts with `$$`. Pure.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import json
 import math
 from collections.abc import Mapping
 from typing import Any, Literal
+from urllib.parse import quote, unquote
 
 from trainwright.jobs.code.function_arguments import ambiguous_arguments
 from trainwright.jobs.code.function_source import source_of
@@ -17,10 +19,13 @@ from trainwright.jobs.request.setting import Settings, settings_of
 from trainwright.jobs.request.setting_values import parse_structure
 
 MARK = "trainwright.dev/type"
-ValueType = Literal["int", "float", "bool", "str", "list", "dict"]
+ValueType = Literal["int", "float", "bool", "str", "list", "dict", "quoted"]
+"""What JSON has; `quoted` is a text in percent-encoding."""
 LARGEST_INTEGER = 2**53
 """Kubeflow Pipelines keeps numbers as doubles: integers from here on may arrive as another one."""
 _MAX_DEPTH = 100
+_KEPT = " /:;,=?@&()[]<>|*!"
+"""Characters of a quoted text that stay as they are, so that it can be read; neither `$` nor a quote nor a backslash."""
 
 
 def marked(value: Any, of_type: ValueType) -> dict[str, Any]:
@@ -42,6 +47,18 @@ def has_large_integer(value: Any) -> bool:
     return isinstance(value, int) and abs(value) >= LARGEST_INTEGER
 
 
+def has_doubled_dollar(value: Any) -> bool:
+    """Whether a value is or contains a text with `$$`: the arguments of pods carry all values, and Kubernetes makes it `$` there.
+
+    See https://github.com/kubeflow/pipelines/issues/10370.
+    """
+    if isinstance(value, Mapping):
+        return any(map(has_doubled_dollar, (*value, *value.values())))
+    if isinstance(value, list | tuple):
+        return any(map(has_doubled_dollar, value))
+    return isinstance(value, str) and "$$" in value
+
+
 def typed_parameters(cls: type[Settings], parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a step that were given, without marks, each marked value with its type.
 
@@ -55,12 +72,14 @@ def typed_parameters(cls: type[Settings], parameters: Mapping[str, Any]) -> dict
     return {name: _typed(value, name, cls) for name, value in read.items()}
 
 
-def with_large_marked(value: Any) -> Any:
-    """Return an object or list whose integers that Kubeflow Pipelines may change are text marked with its type."""
+def with_changing_marked(value: Any) -> Any:
+    """Return an object or list whose integers and texts that a server would change are text marked with its type."""
     if isinstance(value, Mapping):
-        return {name: with_large_marked(one) for name, one in value.items()}
+        return {name: with_changing_marked(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [with_large_marked(one) for one in value]
+        return [with_changing_marked(one) for one in value]
+    if isinstance(value, str) and ("$$" in value or "$(" in value):  # a reference, if the pod has a variable of that name
+        return marked(quote(value, safe=_KEPT), "quoted")
     return marked(str(value), "int") if has_large_integer(value) else value
 
 
@@ -117,6 +136,8 @@ def _unmarked(value: Any, path: str, *, as_text: bool, depth: int = 0) -> Any:
 def _read(value: Any, of_type: str, path: str, *, as_text: bool) -> Any:
     """Return a value as its type. An item of a loop has the type of the loop's first item: of an integer's, it may be any number."""
     text = value if isinstance(value, str) else json.dumps(value)
+    if of_type == "quoted":
+        return unquote(text, errors="strict")
     try:
         if of_type in ("int", "float"):
             number = _number(text, of_type)
