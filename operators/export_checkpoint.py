@@ -145,7 +145,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     def _done(self, context: Context, exported: dict[str, Any]) -> dict[str, Any]:
         """The result of the step. It is shown as a link, and described in the events of the task's outlets."""
         self._exported = exported
-        show_checkpoint_link(self, context, exported["uri"])
+        show_checkpoint_link(self, context, exported["uri"], self.store_conn_id)
         facts = {name: exported.get(name) for name in ("uri", "digest", "step", "metrics")}
         describe_outlets(self, context, **facts)
         return exported

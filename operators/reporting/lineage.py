@@ -53,12 +53,12 @@ class TrainJobLineage(ReportsLineage):
             {"uri": task.model_uri, "digest": task.model_digest},
             {"uri": "" if task.resume in ("auto", "never") else task.resume.removeprefix("weights:")},
         ]
-        result = vars(task).get("_result_of_job") if is_complete else None
-        asked = vars(task).get("_asked")  # not yet when the task begins
-        workspace = asked.request.workspace if asked is not None else task.workspace
+        request = task.entry.request if task.entry is not None else None  # not yet when the task begins
+        result = task.entry.result if task.entry is not None and is_complete else None
+        workspace = request.workspace if request is not None else task.workspace
         outputs = [{"uri": workspace_uri(str(workspace or ""), result.folder)}] if result is not None else []
         job = {name: getattr(task, name) for name in ("code", "runtime", "builtin", "image", "num_nodes")}
-        job["queue_name"] = asked.request.placement.queue_name if asked is not None else ""
+        job["queue_name"] = request.placement.queue_name if request is not None else ""
         return {"inputs": inputs, "outputs": outputs, "job": job}
 
 

@@ -65,7 +65,7 @@ def begin_links(operator: Any) -> None:
     vars(operator)["_begins"] = True
 
 
-def show_job_links(operator: Any, context: Context, metadata: dict[str, Any]) -> None:
+def show_job_links(operator: Any, context: Context, metadata: dict[str, Any], conn_id: str | None) -> None:
     """Show where the connection's templates, else the page on this machine, lead for the TrainJob with this metadata.
 
     Logs a failure; a link fails no task.
@@ -76,7 +76,7 @@ def show_job_links(operator: Any, context: Context, metadata: dict[str, Any]) ->
 
     names = {name: str(metadata.get(name) or "") for name in ("namespace", "name", "uid")}
     try:
-        settings = TrainwrightHook(operator.conn_id).settings()
+        settings = TrainwrightHook(conn_id).settings()
         job, logs = ("", "") if settings.trainjob_url and settings.logs_url else page_templates(settings)
     except Exception as error:
         log.warning("no links: the connection or the page could not be read error=%s", type(error).__name__)
@@ -85,7 +85,7 @@ def show_job_links(operator: Any, context: Context, metadata: dict[str, Any]) ->
     _show(operator, context, {kind: fill_link_template(template, **names) for kind, template in templates.items()})
 
 
-def show_checkpoint_link(operator: Any, context: Context, uri: str) -> None:
+def show_checkpoint_link(operator: Any, context: Context, uri: str, store_conn_id: str | None) -> None:
     """Show where a browser can look at an export, or at the folder of exports of a run. Logs a failure; a link fails no task."""
     if not uri:
         _show(operator, context, {CheckpointLink: ""})
@@ -94,7 +94,7 @@ def show_checkpoint_link(operator: Any, context: Context, uri: str) -> None:
     from trainwright.operators.values.credentials import connection_variables
 
     try:
-        url = browsable_url(uri, connection_variables(getattr(operator, "store_conn_id", None), None))
+        url = browsable_url(uri, connection_variables(store_conn_id, None))
     except Exception as error:
         log.warning("no link: the connection could not be read error=%s", type(error).__name__)
         return

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from trainwright.api.phase import Phase
+from trainwright.jobs.state.usage import Usage
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import JobEvents
 
@@ -32,6 +34,11 @@ class TaskEventPrinter(EventPrinter):
         """Seconds in `queue`, `start` and `run` of the phases whose end was seen; without a run whose start was not."""
         self._phase: str | None = None
         self._since: float | None = None
+
+    def resume_from(self, event: Mapping[str, Any]) -> None:
+        """Take over what the printer of a trigger has seen and shown, from the trigger's event."""
+        self.started_from, self.usage = event.get("started_from") or "", Usage.from_dict(event.get("usage") or {})
+        self.seconds = dict(event.get("seconds") or {})
 
     def __call__(self, events: JobEvents) -> None:
         is_first = self.progress is None

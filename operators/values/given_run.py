@@ -1,18 +1,26 @@
-"""What a task was asked: its settings, typed at this door, and the run that it is part of."""
+"""What a task was asked: its settings, typed at this door. Imported when a task runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from trainwright.jobs.request.invalid_settings import InvalidSettings
+from trainwright.jobs.request.setting import Settings
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.typed_parameters import given_parameters
+from trainwright.jobs.request.workspace import Workspace
 from trainwright.operators.groups import OF_PIPELINES
+from trainwright.steps.requests import Run
+from trainwright.submission.jobs_client import JobsClient
 
-if TYPE_CHECKING:
-    from trainwright.jobs.request.setting import Settings
-    from trainwright.jobs.request.train_request import TrainRequest
-    from trainwright.steps.requests import Run
-    from trainwright.submission.jobs_client import JobsClient
+S = TypeVar("S", bound=Settings)
+
+
+def asked(cls: type[S], given: Mapping[str, Any], rest: S | None = None) -> S:
+    """Return the request of a task; `rest` are the settings that its run has for it. Raises InvalidSettings, LiteralSecret."""
+    return cls.parse(given_parameters(cls, given), rest=rest)
 
 
 @dataclass(frozen=True)
@@ -31,20 +39,21 @@ class Asked:
         return self.run.namespace or self.request.namespace or cluster.default_namespace
 
 
-S = TypeVar("S", bound="Settings")
+def asked_training(given: Mapping[str, Any], run: Run | None) -> TrainRequest:
+    """Return the request of a training task, with the settings and the workspace that its run has for it, if it has one.
 
-
-def asked(cls: type[S], given: Mapping[str, Any], rest: S | None = None) -> S:
-    """Return the request of a task; `rest` are the settings that its run has for it. Raises InvalidSettings, LiteralSecret."""
-    from trainwright.jobs.request.typed_parameters import given_parameters
-
-    return cls.parse(given_parameters(cls, given), rest=rest)
+    Raises InvalidSettings, LiteralSecret.
+    """
+    apart = TrainRequest.parse_some(given_parameters(TrainRequest, given))
+    request = apart if run is None else run.training.joined(apart)
+    if run is not None and run.workspace and request.workspace is None:
+        request = request.having(workspace=Workspace.parse(run.workspace))
+    refuse_settings_of_pipelines(request)
+    return request.checked()
 
 
 def refuse_settings_of_pipelines(request: TrainRequest, path: str = "") -> None:
     """Raise InvalidSettings for a setting that only Kubeflow Pipelines heeds."""
-    from trainwright.jobs.request.invalid_settings import InvalidSettings
-
     if request.limits.job_retries:
         raise InvalidSettings([(f"{path}limits.job_retries", OF_PIPELINES["job_retries"])])
     if "tie_to_run" in request.ending.given:

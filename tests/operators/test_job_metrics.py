@@ -25,7 +25,7 @@ from trainwright.operators.reporting.task_event_printer import PROGRESS_SECONDS,
 sdk = OnFirstUse("airflow.sdk")
 task_context = OnFirstUse("airflow.sdk.execution_time.context")
 errors = OnFirstUse("trainwright.operators.errors")
-job_report = OnFirstUse("trainwright.operators.reporting.job_report")
+waiting_task = OnFirstUse("trainwright.operators.waiting.waiting_task")
 
 SetStatus = Callable[..., Any]
 
@@ -76,7 +76,7 @@ def test_a_job_that_the_worker_waits_for_is_counted(
 
 def test_what_is_no_end_of_a_job_is_not_counted(recorded: list[Any]) -> None:
     for error in (ValueError, KeyboardInterrupt):
-        with pytest.raises(error), job_report.report_end(operator()):
+        with pytest.raises(error), waiting_task.report_end(TaskEventPrinter(lambda _line: None)):
             raise error
     assert not recorded
 

@@ -9,8 +9,11 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+from test_trigger import context, deferred, event_of, operator, the_job
 
 from trainwright import operators
+from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators.reporting.lineage import dataset_name, workspace_uri
 
 PROVIDER = "apache-airflow-providers-openlineage"
@@ -51,7 +54,7 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("provider")
-def test_a_training_reads_dataset_and_model_and_writes_the_folder_of_its_run() -> None:
+def test_a_training_reads_dataset_model_and_the_export_that_it_resumes_from() -> None:
     task = operators.TrainJobOperator(
         task_id="train",
         workspace="pvc://w/team?size=1Gi",
@@ -73,9 +76,18 @@ def test_a_training_reads_dataset_and_model_and_writes_the_folder_of_its_run() -
     location = started.job_facets["sourceCodeLocation"]
     assert (location.type, location.url, location.version) == ("git", "https://git.example.com/team/repo", "abc")
     assert started.job_facets["trainwright"].num_nodes == 2
-    vars(task)["_result_of_job"] = SimpleNamespace(folder="runs/r")
-    (output,) = task.get_openlineage_facets_on_complete(None).outputs
-    assert (output.namespace, output.name) == ("pvc://w", "team/runs/r")
+
+
+@pytest.mark.usefixtures("provider")
+def test_a_training_that_succeeded_writes_the_folder_of_its_run(connected: EmbeddedCluster, set_status: Any) -> None:
+    task = operator(workspace="pvc://w/team?size=1Gi", placement={"queue_name": "gpus"})
+    trigger = deferred(task).trigger
+    set_status(the_job(connected), "Complete")
+    task.execute_complete(context(), event_of(trigger))
+    reported = task.get_openlineage_facets_on_complete(None)
+    (output,) = reported.outputs
+    assert (output.namespace, output.name) == ("pvc://w", f"team/{run_folder('d/r')}")
+    assert reported.job_facets["trainwright"].queue_name == "gpus"
     assert task.get_openlineage_facets_on_failure(None).outputs == []
 
 

@@ -273,7 +273,7 @@ def test_a_bucket_behind_an_endpoint_of_its_own_is_not_amazons(monkeypatch: pyte
 def test_an_export_has_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
     xcoms: dict[str, Any] = {}
     task = operators.ExportCheckpointOperator(task_id="export", export_uri="gs://bucket/e")
-    links.show_checkpoint_link(task, pushing(xcoms), "gs://bucket/e/r/checkpoint-5")
+    links.show_checkpoint_link(task, pushing(xcoms), "gs://bucket/e/r/checkpoint-5", task.store_conn_id)
     (link,) = task.operator_extra_links
     assert xcoms == {link.xcom_key: "https://console.cloud.google.com/storage/browser/bucket/e/r/checkpoint-5"}
     assert stored(link, task, {}, monkeypatch) == xcoms[link.xcom_key]

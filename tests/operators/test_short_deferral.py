@@ -13,7 +13,7 @@ from trainwright import operators
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.operators.deferral import deferral_options
 
-job_outcome = OnFirstUse("trainwright.operators.jobs.job_outcome")
+waiting_task = OnFirstUse("trainwright.operators.waiting.waiting_task")
 named_job_trigger = OnFirstUse("trainwright.operators.jobs.named_job_trigger")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
@@ -30,7 +30,7 @@ def warned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def warning(self, text: str, *values: Any) -> None:
             found.append(text % values)
 
-    for module in (job_outcome, named_job_trigger):
+    for module in (waiting_task, named_job_trigger):
         monkeypatch.setattr(
             module, "warn_of_short_deferral", lambda _log, seconds: deferral_options.warn_of_short_deferral(Log(), seconds)
         )

@@ -109,7 +109,7 @@ def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(
     connected: EmbeddedCluster, tracker: Tracker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logged = {"loss": 0.5, "step": 10}
-    monkeypatch.setattr("trainwright.jobs.logs.training_log.read_training_log", lambda *_: TrainingLog((logged,)))
+    monkeypatch.setattr("trainwright.operators.waiting.waiting_task.read_training_log", lambda *_: TrainingLog((logged,)))
     task = operator(deferrable=True)
     with pytest.raises(sdk_exceptions.TaskDeferred):
         task.execute(context())

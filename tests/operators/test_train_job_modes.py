@@ -21,13 +21,13 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.operators import cancellation
-from trainwright.operators.jobs.dry_run import preview_task
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.connect import NoTrainingApi
 from trainwright.submission.jobset_mode import JobSetCluster
 
 sdk = OnFirstUse("airflow.sdk")
 hook = OnFirstUse("trainwright.operators.hook")
+dry_run = OnFirstUse("trainwright.operators.waiting.dry_run")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 
@@ -148,7 +148,7 @@ def test_a_dry_run_prints_what_would_be_created_and_creates_nothing(
 def test_a_dry_run_says_what_a_submission_would_create(connected: EmbeddedCluster) -> None:
     """The names differ, since a dry run has no DAG run."""
     fields = {"num_nodes": 2, "env": {"A": "b"}, "labels": {"team": "nlp"}}
-    trainjob = documents(preview_task(task(**fields)))[0]
+    trainjob = documents(dry_run.preview_task(task(**fields)))[0]
     operator(runtime="torch-distributed", command=["true"], workspace="", wait_for_completion=False, **fields).execute(context())
     submitted = the_job(connected)
     digest = names.SPEC_DIGEST_ANNOTATION
@@ -163,7 +163,7 @@ def test_a_dry_run_in_jobset_mode_shows_the_jobset_that_the_client_submits(
     monkeypatch.setattr(
         hook.TrainwrightHook, "connect", lambda _hook, _settings: JobSetCluster(cluster, default_namespace="team")
     )
-    text = preview_task(task())
+    text = dry_run.preview_task(task())
     _, jobset = documents(text)
     assert names.TRAINJOB_ANNOTATION in jobset["metadata"]["annotations"]
     assert jobset["metadata"]["namespace"] == "team"
@@ -172,7 +172,7 @@ def test_a_dry_run_in_jobset_mode_shows_the_jobset_that_the_client_submits(
 
 
 def test_a_dry_run_shows_no_data_of_secrets(connected: EmbeddedCluster) -> None:
-    found = documents(preview_task(task(runtime="deepspeed-distributed")))
+    found = documents(dry_run.preview_task(task(runtime="deepspeed-distributed")))
     secrets = [each for each in found if each["kind"] == "Secret"]
     assert secrets
     assert not any({"data", "stringData"} & set(each) for each in secrets)
@@ -186,12 +186,12 @@ def test_without_a_cluster_a_dry_run_takes_the_bundled_runtime(monkeypatch: pyte
         raise error or NoCluster("no kubeconfig")
 
     monkeypatch.setattr(hook.TrainwrightHook, "connect", refuse)
-    text = preview_task(task())
+    text = dry_run.preview_task(task())
     assert [each["kind"] for each in documents(text)] == ["TrainJob", "JobSet"]
     assert "(bundled)" in text
     assert f"# no cluster: {error or 'no kubeconfig'}" in text
     with pytest.raises(RuntimeNotFound, match=r"'ours'.*no cluster was asked for others: "):
-        preview_task(task(runtime="ours"))
+        dry_run.preview_task(task(runtime="ours"))
 
 
 @pytest.mark.parametrize("error", [Forbidden("not you"), NoTrainingApi("it serves nothing")])
@@ -201,15 +201,15 @@ def test_a_cluster_that_refuses_is_not_passed_over(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(hook.TrainwrightHook, "connect", refuse)
     with pytest.raises(type(error), match=str(error)):
-        preview_task(task())
+        dry_run.preview_task(task())
 
 
 def test_a_dry_run_names_the_templates_that_it_cannot_read(connected: EmbeddedCluster) -> None:
     unrendered = task(num_nodes="{{ params.nodes }}", placement={"queue_name": "{{ params.queue }}"})
     with pytest.raises(ValueError, match=r"not rendered yet: .*num_nodes.*placement"):
-        preview_task(unrendered)
+        dry_run.preview_task(unrendered)
     unrendered.render_template_fields({"params": {"nodes": 3, "queue": "gpus"}})
-    assert documents(preview_task(unrendered))[0]["spec"]["trainer"]["numNodes"] == 3
+    assert documents(dry_run.preview_task(unrendered))[0]["spec"]["trainer"]["numNodes"] == 3
 
 
 def test_a_dry_run_reads_only_places_that_are_allowed(

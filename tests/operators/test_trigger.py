@@ -38,7 +38,7 @@ from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
 job_endings = OnFirstUse("trainwright.operators.deferral.job_endings")
 trigger_module = OnFirstUse("trainwright.operators.trigger")
-job_outcome = OnFirstUse("trainwright.operators.jobs.job_outcome")
+waiting_task = OnFirstUse("trainwright.operators.waiting.waiting_task")
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
 errors = OnFirstUse("trainwright.operators.errors")
 hook = OnFirstUse("trainwright.operators.hook")
@@ -536,10 +536,10 @@ def test_sigterm_of_a_worker_that_has_just_deferred_leaves_the_job_to_the_trigge
 ) -> None:
     """Airflow calls on_kill in both. Only `airflow tasks test` waits in the process of the task."""
     ended = threading.Event()
-    monkeypatch.setattr(job_outcome.signal, "pthread_kill", lambda *_: ended.set())
-    monkeypatch.setattr(job_outcome.os, "_exit", lambda _code: None)
-    monkeypatch.setattr(job_outcome, "_TEST_END_SECONDS", 0.0)
-    monkeypatch.setattr(job_outcome, "_TEST_BEGIN_SECONDS", 0.2)
+    monkeypatch.setattr(waiting_task.signal, "pthread_kill", lambda *_: ended.set())
+    monkeypatch.setattr(waiting_task.os, "_exit", lambda _code: None)
+    monkeypatch.setattr(waiting_task, "_TEST_END_SECONDS", 0.0)
+    monkeypatch.setattr(waiting_task, "_TEST_BEGIN_SECONDS", 0.2)
     task = operator()
     trigger = deferred(task).trigger
     if in_this_process:

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainwright.jobs import Identity
+from trainwright.api.errors import ServiceUnavailable, Timeout
+from trainwright.api.objects import name_of
+from trainwright.cluster import NoCluster
+from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.submitter import Submitter
+from trainwright.jobs.submit.preview import preview_submission
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.allowed_places import check_places, places_given
+from trainwright.operators.values.given_run import Asked
+from trainwright.runtimes import RuntimeNotFound
+from trainwright.submission.connect import NoTrainingApi
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.text.yaml_writer import to_yaml_documents
 
 DRY_RUN_ID = "dry-run"
 
@@ -17,19 +28,13 @@ def preview_task(operator: Any) -> str:
     the reason why there is no cluster if the runtime is not a bundled one; PlaceNotAllowed; ValueError for settings that are
     still templates and cannot be read as such.
     """
-    from trainwright.api.objects import name_of
-    from trainwright.jobs.submit.preview import preview_submission
-    from trainwright.operators.values.allowed_places import check_places, places_given
-    from trainwright.runtimes import RuntimeNotFound
-    from trainwright.text.yaml_writer import to_yaml_documents
-
     check_places((operator.conn_id,), **places_given(operator._values()))
     asked = _asked(operator)
-    request = asked.request
-    cluster, missing = _cluster(operator)
-    namespace = asked.run.namespace or request.namespace or (str(cluster.default_namespace) if cluster is not None else "default")
+    request, run = asked.request, asked.run
+    cluster, missing = _cluster(operator, asked.submission_mode)
+    namespace = run.namespace or request.namespace or (str(cluster.default_namespace) if cluster is not None else "default")
     submitter = Submitter(pipeline=operator.dag_id)
-    identity = Identity(f"airflow/{operator.dag_id}", asked.run.run_id or DRY_RUN_ID, operator.task_id, submitter=submitter)
+    identity = Identity(f"airflow/{operator.dag_id}", run.run_id or DRY_RUN_ID, operator.task_id, submitter=submitter)
     try:
         preview = preview_submission(request, identity, namespace, cluster)
     except RuntimeNotFound as error:
@@ -47,10 +52,11 @@ def preview_task(operator: Any) -> str:
     return lines + to_yaml_documents([preview.trainjob, *preview.objects])
 
 
-def _asked(operator: Any) -> Any:
+def _asked(operator: Any) -> Asked:
     """The validated settings. A template that is not rendered is named: it is text where a number or an object may be expected."""
     try:
-        return operator._begin()
+        asked: Asked = operator.asked()
+        return asked
     except (ValueError, TypeError) as error:
         templates = [name for name in operator.template_fields if _is_template(getattr(operator, name, None))]
         if not templates:
@@ -68,14 +74,10 @@ def _is_template(value: Any) -> bool:
     return "{{" in value if isinstance(value, str) else hasattr(value, "resolve")  # XComArg
 
 
-def _cluster(operator: Any) -> tuple[Any, str]:
+def _cluster(operator: Any, mode: str) -> tuple[JobsClient | None, str]:
     """The cluster, or None and why there is none. A cluster that denies access is no missing cluster: its error is raised."""
-    from trainwright.api.errors import ServiceUnavailable, Timeout
-    from trainwright.cluster import NoCluster
-    from trainwright.submission.connect import NoTrainingApi
-
     try:
-        return operator._cluster(), ""
+        return TrainwrightHook(operator.conn_id, mode).get_conn(), ""
     except NoTrainingApi:
         raise
     except (NoCluster, ServiceUnavailable, Timeout) as error:

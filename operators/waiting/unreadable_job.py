@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from trainwright.api.errors import ApiError, NotFound
+from trainwright.cluster import NoCluster
+
 
 @contextmanager
 def name_unreadable_job(event: Mapping[str, Any]) -> Iterator[None]:
@@ -13,9 +16,6 @@ def name_unreadable_job(event: Mapping[str, Any]) -> Iterator[None]:
 
     NotFound stays as it is: it says something of the job.
     """
-    from trainwright.api.errors import ApiError, NotFound
-    from trainwright.cluster import NoCluster
-
     try:
         yield
     except NotFound:

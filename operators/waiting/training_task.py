@@ -1,0 +1,237 @@
+"""What TrainJobOperator does in one entry of Airflow: submit or adopt the job of its training, wait for it, resume it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from trainwright.api.phase import Phase, phase_of
+from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.jobs.diagnosis import preemption
+from trainwright.jobs.diagnosis.errors import Cancelled, Preempted
+from trainwright.jobs.logs.poll_logs import PolledLogs
+from trainwright.jobs.logs.shown_log import shown_until
+from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.run_folder import folder_of_job
+from trainwright.jobs.submit.job_lookup import find_job
+from trainwright.jobs.submit.step_credentials import delete_credentials
+from trainwright.jobs.submit.submission import Submission
+from trainwright.jobs.submit.submit_or_adopt import Submitted, submit_or_adopt
+from trainwright.jobs.wait.event_printer import format_log_line, is_shown
+from trainwright.jobs.wait.give_up import CancelHandler, cancel_unwatched_job
+from trainwright.jobs.wait.job_events import Logged, Metrics
+from trainwright.jobs.wait.run_step import result_of, run_step
+from trainwright.jobs.wait.run_to_end import follow_to_end
+from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
+from trainwright.jobs.wait.waiting import Waiting, waiter_options_of
+from trainwright.operators import cancellation
+from trainwright.operators.jobs.job_reference import JobReference
+from trainwright.operators.reporting import stats
+from trainwright.operators.reporting.links import show_checkpoint_link, show_job_links, show_job_name
+from trainwright.operators.values.allowed_places import check_places, places_given
+from trainwright.operators.values.credentials import credentials, step_credentials
+from trainwright.operators.values.given_run import Asked
+from trainwright.operators.values.task_identity import task_identity
+from trainwright.operators.waiting.tracked_task import Trackers, TrainingObserver
+from trainwright.operators.waiting.waiting_task import Job, WaitingTask, WaitOptions, report_end
+from trainwright.steps.row_trainer import check_prepared_rows
+from trainwright.storage.errors import BadUri
+from trainwright.storage.uri import StorageUri
+from trainwright.submission.jobs_client import JobsClient
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(WaitOptions):
+    """As of the base class, of TrainJobOperator."""
+
+    store_conn_id: str | None
+    hub_conn_id: str | None
+    tracking: list[Any] | str | None
+    workspace_path: str
+    wait_for_completion: bool
+    durable: bool
+    deferrable: bool
+
+
+class TrainingTask(WaitingTask):
+    """One entry of Airflow into a task that trains."""
+
+    options: TrainingOptions
+
+    def __init__(self, operator: BaseOperator, context: Context, options: TrainingOptions, asked: Asked):
+        super().__init__(operator, context, options, asked.request)
+        self.asked, self.mode, self.on_give_up = asked, asked.submission_mode, asked.request.ending.on_cancel
+        self.trackers = Trackers(options.tracking, options.workspace_path)
+        self.hub = options.hub_conn_id or asked.run.hub_conn_id or None
+        """The connection of the hub: the task's, else the run's."""
+        on_cancel = self.on_give_up if options.wait_for_completion else "keep"
+        self.identity = task_identity(context, asked.run.run_id, on_cancel=on_cancel)
+        """The identity of the task, as its TrainJob notes it."""
+        self.observer: TrainingObserver | None = None
+        """Of a deferred task whose end is read: what the training has logged goes there."""
+
+    def run(self) -> Any:
+        """The task's result. Raises the errors of its job; TaskDeferred; Cancelled after SIGTERM, so that no job runs unattended."""
+        options, request = self.options, self.request
+        connections = (options.conn_id, options.store_conn_id, self.hub)
+        check_places(connections, **places_given(request.given_values()))
+        self.trackers.check(connections)
+        check_prepared_rows(request, options.workspace_path)
+        cluster = self.connect()
+        if not options.durable and int(self.context["ti"].try_number) > 1:
+            cancellation.stop_previous_try(cluster, self.identity, self.asked.namespace(cluster), request.ending.on_cancel)
+        if options.wait_for_completion and not options.deferrable:
+            return self._run_in_worker(cluster)
+        limit = self.operator.execution_timeout
+        with stop_on_signals() as stop:
+            if not options.wait_for_completion:
+                return self._reference(self._submit_unless_ended(cluster, stop)).as_xcom()
+            return self._submit_and_defer(cluster, stop, time.time() + limit.total_seconds() if limit else None)
+
+    def complete(self, event: dict[str, Any]) -> Any:
+        """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
+        ended = {"metadata": {name: event.get(name) or "" for name in ("name", "namespace", "uid")}}
+        try:
+            with self._tracked() as self.observer:
+                self.observer.begin(ended)
+                if metrics := event.get("metrics"):  # the triggerer feeds no trackers: these are the last ones
+                    self.observer((Metrics(tuple(metrics.items())),))
+                result = super().complete(event)
+        except Exception:
+            if event["outcome"] in ("failed", "deleted", "succeeded"):  # a job that was only stopped may go on
+                self._forget_credentials(event)
+            raise
+        self._forget_credentials(event)
+        return result
+
+    def find_job(self) -> tuple[JobsClient, Job] | None:
+        cluster = self.connect()
+        return find_job(cluster, self.identity, self.asked.namespace(cluster))
+
+    def wait_in_worker(self, cluster: JobsClient, trainjob: Job) -> Any:
+        waiting = Waiting.of(self.request, self.printer, on_signal=self._on_signal)
+        ended = follow_to_end(cluster, trainjob, waiting, resubmit=partial(self._submit, cluster))
+        progress = self.printer.progress
+        return self.read_result(cluster, ended, dict(progress.metrics) if progress else None)
+
+    def read_result(self, cluster: JobsClient, trainjob: Job, metrics: dict[str, str] | None = None) -> Any:
+        return self.done(result_of(cluster, trainjob, self.request, metrics))
+
+    @property
+    def has_results(self) -> bool:
+        return self.request.func is not None or bool(self.request.code)
+
+    @property
+    def folder(self) -> str:
+        return self.identity.folder if self.request.workspace else ""
+
+    def after_failure(self, cluster: JobsClient, failure: Exception, until: float | None) -> Any:
+        """After a preemption, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
+        if not isinstance(failure, Preempted) or not (budget := self.request.limits.preemption_budget):
+            raise failure
+        with stop_on_signals() as stop:
+            if not preemption.wait_to_resume(cluster, failure, budget, stop):
+                raise Cancelled("the task was ended while it waited to resume a preempted job; no job is running") from failure
+            return self._submit_and_defer(cluster, stop, until)
+
+    def observe_logged(self, trainjob: Job, entries: Iterable[Mapping[str, float]]) -> None:
+        if entries and self.observer is not None:
+            self.observer.begin(trainjob)
+            self.observer((Logged(tuple(entries)),))
+
+    def _run_in_worker(self, cluster: JobsClient) -> Any:
+        submission = self._submission(cluster)
+        with self._tracked() as observer, report_end(self.printer):
+
+            def on_submitted(submitted: Submitted) -> None:
+                self._report_submitted(submitted)
+                observer.begin(submitted.trainjob)
+
+            waiting = Waiting.of(
+                self.request, self.printer, observers=(observer,), on_signal=self._on_signal, on_submitted=on_submitted
+            )
+            return self.done(run_step(submission, waiting))
+
+    def _tracked(self) -> AbstractContextManager[TrainingObserver]:
+        return self.trackers.observer(self.identity, self.request, lambda line: self.log.info("%s", line))
+
+    def _submit_and_defer(self, cluster: JobsClient, stop: StopEvent, until: float | None) -> Any:
+        """The result of a job that has already succeeded; otherwise raises TaskDeferred, or Cancelled if `stop` is set.
+
+        `until` is the end of the task's execution_timeout, in seconds since the epoch.
+        """
+        submitted = self._submit_unless_ended(cluster, stop)
+        cluster, trainjob = submitted.cluster, submitted.trainjob
+        if phase_of(trainjob) is Phase.Succeeded:
+            self._show_rest_of_log(cluster, trainjob)
+            self.judge_end(cluster, trainjob)
+            return self.read_result(cluster, trainjob)
+        self.defer(trainjob, until=until, mode=cluster.mode, lease_seconds=self._lease_seconds)
+
+    def _submit_unless_ended(self, cluster: JobsClient, stop: StopEvent) -> Submitted:
+        """Submit or adopt the job. Raises Cancelled if `stop` was set meanwhile, so that no job runs unattended."""
+        submitted = self._submit(cluster)
+        cluster, trainjob = submitted.cluster, submitted.trainjob
+        if stop.is_set() and phase_of(trainjob) is not Phase.Succeeded:
+            result = cancel_unwatched_job(cluster, trainjob, self._on_signal)
+            raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {result}")
+        return submitted
+
+    def _submit(self, cluster: JobsClient) -> Submitted:
+        submitted = submit_or_adopt(self._submission(cluster), waiter_lease_seconds=self._lease_seconds)
+        self._report_submitted(submitted)
+        return submitted
+
+    def _submission(self, cluster: JobsClient) -> Submission:
+        """The submission, with the run's latest export and the credentials of the task's connections."""
+        latest = self._latest_export if self.request.export_uri else None
+        found = step_credentials(self.options.store_conn_id, self.hub)
+        return Submission(cluster, self.request, self.identity, self.asked.namespace(cluster), latest, credentials=found)
+
+    def _latest_export(self, identity: Identity) -> str:
+        """The URI of the run's latest export, read with the credentials of the connections; empty if there is none."""
+        with credentials(self.options.store_conn_id, self.hub):
+            return latest_export_lookup(self.request.export_uri)(identity)
+
+    def _report_submitted(self, submitted: Submitted) -> None:
+        """Count the job, and show its name, and links to it and to the exports of its run."""
+        stats.count("adopted" if submitted.adopted else "submitted")
+        show_job_name(self.context, submitted.trainjob["metadata"])
+        show_job_links(self.operator, self.context, submitted.trainjob["metadata"], self.options.conn_id)
+        try:
+            exports = str(StorageUri.parse(self.request.export_uri).join(self.identity.exports))
+        except BadUri:  # without one, too
+            exports = ""
+        show_checkpoint_link(self.operator, self.context, exports, self.options.store_conn_id)
+
+    def _show_rest_of_log(self, cluster: JobsClient, trainjob: Job) -> None:
+        """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
+        if (options := self.request.logging.options) is not None and self.options.log_poll_interval > 0:
+            for portion in PolledLogs(cluster, trainjob, options, shown_until(trainjob)).drain():
+                for line in filter(is_shown, portion):
+                    self.log.info("%s", format_log_line(line))
+
+    def _forget_credentials(self, event: dict[str, Any]) -> None:
+        if self.options.store_conn_id or self.hub:
+            delete_credentials(self.connect(event.get("submission_mode") or ""), self.identity, event["namespace"])
+
+    def _reference(self, submitted: Submitted) -> JobReference:
+        metadata = submitted.trainjob["metadata"]
+        place = metadata["namespace"], metadata["uid"], str(submitted.cluster.mode)
+        return JobReference(metadata["name"], *place, folder_of_job(submitted.trainjob), self.has_results)
+
+    @property
+    def _on_signal(self) -> CancelHandler:
+        return cancellation.on_signal(self.context, self.on_give_up, durable=self.options.durable)
+
+    @property
+    def _lease_seconds(self) -> int:
+        """The length of the lease on the job; 0 without one, as where nobody waits."""
+        return waiter_options_of(self.request, suspends_at_once=False).lease_seconds if self.options.wait_for_completion else 0
