@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from airflow.sdk import DAG
 
-from trainwright.example_dags.chain import every_task, promotion, registration, training_chain
+from trainwright.example_dags.chain import add_promotion, add_registration, every_task
 from trainwright.example_dags.form import form, parameters, slim
+from trainwright.operators.finetuning import Chain
 
 with DAG(
     "trainwright_finetune",
@@ -19,8 +20,8 @@ with DAG(
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
-    given = parameters("FineTuning")
-    chain = training_chain(given, every=every_task())
-    chain.in_order()
-    chain.evaluation >> [promotion(given), registration(given)]
+    chain = Chain(parameters("FineTuning"), every=every_task())
+    chain.add_steps()
+    add_promotion(chain)
+    add_registration(chain)
     slim(dag)

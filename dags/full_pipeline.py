@@ -6,13 +6,13 @@ address is given, and is installed on first use in an environment of its own.
 
 from __future__ import annotations
 
-from functools import partial
-
 from airflow.sdk import DAG
 
-from trainwright.example_dags.chain import RESULTS, every_task, of_run, promotion, registration, training_chain
+from trainwright.example_dags.chain import add_promotion, add_registration, every_task
 from trainwright.example_dags.form import form, parameters, slim
-from trainwright.operators import PreprocessDatasetOperator, PullDvcDataOperator, TrainJobOperator
+from trainwright.operators import PreprocessDatasetOperator, PullDvcDataOperator
+from trainwright.operators.finetuning import Chain
+from trainwright.steps.chain import FULL
 
 DEFAULTS = {"tasks": ["held_out"], "retention": "keep=5"}
 """Settings of the evaluation that hold unless the form has others."""
@@ -26,28 +26,10 @@ with DAG(
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
-    given = parameters("FullPipeline")
-    common = of_run(given, every_task(), RESULTS)
-    pull = PullDvcDataOperator(
-        task_id="pull-dvc-data",
-        source=given["source"],
-        repo=given["dvc_repo"],
-        path=given["dvc_path"],
-        rev=given["dvc_rev"],
-        **common,
-    )
-    preprocess = PreprocessDatasetOperator(
-        task_id="preprocess-dataset",
-        data_uri=RESULTS.of("pull-dvc-data", "data_uri"),
-        **common,
-    )
-    path = RESULTS.of_run("workspace_path")
-    chain = training_chain(
-        {**given, "dataset_uri": RESULTS.of("preprocess-dataset", "data_uri"), "defaults": DEFAULTS, "preprocesses": True},
-        every=every_task(),
-        train=partial(TrainJobOperator, tracking=given["tracking"], workspace_path=path),
-    )
-    chain.start >> pull >> preprocess >> chain.dataset >> chain.training
-    chain.start >> chain.model >> chain.training >> chain.export >> chain.evaluation
-    chain.evaluation >> [promotion(given), registration(given, workspace_path=path)]
+    chain = Chain({**parameters("FullPipeline"), "defaults": DEFAULTS, "preprocesses": True}, FULL, every=every_task())
+    chain.add("pull-dvc-data", PullDvcDataOperator)
+    chain.add("preprocess-dataset", PreprocessDatasetOperator)
+    chain.add_steps()
+    add_promotion(chain)
+    add_registration(chain)
     slim(dag)

@@ -12,7 +12,7 @@ from typing import Any
 from airflow.sdk import Asset, task
 
 from trainwright.example_dags import variable_settings
-from trainwright.example_dags.chain import RESULTS, every_task, of_run, training_chain
+from trainwright.example_dags.chain import every_task
 from trainwright.example_dags.form import field_param, fields_of
 from trainwright.example_dags.variable_settings import log_sources, optional_fields
 from trainwright.operators import (
@@ -22,9 +22,10 @@ from trainwright.operators import (
     RetireRunOperator,
     RollBackModelOperator,
 )
-from trainwright.operators.finetuning import CONNECTIONS
+from trainwright.operators.finetuning import Chain, connections
 from trainwright.operators.values.airflow_api import AirflowSkipException
 from trainwright.operators.workspace_operator import WorkspaceOperator
+from trainwright.steps.chain import RETRAINING as STEPS
 
 MODEL = Asset(name="trainwright_retrained_model", uri="trainwright://retrained-model")
 DEFAULTS = {"retention": "keep=5", "keep_exports": 0}
@@ -61,58 +62,38 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
     given: dict[str, Any] = {name: setting(name) for name in SETTINGS}
     if source is not None:
         given["dataset_uri"] = f"{{{{ ti.xcom_pull('{source.operator.task_id}') }}}}"
-    every = every_task()
-    chain = training_chain({**given, "defaults": DEFAULTS}, every=every)
-    chain.training.resume = RESULTS.of("read-champion", "start_from")
-    exports = {"export_uri": given["export_uri"], **of_run(given, every, RESULTS)}
+    chain = Chain({**given, "defaults": DEFAULTS}, STEPS, every=every_task())
+    chain.add("initialize-dataset")
+    chain.add("initialize-model")
+    chain.add("read-champion", ReadChampionOperator, alias=alias())
+    chain.add("train", gate=new_data(given["always_train"]))
+    chain.add("export-checkpoint")
+    evaluation = chain.add("evaluate")
+    # What follows depends on decisions, and not only on results.
+    present = EvaluateOperator(task_id="evaluate-champion", **{**chain.arguments("evaluate-champion"), "run": _WITHOUT_RETENTION})
+    promote = PromoteModelOperator(
+        task_id="promote",
+        trigger_rule=NONE_FAILED,
+        **{**chain.arguments("promote-over-champion"), "champion_evaluation": "{{ ti.xcom_pull('evaluate-champion') }}"},
+    )
     roll_back = RollBackModelOperator(
         task_id="roll-back",
         reason="parameter roll_back",
         alias=alias(),
         export_uri=given["export_uri"],
         workspace=given["workspace"],
-        **{name: given[name] for name in CONNECTIONS if name in given},
-        **every,
-    )
-    champion = ReadChampionOperator(
-        task_id="read-champion",
-        dataset_digest="{{ ti.xcom_pull('initialize-dataset')['digest'] }}",
-        model_digest="{{ ti.xcom_pull('initialize-model')['digest'] }}",
-        always_train=given["always_train"],
-        warm_start=given["warm_start"],
-        alias=alias(),
-        **exports,
-    )
-    present = EvaluateOperator(
-        task_id="evaluate-champion",
-        **{
-            **{name: getattr(chain.evaluation, name) for name in EvaluateOperator.template_fields},
-            "checkpoint_uri": "{{ ti.xcom_pull('read-champion')['uri'] }}",
-            "checkpoint_digest": "{{ ti.xcom_pull('read-champion')['digest'] }}",
-            "dataset_digest": "{{ ti.xcom_pull('initialize-dataset')['digest'] }}",
-            "run": _WITHOUT_RETENTION,
-        },
-        **every,
-    )
-    promote = PromoteModelOperator(
-        task_id="promote",
-        trigger_rule=NONE_FAILED,
-        checkpoint_uri="{{ ti.xcom_pull('export-checkpoint')['uri'] }}",
-        checkpoint_digest="{{ ti.xcom_pull('export-checkpoint')['digest'] }}",
-        evaluation="{{ ti.xcom_pull('evaluate') }}",
-        champion_evaluation="{{ ti.xcom_pull('evaluate-champion') }}",
-        champion_digest="{{ ti.xcom_pull('read-champion')['digest'] }}",
-        rule=given["promote"],
-        **exports,
+        **connections(given),
+        **every_task(),
     )
     tidy = RetireRunOperator(
         task_id="tidy",
         trigger_rule=NONE_FAILED,
         retention="{{ ti.xcom_pull('start-run')['evaluation']['retention'] }}",
-        **{name: getattr(chain.evaluation, name) for name in WorkspaceOperator.template_fields},
-        **every,
+        **{name: getattr(evaluation, name) for name in WorkspaceOperator.template_fields},
+        **every_task(),
     )
-    begin = source.operator if source is not None else chain.start
+    start = chain.tasks["start-run"]
+    begin = source.operator if source is not None else start
     choice, decision, announced = (
         roll_back_or_train(begin.task_id),
         decide(given["promote"]),
@@ -121,11 +102,10 @@ def retraining(find_dataset: Callable[[], Any] | None = None) -> None:
     kept = keep_exports(given["export_uri"], "{{ ti.xcom_pull('start-run')['own']['keep_exports'] }}", given["store_conn_id"])
     choice >> [roll_back, begin]
     if source is not None:
-        begin >> chain.start
-    chain.start >> [chain.dataset, chain.model] >> champion >> new_data(given["always_train"]) >> chain.training
-    chain.training >> chain.export >> chain.evaluation >> decision >> [present, promote, announced]
+        begin >> start
+    evaluation >> decision >> [present, promote, announced]
     present >> promote >> announced >> kept
-    [chain.start, announced] >> tidy
+    [start, announced] >> tidy
 
 
 @task.branch(task_id="roll-back-or-train")

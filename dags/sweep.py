@@ -10,9 +10,11 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, TriggerRule
 
-from trainwright.example_dags.chain import RESULTS, every_task, of_run, promotion, training_chain
+from trainwright.example_dags.chain import add_promotion, every_task
 from trainwright.example_dags.form import form, parameters, slim
 from trainwright.operators import PickTrialOperator, PlanTrialsOperator, StopHopelessTrialsOperator, TrainTrialOperator
+from trainwright.operators.finetuning import Chain
+from trainwright.steps.chain import SWEEP
 
 PARALLELISM = int(os.environ.get("TRAINWRIGHT_PARALLELISM", "2"))
 """Trials of a run that train at once, read when the DAG is parsed: it cannot be a parameter of a run."""
@@ -29,24 +31,11 @@ EARLY_STOP = Param(
     properties={name: {"type": "boolean" if value is True else "integer"} for name, value in EARLY_STOPPING.items()},
     additionalProperties=False,
 )
-GIVEN = parameters("Sweep")
-OF_RUN = of_run(GIVEN, every_task(), RESULTS)
 
 
-def train_trials(**given: Any) -> Any:
-    """Plan the trials, and train them, at most PARALLELISM at once. `given` are arguments of TrainJobOperator."""
-    plan = PlanTrialsOperator(
-        task_id="plan-trials",
-        trials=GIVEN["trials"],
-        space=GIVEN["space"],
-        max_trials=GIVEN["max_trials"],
-        seed=GIVEN["seed"],
-        metric=GIVEN["metric"],
-        dataset_digest=given["dataset_digest"],
-        model_digest=given["model_digest"],
-        **OF_RUN,
-    )
-    return TrainTrialOperator.partial(max_active_tis_per_dagrun=PARALLELISM, **given).expand(trial=plan.output)
+def train_trials(*, trial: Any, **given: Any) -> Any:
+    """Train the trials of a plan, at most PARALLELISM at once. `given` are arguments of TrainJobOperator."""
+    return TrainTrialOperator.partial(max_active_tis_per_dagrun=PARALLELISM, **given).expand(trial=trial)
 
 
 with DAG(
@@ -58,35 +47,31 @@ with DAG(
     render_template_as_native_obj=True,
     tags=["trainwright"],
 ) as dag:
-    chain = training_chain(
-        {**GIVEN, "defaults": DEFAULTS},
-        every=every_task(),
-        train=train_trials,
-        trained="pick-trial",
-        trial_index=RESULTS.of("pick-trial", "index"),
+    chain = Chain({**parameters("Sweep"), "defaults": DEFAULTS}, SWEEP, every=every_task())
+    chain.add("initialize-dataset")
+    chain.add("initialize-model")
+    plan = chain.add("plan-trials", PlanTrialsOperator)
+    chain.add("train", train_trials, trial=plan.output)
+    pick = chain.add(
+        "pick-trial",
+        PickTrialOperator,
+        trigger_rule=TriggerRule.ALL_DONE,
+        outcomes="{{ ti.xcom_pull('train', key='outcome') }}",  # of trials that have failed as well, which return nothing
+        trials="{{ ti.xcom_pull('plan-trials') }}",
     )
     stop = StopHopelessTrialsOperator(
         task_id="stop-hopeless-trials",
         trials_task_id="train",
-        metric=GIVEN["metric"],
-        greater_is_better=GIVEN["greater_is_better"],
+        metric=chain.form["metric"],
+        greater_is_better=chain.form["greater_is_better"],
         **{name: f"{{{{ (params.early_stop or {{}}).get('{name}', {value}) }}}}" for name, value in EARLY_STOPPING.items()},
-        run_id=RESULTS.of("start-run", "run_id"),
-        namespace=RESULTS.of_run("namespace"),
-        conn_id=GIVEN["conn_id"],
+        run_id=chain.output_of("start-run", "run_id"),
+        namespace=chain.output_of("start-run", "namespace"),
+        conn_id=chain.form["conn_id"],
         **every_task(),
     )
-    pick = PickTrialOperator(
-        task_id="pick-trial",
-        trigger_rule=TriggerRule.ALL_DONE,
-        outcomes="{{ ti.xcom_pull('train', key='outcome') }}",
-        trials="{{ ti.xcom_pull('plan-trials') }}",
-        metric=GIVEN["metric"],
-        greater_is_better=GIVEN["greater_is_better"],
-        **OF_RUN,
-    )
-    plan = dag.get_task("plan-trials")
-    chain.start >> [chain.dataset, chain.model] >> plan
-    plan >> stop
-    [chain.training, stop] >> pick >> chain.export >> chain.evaluation >> promotion(GIVEN)
+    plan >> stop >> pick
+    chain.add("export-checkpoint")
+    chain.add("evaluate")
+    add_promotion(chain)
     slim(dag)

@@ -36,7 +36,8 @@ class ReadChampionOperator(ExportsOperator):
     :param hub_conn_id: not used.
     :return: state (current if there is nothing to train, because the champion was trained on these data or the same training was
         not promoted, and the reason; else none without a champion, or outdated), uri and digest of the export, training_digest,
-        dataset_digest and model_digest of what it was trained on; empty without a champion, or where its manifest has none.
+        dataset_digest and model_digest of what it was trained on; empty without a champion, or where its manifest has none; start_from
+        (`resume` of the training).
     """
 
     template_fields = (

@@ -32,7 +32,7 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
     :param log_run: Whether to log the training metrics as a run. MLflow only.
     :param base_model: org/name of the fine-tuned model, for the model card.
     :param datasets: org/name of datasets, for the model card.
-    :param run: the run, as StartRunOperator returns it, with further settings of the registration.
+    :param run: the run, as StartRunOperator returns it, with further settings of the registration and the connection of the hub.
     :param workspace_path: where the workspace is mounted in the worker, if it is: MLflow without MLFLOW_TRACKING_URI keeps its
         models in tracking/mlflow.db in it.
     :param store_conn_id: connection with credentials for an object store, see docs/airflow/credentials.md.
@@ -96,8 +96,10 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
         from trainwright.steps.register import register_run_export
         from trainwright.steps.requests import RegisterModel, Run
 
+        run = Run.of_step(self.run)
+        hub = self.hub_conn_id or run.hub_conn_id or None
         check_places(
-            (self.store_conn_id, self.hub_conn_id),
+            (self.store_conn_id, hub),
             checkpoint_uri=self.checkpoint_uri,
             registry=self.registry,
             workspace_path=self.workspace_path,
@@ -118,9 +120,9 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
                 "datasets": self.datasets,
                 # End of what `make edges` writes.
             },
-            Run.of_step(self.run).registration,
+            run.registration,
         )
-        with credentials(self.store_conn_id, self.hub_conn_id):
+        with credentials(self.store_conn_id, hub):
             registration = register_run_export(
                 request,
                 folder=Path(self.workspace_path) / "tracking" if self.workspace_path else None,

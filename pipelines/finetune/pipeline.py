@@ -6,8 +6,8 @@ The same pipeline runs on a laptop, and on a cluster, where every step mounts th
 
 from kfp import dsl
 
-from trainwright.components import trainwright_exit_handler
-from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, register_in, train_on
+from trainwright import components
+from trainwright.pipelines.chain import Chain
 from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, mount_workspace, set_up
 
 
@@ -94,18 +94,18 @@ def finetune(
         "hub_secret": hub_secret,
         # End of what `make edges` writes.
     }
-    with trainwright_exit_handler(training=training, name="fine-tuning"):
-        run = Run(form)
-        inputs = prepare(run, dataset_uri, model_uri)
-        trained = train_on(run, inputs, form)
-        exported = export(run, inputs, trained, form)
-        evaluated = evaluate_in(run, exported, model=exported.outputs["model"])
+    with components.trainwright_exit_handler(training=training, name="fine-tuning"):
+        chain = Chain(form)
+        dataset, model = chain.add(components.initialize_dataset), chain.add(components.initialize_model)
+        trained = chain.add(components.train)
+        exported = chain.add(components.export_checkpoint)
+        evaluated = chain.add(components.evaluate)
         with dsl.If(promote != "", name="promote"):
-            promotion = promote_in(run, exported, evaluated, form)
+            promotion = chain.add(components.promote_model)
         with dsl.If(registry != "", name="register"):
-            registration = register_in(run, exported, evaluated, form)
-        with_files = (inputs.dataset, inputs.model, exported, evaluated, promotion, registration)
-        mount_workspace(with_files, run.claim)
+            registration = chain.add(components.register_model)
+        with_files = (dataset, model, exported, evaluated, promotion, registration)
+        mount_workspace(with_files, chain.start.outputs["claim"])
         add_store_credentials((*with_files, trained), store_secret)
-        add_hub_credentials((inputs.dataset, inputs.model, registration), hub_secret)
-        set_up((run.task, *with_files, trained))
+        add_hub_credentials((dataset, model, registration), hub_secret)
+        set_up((chain.start, *with_files, trained))

@@ -5,9 +5,10 @@ Each tool runs on its embedded default unless an address is given, and is instal
 
 from kfp import dsl
 
-from trainwright.components import preprocess_dataset, pull_dvc_data, trainwright_exit_handler
-from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, register_in, train_on
+from trainwright import components
+from trainwright.pipelines.chain import Chain
 from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, add_tracking, mount_workspace, set_up
+from trainwright.steps.chain import FULL
 
 DEFAULTS = {"tasks": ["held_out"], "retention": "keep=5"}
 """Settings of the evaluation that hold unless the form has others."""
@@ -100,22 +101,21 @@ def full_pipeline(
         "tracking_secret": tracking_secret,
         # End of what `make edges` writes.
     }
-    with trainwright_exit_handler(training=training, name="full-pipeline"):
-        run = Run(form, defaults=DEFAULTS, preprocesses=True)
-        pulled = pull_dvc_data(source=source, repo=dvc_repo, path=dvc_path, rev=dvc_rev, **run.given)
-        preprocessed = preprocess_dataset(data_uri=pulled.outputs["data_uri"], **run.given)
-        inputs = prepare(run, preprocessed.outputs["data_uri"], model_uri)
-        trained = train_on(run, inputs, form, workspace_path=run.path, tracking=tracking)
-        exported = export(run, inputs, trained, form)
-        evaluated = evaluate_in(run, exported, model=exported.outputs["model"])
+    with components.trainwright_exit_handler(training=training, name="full-pipeline"):
+        chain = Chain(form, FULL, defaults=DEFAULTS, preprocesses=True)
+        pulled, preprocessed = chain.add(components.pull_dvc_data), chain.add(components.preprocess_dataset)
+        dataset, model = chain.add(components.initialize_dataset), chain.add(components.initialize_model)
+        trained = chain.add(components.train)
+        exported = chain.add(components.export_checkpoint)
+        evaluated = chain.add(components.evaluate)
         with dsl.If(promote != "", name="promote"):
-            promotion = promote_in(run, exported, evaluated, form)
+            promotion = chain.add(components.promote_model)
         with dsl.If(registry != "", name="register"):
-            registration = register_in(run, exported, evaluated, form, workspace_path=run.path)
-        with_files = (pulled, preprocessed, inputs.dataset, inputs.model, trained, exported, evaluated, promotion, registration)
-        mount_workspace(with_files, run.claim)
-        read_stores = (pulled, inputs.dataset, inputs.model, trained, exported, evaluated, promotion, registration)
+            registration = chain.add(components.register_model)
+        read_stores = (pulled, dataset, model, trained, exported, evaluated, promotion, registration)
+        with_files = (*read_stores, preprocessed)
+        mount_workspace(with_files, chain.start.outputs["claim"])
         add_store_credentials(read_stores, store_secret)
-        add_hub_credentials((inputs.dataset, inputs.model, registration), hub_secret)
+        add_hub_credentials((dataset, model, registration), hub_secret)
         add_tracking((trained, registration), tracking_secret)
-        set_up((run.task, *with_files))
+        set_up((chain.start, *with_files))

@@ -5,9 +5,10 @@ Champion and candidate are measured on the same held-out rows. With `roll_back`,
 
 from kfp import dsl
 
-from trainwright.components import read_champion, roll_back_model, trainwright_exit_handler
-from trainwright.pipelines.chain import Run, evaluate_in, export, prepare, promote_in, train_on
+from trainwright import components
+from trainwright.pipelines.chain import Chain
 from trainwright.pipelines.task_settings import add_hub_credentials, add_store_credentials, mount_workspace, set_up
+from trainwright.steps.chain import RETRAINING
 
 DEFAULTS = {"retention": "keep=5"}
 """Settings of the evaluation that hold unless the form has others."""
@@ -96,45 +97,30 @@ def retrain(
         "hub_secret": hub_secret,
         # End of what `make edges` writes.
     }
-    with trainwright_exit_handler(training=training, name="retraining"):
+    with components.trainwright_exit_handler(training=training, name="retraining"):
         with dsl.If(roll_back == True, name="roll-back"):  # noqa: E712  kfp compares at run time
-            rolled_back = roll_back_model(
+            rolled_back = components.roll_back_model(
                 export_uri=export_uri,
                 evaluation=evaluation,
                 reason="parameter roll_back",
                 run_id=dsl.PIPELINE_JOB_ID_PLACEHOLDER,
             )
         with dsl.Else(name="go-on"):
-            run = Run(form, defaults=DEFAULTS)
-            inputs = prepare(run, dataset_uri, model_uri)
-            champion = read_champion(
-                dataset_digest=inputs.dataset.outputs["digest"],
-                model_digest=inputs.model.outputs["digest"],
-                always_train=always_train,
-                warm_start=warm_start,
-                export_uri=export_uri,
-                **run.given,
-            )
+            chain = Chain(form, RETRAINING, defaults=DEFAULTS)
+            dataset, model = chain.add(components.initialize_dataset), chain.add(components.initialize_model)
+            champion = chain.add(components.read_champion)
             with dsl.If(champion.outputs["Output"] != "current", name="train"):
-                trained = train_on(run, inputs, form, resume=champion.outputs["start_from"])
-                exported = export(run, inputs, trained, form)
-                candidate = evaluate_in(run, exported, model=exported.outputs["model"])
+                trained = chain.add(components.train)
+                exported = chain.add(components.export_checkpoint)
+                candidate = chain.add(components.evaluate)
                 with dsl.If(promote != "never", name="decide"):
                     with dsl.If(champion.outputs["Output"] == "none", name="first"):
-                        first = promote_in(run, exported, candidate, form)
+                        first = chain.add(components.promote_model)
                     with dsl.Else(name="compare"):
-                        present = evaluate_in(run, champion, dataset_digest=inputs.dataset.outputs["digest"])
-                        compared = promote_in(
-                            run,
-                            exported,
-                            candidate,
-                            form,
-                            champion_evaluation=present.outputs["evaluation"],
-                            champion_digest=champion.outputs["digest"],
-                        )
-        mount_workspace((inputs.dataset, inputs.model, champion, exported, candidate, present, first, compared), run.claim)
-        prepared = (inputs.dataset, inputs.model, champion)
-        steps = (rolled_back, *prepared, trained, exported, candidate, present, first, compared)
-        add_store_credentials(steps, store_secret)
-        add_hub_credentials((inputs.dataset, inputs.model), hub_secret)
-        set_up((run.task, *steps))
+                        present = chain.add(components.evaluate, "evaluate-champion")
+                        compared = chain.add(components.promote_model, "promote-over-champion")
+        with_files = (dataset, model, champion, exported, candidate, present, first, compared)
+        mount_workspace(with_files, chain.start.outputs["claim"])
+        add_store_credentials((rolled_back, *with_files, trained), store_secret)
+        add_hub_credentials((dataset, model), hub_secret)
+        set_up((chain.start, rolled_back, *with_files, trained))

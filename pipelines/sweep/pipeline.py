@@ -5,9 +5,10 @@ A trial whose training fails does not end the sweep.
 
 from kfp import dsl
 
-from trainwright.components import pick_trial, plan_trials, trainwright_exit_handler
-from trainwright.pipelines.chain import Run, evaluate_in, export_of, prepare, promote_in, train_on
+from trainwright import components
+from trainwright.pipelines.chain import Chain
 from trainwright.pipelines.task_settings import PARALLELISM, add_hub_credentials, add_store_credentials, mount_workspace, set_up
+from trainwright.steps.chain import SWEEP
 
 DEFAULTS = {"retention": "keep=5"}
 """Settings of the evaluation that hold unless the form has others."""
@@ -96,35 +97,21 @@ def sweep(
         "hub_secret": hub_secret,
         # End of what `make edges` writes.
     }
-    with trainwright_exit_handler(training=training, name="sweeping"):
-        run = Run(form, defaults=DEFAULTS)
-        inputs = prepare(run, dataset_uri, model_uri)
-        plan = plan_trials(
-            trials=trials,
-            space=space,
-            max_trials=max_trials,
-            seed=seed,
-            metric=metric,
-            dataset_digest=inputs.dataset.outputs["digest"],
-            model_digest=inputs.model.outputs["digest"],
-            **run.given,
-        )
+    with components.trainwright_exit_handler(training=training, name="sweeping"):
+        chain = Chain(form, SWEEP, defaults=DEFAULTS)
+        dataset, model = chain.add(components.initialize_dataset), chain.add(components.initialize_model)
+        plan = chain.add(components.plan_trials)
         with dsl.If(plan_only == False, name="go-on"):  # noqa: E712  kfp compares at run time
             with dsl.ParallelFor(items=plan.outputs["trials"], name="trials", parallelism=PARALLELISM) as trial:
-                trained = train_on(run, inputs, form, exports=False, trial=trial)
-            best = pick_trial(
-                outcomes=dsl.Collected(trained.outputs["outcome"]),
-                metric=metric,
-                greater_is_better=greater_is_better,
-                **run.given,
-            )
-            index = {"trial_index": best.outputs["index"]}
-            exported = export_of(run, inputs, form, trainjob=best.outputs["trainjob"], **index)
-            evaluated = evaluate_in(run, exported, model=exported.outputs["model"], **index)
+                trained = chain.add(components.train, trial=trial)
+            best = chain.add(components.pick_trial, outcomes=dsl.Collected(trained.outputs["outcome"]))
+            exported = chain.add(components.export_checkpoint)
+            evaluated = chain.add(components.evaluate)
             with dsl.If(promote != "", name="promote"):
-                promotion = promote_in(run, exported, evaluated, form)
-        mount_workspace((inputs.dataset, inputs.model, plan, best, exported, evaluated, promotion), run.claim)
-        steps = (inputs.dataset, inputs.model, plan, trained, best, exported, evaluated, promotion)
-        add_store_credentials((inputs.dataset, inputs.model, exported, evaluated, promotion), store_secret)
-        add_hub_credentials((inputs.dataset, inputs.model), hub_secret)
-        set_up((run.task, *steps))
+                promotion = chain.add(components.promote_model)
+        read_stores = (dataset, model, exported, evaluated, promotion)
+        with_files = (*read_stores, plan, best)
+        mount_workspace(with_files, chain.start.outputs["claim"])
+        add_store_credentials(read_stores, store_secret)
+        add_hub_credentials((dataset, model), hub_secret)
+        set_up((chain.start, *with_files, trained))

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from trainwright.steps.chain import FINETUNING, FULL, RETRAINING, SWEEP
+
 pytestmark = pytest.mark.medium
 NAMES = ["finetune", "full_pipeline", "retrain", "sweep"]
 OF_JOBS = {"start-run", "clean-up"}
@@ -18,6 +20,10 @@ WITHOUT_FILES = {
     "sweep": OF_JOBS | {"train"},
 }
 OF_HUB = {"initialize-dataset", "initialize-model", "register-model"}
+TABLES = {"finetune": FINETUNING, "full-pipeline": FULL, "retrain": RETRAINING, "sweep": SWEEP}
+SECOND = {"evaluate-champion": "evaluate-2", "promote-over-champion": "promote-model-2"}
+"""kfp numbers the tasks of a component."""
+LEFT_OUT = {"retrain": {"register-model"}, "sweep": {"register-model"}}
 
 
 @pytest.fixture(scope="module", params=NAMES)
@@ -34,12 +40,49 @@ def compiled(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return pipeline, platform
 
 
+def groups(pipeline: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tasks of each group, and of the pipeline."""
+    return [one["dag"]["tasks"] for one in (pipeline["root"], *pipeline["components"].values()) if "dag" in one]
+
+
 def steps(pipeline: dict[str, Any]) -> dict[str, Any]:
     """The tasks that run a program, at any depth."""
     components = pipeline["components"]
-    dags = [pipeline["root"], *components.values()]
-    tasks = {name: task for dag in dags for name, task in dag.get("dag", {}).get("tasks", {}).items()}
+    tasks = {name: task for group in groups(pipeline) for name, task in group.items()}
     return {name: task for name, task in tasks.items() if "dag" not in components[task["componentRef"]["name"]]}
+
+
+def source(given: dict[str, Any]) -> str:
+    """`FIELD` or `TASK-OUTPUT` that a task gets, also through the groups around it; empty for a constant."""
+    for kind in ("Parameter", "Artifact"):
+        if (outer := given.get(f"componentInput{kind}")) is not None:
+            return str(outer).removeprefix("pipelinechannel--").removesuffix("-loop-item")
+        if (produced := given.get(f"taskOutput{kind}")) is not None:
+            return f"{produced['producerTask']}-{produced[f'output{kind}Key']}".rpartition("pipelinechannel--")[2]
+    return ""
+
+
+def test_inputs_of_each_step_are_those_of_the_table(compiled: Any) -> None:
+    """Those of artifacts draw the lineage of a model on the page of the run."""
+    pipeline = compiled[0]
+    name, tasks = pipeline["pipelineInfo"]["name"], steps(pipeline)
+    table = {step: row for step, row in TABLES[name].items() if step not in LEFT_OUT.get(name, ())}
+    assert {SECOND.get(step, step) for step in table} == tasks.keys() - {"start-run", "clean-up", "roll-back-model"}
+    for step, row in table.items():
+        inputs = tasks[SECOND.get(step, step)]["inputs"]
+        given = {**inputs["parameters"], **inputs.get("artifacts", {})}
+        found = {key: source(one) for key, one in given.items() if not key.startswith("pipelinechannel--")}
+        assert found.pop("run") == "start-run-run"
+        assert "run_id" not in given, "it would take precedence over that of the run"
+        expected = {}
+        for key, wanted in row.of_pipeline.items():
+            producer, _, output = wanted.rpartition(".")
+            expected[key] = f"{SECOND.get(producer, producer)}-{output}" if producer else output
+        assert {key: value for key, value in found.items() if value} == expected, step
+        if row.after:
+            (around,) = (one for one, about in pipeline["components"].items() if step in about.get("dag", {}).get("tasks", {}))
+            (group,) = (tasks for tasks in groups(pipeline) if around.removeprefix("comp-") in tasks)
+            assert row.after in group[around.removeprefix("comp-")]["dependentTasks"]
 
 
 def test_an_exit_handler_cleans_up(compiled: Any) -> None:
@@ -75,11 +118,3 @@ def test_steps_have_the_credentials_of_what_they_read_and_those_with_files_the_c
             assert {"AWS_ACCESS_KEY_ID", "AZURE_CLIENT_SECRET", "GOOGLE_SERVICE_ACCOUNT_KEY"} <= variables["store_secret"], step
         assert ("store_secret" in variables) is (step not in without), step
         assert variables.get("hub_secret", set()) == ({"HF_TOKEN"} if step in OF_HUB else set()), step
-
-
-def test_every_job_gets_the_run_that_the_clean_up_looks_for(compiled: Any) -> None:
-    for name, task in steps(compiled[0]).items():
-        if name in ("train", "evaluate", "evaluate-2"):
-            given = task["inputs"]["parameters"]
-            assert "start-run" in str(given["run"]), name
-            assert "run_id" not in given, "it would take precedence over that of the run"

@@ -1,7 +1,7 @@
 """The whole chain of a fine-tuning in one call, without an orchestrator: what `trainwright finetune` does.
 
-The steps are those of the pipelines and DAGs. On an embedded cluster they are done here, on any other in pods that mount the claim.
-Each is idempotent: the same call with the same run id resumes where the one before ended.
+The steps and their inputs are those of the pipelines and DAGs. On an embedded cluster they are done here, on any other in pods that
+mount the claim. Each is idempotent: the same call with the same run id resumes where the one before ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.evaluation.figures import OF_ROWS, OF_TRAINING
 from trainwright.evaluation.metric_history import kept_history
-from trainwright.jobs import EventPrinter, Identity, Submission, TrainRequest, Waiting, run_step
+from trainwright.jobs import EventPrinter, Identity, StepResult, Submission, TrainRequest, Waiting, run_step
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobNameTaken
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.request.model_shape import ModelShape
@@ -33,6 +33,7 @@ from trainwright.jobs.submit.resolve import resolve_with
 from trainwright.jobs.submit.run_holder import check_run_folder
 from trainwright.jobs.submit.submit_or_adopt import Submitted
 from trainwright.jobs.wait.job_events import JobEvents
+from trainwright.steps.chain import FINETUNING, inputs_of
 from trainwright.steps.evaluate import CURVE, SUMMARY, EvaluationJob, evaluate_export, figures_of
 from trainwright.steps.on_cluster import MOUNT, ClusterSteps, only_pods_see
 from trainwright.steps.phases import phases_of
@@ -144,6 +145,9 @@ class _Chain:
         self._identity = Identity(owner, run_id, "train")
         of_start = {name: getattr(request, name) for name in request.given & names_of(StartRun)}
         self._steps_of_run = phases_of(StartRun().having(**of_start))
+        unknown = {"digest": _ANY_DIGEST, "shape": {}}
+        self._outputs: dict[str, dict[str, Any]] = {"initialize-dataset": unknown, "initialize-model": unknown}
+        """What the steps of the table have returned; at first what stands for it where the settings are checked."""
         self._note = ""
         self._recorded_in: Path | None = None
         """The workspace of this machine whose record of the run is this chain's."""
@@ -161,18 +165,18 @@ class _Chain:
             if training is None and isinstance(steps, HereSteps):
                 self._recorded_in = Path(started.path)
         with self._step("model"):
-            model = self._model(steps, run)
+            model = self._model(steps, run, dataset)
             self._check_inputs(training, model=model["digest"])
         if training is not None:
             digests = {"dataset": dataset["digest"], "model": model["digest"]}
             self._recorded_in = Path(started.path)
             begin_run(self._recorded_in, self._identity.folder, run=self._run.run_id, owner=self._owner, **digests)
         with self._step("train"):
-            trained = self._train(started, dataset, model)
+            trained = self._train(started)
         with self._step("export"):
-            exported = self._export(steps, trained)
+            exported = self._export(steps)
         with self._step("evaluate"):
-            evaluation = self._evaluate(steps, started, exported)
+            evaluation = self._evaluate(steps, started)
         folder = Path(started.path) / evaluation["folder"] if started.path else None
         done = FineTuned(
             run_id=self._run.run_id,
@@ -188,11 +192,16 @@ class _Chain:
         self._watcher.evaluated(done)
         if self._request.promote:
             with self._step("promote"):
-                done = replace(done, promotion=self._promote(steps, exported, evaluation))
+                done = replace(done, promotion=self._promote(steps))
         if self._request.registry:
             with self._step("register"):
-                done = replace(done, registration=self._register(started, exported))
+                done = replace(done, registration=self._register(started))
         return done
+
+    def _inputs(self, step: str) -> dict[str, Any]:
+        return inputs_of(
+            FINETUNING[step].of_values, self._request.by_name(), lambda earlier, output: self._outputs[earlier][output]
+        )
 
     @contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -224,7 +233,7 @@ class _Chain:
         self._targets(started)
         if self._request.registry:
             self._check_registry(self._request.registry)
-        self._resolve(self._training(started, dataset_digest=_ANY_DIGEST, model_digest=_ANY_DIGEST))
+        self._resolve(self._training(started))
         self._note = f"run {self._run.run_id}, workspace {started.claim}"
         return started
 
@@ -260,8 +269,8 @@ class _Chain:
             raise TrainJobNameTaken(problem)
 
     def _dataset(self, steps: WorkspaceSteps, run: StepRun) -> dict[str, Any]:
-        sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
-        dataset = steps(InitializeDataset.parse(sources, rest=self._steps_of_run.data), run)
+        dataset = steps(InitializeDataset.parse(self._inputs("initialize-dataset"), rest=self._steps_of_run.data), run)
+        self._outputs["initialize-dataset"] = dataset
         self._watcher.verdict(verdict_of(dataset))
         if not dataset["test_rows"]:
             self._check_held_out()
@@ -284,19 +293,17 @@ class _Chain:
             )
         self._watcher.verdict(["note: no row is held out: the figures are of rows that are trained on"])
 
-    def _model(self, steps: WorkspaceSteps, run: StepRun) -> dict[str, Any]:
-        model = steps(InitializeModel(model_uri=self._request.model_uri), run)
+    def _model(self, steps: WorkspaceSteps, run: StepRun, dataset: dict[str, Any]) -> dict[str, Any]:
+        model = steps(InitializeModel.parse(self._inputs("initialize-model")), run)
+        self._outputs["initialize-model"] = {**model, "shape": _with_longest_row(model["shape"], dataset)}
         if model["shape"]:
             parameters = int(model["shape"]["parameters"])
             is_small = parameters < _SMALL_MODEL
             self._note = f"{parameters:,} parameters" if is_small else f"{parameters / 1e6:,.1f} million parameters"
         return model
 
-    def _train(self, started: StartedRun, dataset: dict[str, Any], model: dict[str, Any]) -> Any:
-        shape = _with_longest_row(model["shape"], dataset)
-        request = self._training(
-            started, dataset_digest=dataset["digest"], model_digest=model["digest"], data={"model_shape": shape}
-        )
+    def _train(self, started: StartedRun) -> StepResult:
+        request = self._training(started)
         if self._tell_estimate(request) and request.placement.memory_check == WARN:
             request = request.having(placement=request.placement.having(memory_check=OFF))  # the submission would say it again
         folder = _tracking_folder(started)
@@ -315,14 +322,12 @@ class _Chain:
             submission = Submission(self._cluster, request, self._identity, self._namespace, latest)
             observers = (self._watcher.events, tracker, history)
             trained = run_step(submission, Waiting.of(request, observers=observers, on_submitted=begin))
+        self._outputs["train"] = {"trainjob": trained.trainjob, "folder": trained.folder, "usage": trained.usage_as_object()}
         self._note = f"TrainJob {trained.namespace}/{trained.trainjob}"
         return trained
 
-    def _training(self, started: StartedRun, **inputs: Any) -> TrainRequest:
-        """Return the request of the training; `inputs` are the digests of what is prepared, and the shape of the model."""
-        sources = {"dataset_uri": self._request.dataset_uri, "model_uri": self._request.model_uri}
-        places = {"workspace": started.workspace, "export_uri": self._request.export_uri}
-        return TrainRequest.parse({**sources, **inputs, **places}, rest=self._steps_of_run.training)
+    def _training(self, started: StartedRun) -> TrainRequest:
+        return TrainRequest.parse({**self._inputs("train"), "workspace": started.workspace}, rest=self._steps_of_run.training)
 
     def _resolve(self, request: TrainRequest) -> ResolvedRequest:
         return resolve_with(self._cluster, request, self._namespace, bundled=self._cluster.uses_bundled_runtimes)[0]
@@ -332,43 +337,32 @@ class _Chain:
             self._watcher.estimate(found)
         return found is not None
 
-    def _export(self, steps: WorkspaceSteps, trained: Any) -> dict[str, Any]:
-        given = {"export_uri": self._request.export_uri, "trainjob": trained.trainjob, "folder": trained.folder}
-        given["usage"] = trained.usage_as_object()
-        exported = steps(ExportCheckpoint.parse(given, rest=self._steps_of_run.export), self._run)
+    def _export(self, steps: WorkspaceSteps) -> dict[str, Any]:
+        exported = steps(ExportCheckpoint.parse(self._inputs("export-checkpoint"), rest=self._steps_of_run.export), self._run)
+        self._outputs["export-checkpoint"] = exported
         self._note = str(exported["uri"])
         return exported
 
-    def _evaluate(self, steps: WorkspaceSteps, started: StartedRun, exported: dict[str, Any]) -> dict[str, Any]:
-        checkpoint = {"checkpoint_uri": exported["uri"], "checkpoint_digest": exported["digest"]}
+    def _evaluate(self, steps: WorkspaceSteps, started: StartedRun) -> dict[str, Any]:
         without_logs = EvaluateExport.parse_some({"logging": {"logs": "none"}})
-        asked = EvaluateExport.parse(checkpoint, rest=self._steps_of_run.evaluation.over(without_logs))
+        asked = EvaluateExport.parse(self._inputs("evaluate"), rest=self._steps_of_run.evaluation.over(without_logs))
         printer, run = EventPrinter(self._watcher.line), StepRun(f"{self._owner}/evaluate", self._run.run_id)
         job = EvaluationJob(self._cluster, self._namespace, started.workspace, event_printer=printer)
-        return evaluate_export(job, asked, run, steps, with_curve=bool(started.path))
+        evaluation = evaluate_export(job, asked, run, steps, with_curve=bool(started.path))
+        self._outputs["evaluate"] = {"evaluation": figures_of(evaluation)}
+        return evaluation
 
-    def _promote(self, steps: WorkspaceSteps, exported: dict[str, Any], evaluation: dict[str, Any]) -> dict[str, Any]:
-        given = {
-            "export_uri": self._request.export_uri,
-            "checkpoint_uri": exported["uri"],
-            "checkpoint_digest": exported["digest"],
-            "evaluation": figures_of(evaluation),
-            "rule": self._request.promote,
-        }
+    def _promote(self, steps: WorkspaceSteps) -> dict[str, Any]:
         if not only_pods_see(self._request.export_uri):  # a pod takes longer to start than this takes here
             steps = HereSteps(Path(), self._watcher.line)
-        verdict = steps(with_figures(PromoteModel.parse(given, rest=self._steps_of_run.promotion)), self._run)
+        asked = PromoteModel.parse(self._inputs("promote-model"), rest=self._steps_of_run.promotion)
+        verdict = steps(with_figures(asked), self._run)
         self._note = f"{'promoted' if verdict['promoted'] else 'kept'}: {verdict['reason']}"
         return {name: verdict[name] for name in ("promoted", "reason", "champion_uri")}
 
-    def _register(self, started: StartedRun, exported: dict[str, Any]) -> dict[str, Any]:
-        given = {
-            "checkpoint_uri": exported["uri"],
-            "checkpoint_digest": exported["digest"],
-            "registry": self._request.registry,
-        }
+    def _register(self, started: StartedRun) -> dict[str, Any]:
         registration = register_run_export(
-            RegisterModel.parse(given, rest=self._steps_of_run.registration),
+            RegisterModel.parse(self._inputs("register-model"), rest=self._steps_of_run.registration),
             folder=_tracking_folder(started),
             on_line=self._watcher.line,
         )

@@ -37,8 +37,9 @@ if __name__ == "__main__":
 
 from airflow.sdk import DAG
 
-from trainwright.example_dags.chain import every_task, promotion, registration, training_chain
+from trainwright.example_dags.chain import add_promotion, add_registration, every_task
 from trainwright.example_dags.form import form, parameters, slim
+from trainwright.operators.finetuning import Chain
 
 VALUES = {arguments}
 
@@ -47,10 +48,10 @@ for name, value in VALUES.items():
     fields[name].value = value
 
 with DAG("finetune", schedule=None, catchup=False, params=fields, render_template_as_native_obj=True, tags=["trainwright"]) as dag:
-    given = parameters("FineTuning")
-    chain = training_chain(given, every=every_task())
-    chain.in_order()
-    chain.evaluation >> [promotion(given), registration(given)]
+    chain = Chain(parameters("FineTuning"), every=every_task())
+    chain.add_steps()
+    add_promotion(chain)
+    add_registration(chain)
     slim(dag)
 ''',
 }
