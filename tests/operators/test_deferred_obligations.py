@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.on_first_use import OnFirstUse
 from support.waiting import eventually
-from test_trigger import context, deferred, event_of, operator, the_job
+from test_trigger import context, deferred, event_of, fail, operator, the_job
 
 from trainwright import operators
 from trainwright.api import names
@@ -140,6 +140,24 @@ def test_credentials_of_connections_go_with_the_end_of_the_job(
             task.execute_complete(context(), event)
     else:
         task.execute_complete(context(), event)
+    assert secrets(connected) == []
+
+
+@pytest.mark.usefixtures("connection")
+@pytest.mark.parametrize("by_retry", [True, False])
+def test_credentials_go_with_a_job_whose_trigger_has_said_nothing(
+    connected: EmbeddedCluster, set_status: SetStatus, by_retry: bool
+) -> None:
+    def task() -> Any:
+        return operator(store_conn_id="s3", dataset_uri="s3://bucket/rows.jsonl", runtime="trl-sft")
+
+    deferred(task())
+    set_status(the_job(connected), "Complete")
+    assert len(secrets(connected)) == 1
+    if by_retry:
+        task().execute(context(try_number=2))
+    else:
+        task().resume_execution(*fail("Trigger failure"), context())
     assert secrets(connected) == []
 
 
