@@ -5,15 +5,22 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from trainwright.api import names
+from trainwright.api.conditions import is_finished, is_true
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import is_deleting, name_of
+from trainwright.api.verdict import Verdict, superseded
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
+from trainwright.jobs.submit.job_lookup import find_job
+from trainwright.jobs.wait.give_up import CancelHandler
+from trainwright.operators.deferral.job_endings import stop_as_sensor
 from trainwright.operators.values.task_identity import this_process
 from trainwright.operators.values.task_state import ABSENT, ENDED, ENDED_BY_USER, TaskId
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-    from trainwright.api.verdict import Verdict
-    from trainwright.cluster.protocol import Cluster
-    from trainwright.jobs.wait.give_up import CancelHandler
 
 
 log = logging.getLogger(__name__)
@@ -41,9 +48,6 @@ def on_signal(context: Context, on_cancel: str, *, durable: bool = True) -> Canc
     ti = context["ti"]
 
     def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
-        from trainwright.api.verdict import superseded
-        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
-
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
         if state == "restarting" and on_cancel != CancelPolicy.delete:
             suspend_job(cluster, trainjob, superseded("its task was cleared"))
@@ -68,9 +72,6 @@ def on_signal_of_sensor(context: Context, on_cancel: str) -> CancelHandler:
     ti = context["ti"]
 
     def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
-        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-        from trainwright.operators.deferral.job_endings import stop_as_sensor
-
         state = TaskId.of(context).state_within(ANSWER_SECONDS)
         if state == "restarting":
             return "it keeps running: the task was cleared, and its next try waits for it"
@@ -87,10 +88,6 @@ def on_signal_of_sensor(context: Context, on_cancel: str) -> CancelHandler:
 
 def _is_taken_over(cluster: Cluster, trainjob: dict[str, Any]) -> bool:
     """Whether another process has adopted the job since: a scheduler that starts anew runs a task again beside its old worker."""
-    from trainwright.api import names
-    from trainwright.api.errors import ApiError
-    from trainwright.api.kinds import TRAINJOB
-
     metadata = trainjob["metadata"]
     try:
         current = cluster.get(TRAINJOB, metadata["name"], metadata["namespace"])
@@ -105,8 +102,6 @@ def on_error(on_cancel: str) -> CancelHandler:
     """Returns a handler for the job when a deadline has passed or the wait has failed."""
 
     def handle(cluster: Cluster, trainjob: dict[str, Any], verdict: Verdict | None = None, /) -> str:
-        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-
         return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), verdict=verdict)
 
     return handle
@@ -117,12 +112,6 @@ def stop_previous_try(cluster: Cluster, identity: Any, namespace: str, on_cancel
 
     For a task that is not durable. Raises ApiError, so that two jobs never run at once.
     """
-    from trainwright.api.conditions import is_finished, is_true
-    from trainwright.api.objects import is_deleting, name_of
-    from trainwright.api.verdict import superseded
-    from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job, suspend_job
-    from trainwright.jobs.submit.job_lookup import find_job
-
     found = find_job(cluster, identity, namespace)
     if found is None or is_deleting(found.trainjob) or is_true(found.trainjob, "Failed"):
         return

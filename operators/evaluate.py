@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from trainwright.operators import cancellation
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.groups import Ending, Harness, Limits, Logging, Placement, Secrets, check_groups
 from trainwright.operators.hook import TrainwrightHook
@@ -130,14 +129,14 @@ class EvaluateOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
+        from trainwright.operators import cancellation
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.evaluate import CURVE, EvaluationJob, evaluate_export, figures_of
         from trainwright.steps.requests import EvaluateExport, StepRun
 
         of_run = self.of_run()
         self.check_places(of_run, checkpoint_uri=self.checkpoint_uri, placement=self.placement)
-        request = asked(
+        request = self.asked(
             EvaluateExport,
             {
                 # Written by `make edges` from EvaluateExport.

@@ -103,7 +103,6 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
     @fail_fast()
     def execute(self, context: Context) -> Any:
         from trainwright.jobs.state.run_folder import run_folder
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.export_beside import export_beside
         from trainwright.steps.requests import ExportCheckpoint
 
@@ -114,7 +113,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         if (trial := int(self.trial_index)) >= 0:
             run = run._replace(map_index=trial)
         self._run_folder = self.folder or run_folder(run.run_id, run.map_index)
-        request = asked(
+        request = self.asked(
             ExportCheckpoint,
             {
                 # Written by `make edges` from ExportCheckpoint.

@@ -97,12 +97,11 @@ class InitializeDatasetOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import InitializeDataset
 
         of_run = self.of_run()
         self.check_places(of_run, dataset_uri=self.dataset_uri, model_uri=self.model_uri)
-        request = asked(
+        request = self.asked(
             InitializeDataset,
             {
                 # Written by `make edges` from InitializeDataset.

@@ -52,12 +52,11 @@ class InitializeModelOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import InitializeModel
 
         of_run = self.of_run()
         self.check_places(of_run, model_uri=self.model_uri)
-        request = asked(
+        request = self.asked(
             InitializeModel,
             {
                 # Written by `make edges` from InitializeModel.

@@ -83,12 +83,11 @@ class PreprocessDatasetOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import PreprocessDataset
 
         of_run = self.of_run()
         self.check_places(of_run, data_uri=self.data_uri)
-        request = asked(
+        request = self.asked(
             PreprocessDataset,
             {
                 # Written by `make edges` from PreprocessDataset.

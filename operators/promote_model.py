@@ -98,13 +98,12 @@ class PromoteModelOperator(ExportsOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.promote import with_figures
         from trainwright.steps.requests import PromoteModel
 
         of_run = self.of_run()
         self.check_places(of_run, export_uri=self.export_uri, checkpoint_uri=self.checkpoint_uri)
-        request = asked(
+        request = self.asked(
             PromoteModel,
             {
                 # Written by `make edges` from PromoteModel.

@@ -70,12 +70,11 @@ class PullDvcDataOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import PullDvcData
 
         of_run = self.of_run()
         self.check_places(of_run, source=self.source, repo=self.repo)
-        request = asked(
+        request = self.asked(
             PullDvcData,
             {
                 # Written by `make edges` from PullDvcData.

@@ -76,12 +76,11 @@ class ReadChampionOperator(ExportsOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, str]:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import ReadChampion
 
         of_run = self.of_run()
         self.check_places(of_run, export_uri=self.export_uri)
-        request = asked(
+        request = self.asked(
             ReadChampion,
             {
                 # Written by `make edges` from ReadChampion.

@@ -66,14 +66,13 @@ class RollBackModelOperator(ExportsOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> str:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import RollBackOnce
 
         of_run = self.of_run()
         self.check_places(of_run, export_uri=self.export_uri)
         identity = task_identity(context, of_run.run_id)
         step = f"{identity} {identity.submitter.execution}".rstrip()
-        request = asked(
+        request = self.asked(
             RollBackOnce,
             {
                 # Written by `make edges` from RollBackModel.

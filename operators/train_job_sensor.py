@@ -14,7 +14,6 @@ from trainwright import jobs
 from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.groups import Deferral, Limits, Logging, check_groups
-from trainwright.operators.jobs.named_job_trigger import NamedTrainJobTrigger
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 from trainwright.operators.waits_for_train_job import WaitsForTrainJob
@@ -147,20 +146,18 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         return is_plain and isinstance(self.trainjob, str)
 
     def _start_trigger_args(self) -> StartTriggerArgs:
-        trigger = NamedTrainJobTrigger(
-            trainjob=str(self.trainjob),
-            namespace=self.namespace,
-            submission_mode=self.submission_mode,
-            conn_id=self.conn_id,
-            on_cancel=self.on_cancel,
-            min_defer_seconds=self.min_defer_seconds,
-            log_poll_interval=self.log_poll_interval,
-            waiting=self._values(),
-        )
-        path, arguments = trigger.serialize()
         return StartTriggerArgs(
-            trigger_cls=path,
-            trigger_kwargs=arguments,
+            trigger_cls="trainwright.operators.jobs.named_job_trigger.NamedTrainJobTrigger",
+            trigger_kwargs={
+                "trainjob": str(self.trainjob),
+                "namespace": self.namespace,
+                "submission_mode": self.submission_mode,
+                "conn_id": self.conn_id,
+                "on_cancel": self.on_cancel,
+                "min_defer_seconds": self.min_defer_seconds,
+                "log_poll_interval": self.log_poll_interval,
+                "waiting": self._values(),
+            },
             next_method="execute_complete",
             timeout=timedelta(seconds=self.timeout),
         )

@@ -16,6 +16,10 @@ from typing import Any, NamedTuple
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
+from trainwright.api.conditions import condition, is_true
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.times import parse_time
 from trainwright.backoff import Backoff
 from trainwright.operators.hook import TrainwrightHook
 
@@ -62,7 +66,6 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
         return "trainwright.operators.train_job_watcher.TrainJobCompletionTrigger", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        from trainwright.api.kinds import TRAINJOB
         from trainwright.cluster.reflector import Reflector
         from trainwright.cluster.transforming_lister import TransformingLister
 
@@ -120,7 +123,6 @@ class TrainJobCompletionTrigger(BaseEventTrigger):
 
     async def _connected(self) -> Any:
         """The cluster, as soon as it can be reached. An error is logged and tried again, less and less often."""
-        from trainwright.api.errors import ApiError
         from trainwright.cluster import NoCluster
 
         failures = 0
@@ -223,15 +225,11 @@ def _drained(queue: asyncio.Queue[_Change]) -> list[_Change]:
 
 
 def _is_long_before(moment: str, latest: str) -> bool:
-    from trainwright.api.times import parse_time
-
     return parse_time(latest) - parse_time(moment) > _OVERLAP
 
 
 def _completed(trainjob: dict[str, Any]) -> str:
     """When the job succeeded; empty if it has not."""
-    from trainwright.api.conditions import condition, is_true
-
     found = condition(trainjob, "Complete") if is_true(trainjob, "Complete") else None
     return str(found.get("lastTransitionTime") or "") if found else ""
 

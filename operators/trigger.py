@@ -12,25 +12,33 @@ import time
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import TRAINJOB
+from trainwright.cluster import NoCluster
+from trainwright.cluster.protocol import Cluster
+from trainwright.cluster.shared_watch import SharedWatches, Subscription
+from trainwright.jobs import Deadlines, TrainJobDeleted
+from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
+from trainwright.jobs.state.trim_trainjob import trim_trainjob
+from trainwright.jobs.wait.follow_job import JobState
+from trainwright.jobs.wait.job_watch import check_reachable
+from trainwright.jobs.wait.stop_early import stopped_early_message
 from trainwright.operators.deferral.deferral_options import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS
 from trainwright.operators.deferral.job_endings import end_with_task
 from trainwright.operators.deferral.trigger_lease import TriggerLease
 from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.airflow_calls import apart
-
-if TYPE_CHECKING:
-    from trainwright.cluster.protocol import Cluster
-    from trainwright.cluster.shared_watch import SharedWatches, Subscription
+from trainwright.submission.suspension import early_stop_reason
 
 LOG_BYTES = 16 * 1024 * 1024
 _CHECK_SECONDS = 30.0
 """Maximum interval between checks that the cluster is reachable. Jittered, so that the checks do not block the event loop at once."""
-_watches: SharedWatches | None = None
+_watches = SharedWatches(trim_trainjob)
 _END_SECONDS = 25.0
 """How long a trigger outlives its cancellation, so that what became of its job is in the log of its task: Airflow waits for 30 s."""
 threads = ThreadPoolExecutor(4, thread_name_prefix="trigger")
@@ -137,9 +145,6 @@ class TrainJobTrigger(BaseTrigger):
         return "trainwright.operators.trigger.TrainJobTrigger", arguments
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        from trainwright.api.errors import ApiError
-        from trainwright.cluster import NoCluster
-
         began = time.monotonic()
         try:
             try:
@@ -189,33 +194,24 @@ class TrainJobTrigger(BaseTrigger):
 
     async def _end(self) -> dict[str, Any]:
         """Follow the job until the wait is over; returns the event."""
-        from trainwright.api.kinds import TRAINJOB
-
         seen, loop = _LatestValue(), asyncio.get_running_loop()
         hook, key = TrainwrightHook(self.conn_id, self.submission_mode), (self.conn_id, self.submission_mode)
-        watches, connect = _shared_watches(), partial(hook.connect, await hook.recent_settings())
-        subscribe = partial(watches.subscribe, key, connect, TRAINJOB, self.namespace, self.name, seen.put)
+        connect = partial(hook.connect, await hook.recent_settings())
+        subscribe = partial(_watches.subscribe, key, connect, TRAINJOB, self.namespace, self.name, seen.put)
         subscription = loop.run_in_executor(threads, subscribe)
         try:
             self._follower = follower = await asyncio.shield(subscription)
         except asyncio.CancelledError:
-            subscription.add_done_callback(lambda done: None if done.exception() else watches.unsubscribe(done.result()))
+            subscription.add_done_callback(lambda done: None if done.exception() else _watches.unsubscribe(done.result()))
             raise
         _awaited.add(self.uid)
         try:
             return await self._follow(follower, seen)
         finally:
             _awaited.discard(self.uid)
-            watches.unsubscribe(follower)
+            _watches.unsubscribe(follower)
 
     async def _follow(self, follower: Subscription, seen: _LatestValue) -> dict[str, Any]:
-        from trainwright.jobs import Deadlines, TrainJobDeleted
-        from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
-        from trainwright.jobs.wait.follow_job import JobState
-        from trainwright.jobs.wait.job_watch import check_reachable
-        from trainwright.jobs.wait.stop_early import stopped_early_message
-        from trainwright.submission.suspension import early_stop_reason
-
         waited = JobState(self._job(), Deadlines(**self.deadlines))
         log, lease = TriggerLog(self, follower), TriggerLease(self, self.lease_seconds, self.lease_retry_seconds)
         try:
@@ -294,14 +290,3 @@ class _LatestValue:
                     await self._taker
         change, self._change = self._change, None
         return change
-
-
-def _shared_watches() -> SharedWatches:
-    """The shared watches of this process. Created on first use, because this module is imported wherever a DAG is parsed."""
-    global _watches
-    if _watches is None:
-        from trainwright.cluster.shared_watch import SharedWatches
-        from trainwright.jobs.state.trim_trainjob import trim_trainjob
-
-        _watches = SharedWatches(trim_trainjob)
-    return _watches

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseOperator
 
-from trainwright.operators import cancellation
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.credentials import credentials, step_credentials
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
@@ -19,10 +18,12 @@ from trainwright.operators.values.text_templates import TextTemplates
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from trainwright.jobs.request.setting import Settings
     from trainwright.steps.requests import PromoteModel, ReadChampion, RollBackOnce, Run, StepRun
     from trainwright.steps.workspace_steps import WorkspaceSteps
 
 
+S = TypeVar("S", bound="Settings")
 AUTO, WORKER, CLUSTER = "auto", "worker", "cluster"
 _MOUNT = "/workspace"
 
@@ -82,6 +83,12 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
             job=self.job,
         )
 
+    def asked(self, cls: type[S], given: Mapping[str, Any], rest: S | None = None) -> S:
+        """The request of the task; `rest` are the settings that its run has for it. Raises InvalidSettings, LiteralSecret."""
+        from trainwright.operators.values.given_run import asked
+
+        return asked(cls, given, rest)
+
     def check_places(self, run: Run, **places: Any) -> None:
         """Raise PlaceNotAllowed for the first of these places, or of the workspace, that the lists do not allow."""
         from trainwright.operators.values.allowed_places import check_places
@@ -113,6 +120,7 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
 
     def _cluster_steps(self, context: Context, run: Run, run_id: str) -> Any:
         from trainwright.jobs.request.workspace import Workspace
+        from trainwright.operators import cancellation
         from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
         from trainwright.steps.on_cluster import ClusterSteps
 

@@ -13,16 +13,19 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from trainwright.api.errors import ApiError, Forbidden, NotFound, Unauthorized
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.names import AWAITED_BY_ANNOTATION
 from trainwright.backoff import Backoff
+from trainwright.cluster import NoCluster
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_owned_job
+from trainwright.jobs.state.waiter_lease import active_lease_of
 from trainwright.operators.values.airflow_calls import state_of
 from trainwright.operators.values.defined_connection import ConnectionNotDefined
 from trainwright.operators.values.task_state import ENDED_BY_USER, GOES_ON, StateUnknown, TaskId
-
-if TYPE_CHECKING:
-    from trainwright.cluster.protocol import Cluster
-
 
 STOP_SECONDS = 120.0
 """How long an API server that cannot be reached is tried again, for one job."""
@@ -65,9 +68,6 @@ async def stop_job(
     A `sensor`, by its task, suspends no job that another one waits for, see `stop_as_sensor`. Returns the outcome, and whether nothing
     is left to do.
     """
-    from trainwright.api.errors import ApiError, Forbidden, Unauthorized
-    from trainwright.cluster import NoCluster
-
     deadline, failures = time.monotonic() + STOP_SECONDS, 0
     while True:
         try:
@@ -82,8 +82,6 @@ async def stop_job(
 
 
 def _cancel(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str, sensor: dict[str, Any] | None) -> str:
-    from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-
     if sensor is not None:
         return stop_as_sensor(cluster, trainjob, on_cancel, sensor, timeout_seconds=None)
     return cancel_owned_job(cluster, trainjob, CancelPolicy(on_cancel), timeout_seconds=None)
@@ -94,10 +92,6 @@ def stop_as_sensor(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str, t
 
     `options` are those of `cancel_owned_job`. Returns the outcome. Raises ApiError.
     """
-    from trainwright.api.errors import NotFound
-    from trainwright.api.kinds import TRAINJOB
-    from trainwright.jobs.state.cancel import CancelOutcome, CancelPolicy, cancel_owned_job
-
     metadata = trainjob["metadata"]
     try:
         current = cluster.get(TRAINJOB, metadata["name"], metadata["namespace"])
@@ -110,9 +104,6 @@ def stop_as_sensor(cluster: Cluster, trainjob: dict[str, Any], on_cancel: str, t
 
 def _has_another_waiter(trainjob: dict[str, Any], task: dict[str, Any]) -> bool:
     """Whether the job notes another task, or has the lease of a step that does not note itself."""
-    from trainwright.api.names import AWAITED_BY_ANNOTATION
-    from trainwright.jobs.state.waiter_lease import active_lease_of
-
     noted = (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION)
     if not noted:
         lease = active_lease_of(trainjob)

@@ -9,15 +9,25 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from trainwright.api import names
+from trainwright.api.errors import ApiError, NotFound
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.names import AWAITED_BY_ANNOTATION
 from trainwright.backoff import Backoff
+from trainwright.cluster import NoCluster
+from trainwright.cluster.discovery import is_allowed
+from trainwright.cluster.permissions import Permission
+from trainwright.cluster.reflector import Reflector
+from trainwright.cluster.transforming_lister import TransformingLister
+from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
+from trainwright.jobs.state.trim_trainjob import trim_trainjob
+from trainwright.jobs.state.waiter_lease import is_active
 from trainwright.operators.deferral.airflow_records import (
     AwaitingTask,
     Place,
@@ -25,15 +35,13 @@ from trainwright.operators.deferral.airflow_records import (
     known_places,
     settings_of_connection,
 )
-
-if TYPE_CHECKING:
-    from trainwright.cluster.reflector import Reflector
-    from trainwright.submission.jobs_client import JobsClient
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.airflow_api import AirflowNotFoundException
+from trainwright.submission.jobs_client import JobsClient
+from trainwright.text.foreign_texts import without_credentials
 
 PERIOD_SECONDS = 10.0
 """Between two questions to the database, which are asked only while jobs run that note a task."""
-FORK_SECONDS = 15.0
-"""How long the search waits for the triggerer to start its other process: a thread must hold no lock in the middle of that."""
 _AT_ONCE, _CONNECTING = 16, 4
 _LONGEST_NOTE = 4096
 _RENEWAL_SECONDS = 3600.0
@@ -43,23 +51,6 @@ _UNUSABLE = Backoff(30.0, 600.0)
 _FAILED = Backoff(10.0, 300.0)
 """Between two tries to stop a job."""
 log = logging.getLogger(__name__)
-_begun = threading.Event()
-_forked = threading.Event()
-
-
-def begin_search() -> None:
-    """Begin the search in this process, unless it has begun."""
-    if not _begun.is_set():
-        _begun.set()
-        os.register_at_fork(after_in_parent=_forked.set)
-        threading.Thread(target=_search_for_ever, name="left-jobs", daemon=True).start()
-
-
-def _search_for_ever() -> None:
-    _forked.wait(FORK_SECONDS)
-    search, pause = LeftJobs(), threading.Event()
-    while not pause.wait(PERIOD_SECONDS):
-        search.look()
 
 
 @dataclass
@@ -142,11 +133,6 @@ class LeftJobs:
                 self._connecting[place] = self._pool.submit(_begin_watch, place)
 
     def _take(self, place: Place, connecting: Future[_Watch]) -> None:
-        from trainwright.api.errors import ApiError
-        from trainwright.cluster import NoCluster
-        from trainwright.operators.values.airflow_api import AirflowNotFoundException
-        from trainwright.text.foreign_texts import without_credentials
-
         try:
             self.watches[place] = connecting.result()
             self._unusable.pop(place, None)
@@ -156,10 +142,6 @@ class LeftJobs:
                 log.info("event=left_jobs_not_watched conn_id=%s namespace=%s reason=%r", place.conn_id, place.namespace, reason)
 
     def _stop(self, watch: _Watch, trainjob: dict[str, Any], task: AwaitingTask, state: str) -> None:
-        from trainwright.api.errors import ApiError, NotFound
-        from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs.state.cancel import CancelPolicy, cancel_owned_job
-
         metadata = trainjob["metadata"]
         said = (f"{metadata['namespace']}/{metadata['name']}", task.dag_id, task.task_id, task.run_id, state)
         try:
@@ -181,13 +163,6 @@ def _begin_watch(place: Place) -> _Watch:
 
     Raises NoCluster, ApiError, and the errors of `settings_of_connection`.
     """
-    from trainwright.api import names
-    from trainwright.api.kinds import TRAINJOB
-    from trainwright.cluster.reflector import Reflector
-    from trainwright.cluster.transforming_lister import TransformingLister
-    from trainwright.jobs.state.trim_trainjob import trim_trainjob
-    from trainwright.operators.hook import TrainwrightHook
-
     client = TrainwrightHook(place.conn_id, place.mode).connect(settings_of_connection(place.conn_id))
     selector = f"{names.MANAGED_BY_LABEL}=trainwright,{names.DAG_LABEL}"
     namespace = place.namespace or (None if _may_list_everywhere(client) else client.default_namespace)
@@ -199,10 +174,6 @@ def _begin_watch(place: Place) -> _Watch:
 
 def _may_list_everywhere(client: JobsClient) -> bool:
     """Whether the account may list the jobs of all namespaces; False if it may not even ask."""
-    from trainwright.api.errors import ApiError
-    from trainwright.cluster.discovery import is_allowed
-    from trainwright.cluster.permissions import Permission
-
     try:
         return is_allowed(client, Permission("list", client.job_kind.resource))
     except ApiError:
@@ -211,8 +182,6 @@ def _may_list_everywhere(client: JobsClient) -> bool:
 
 def _awaited(reflector: Reflector) -> Iterator[tuple[dict[str, Any], AwaitingTask]]:
     """Yield the jobs that run or will run, with the tasks that they note."""
-    from trainwright.jobs.state.waiter_lease import is_active
-
     for trainjob in list(reflector.known.values()):
         noted = _note_of(trainjob)
         if noted and is_active(trainjob):
@@ -225,6 +194,4 @@ def _awaited(reflector: Reflector) -> Iterator[tuple[dict[str, Any], AwaitingTas
 
 
 def _note_of(trainjob: dict[str, Any]) -> str:
-    from trainwright.api.names import AWAITED_BY_ANNOTATION
-
     return (trainjob["metadata"].get("annotations") or {}).get(AWAITED_BY_ANNOTATION) or ""

@@ -9,11 +9,13 @@ import asyncio
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from trainwright.cluster.protocol import Cluster
-
+from trainwright.api.conditions import is_finished
+from trainwright.api.errors import ApiError
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs.state.waiter_lease import RENEWALS, lease_seconds
+from trainwright.jobs.wait.keep_lease import renew_lease
 
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-lease")
 
@@ -27,8 +29,6 @@ class TriggerLease:
     __slots__ = ("_due", "_failure", "_interval", "_retry_seconds", "_seconds", "_trigger")
 
     def __init__(self, trigger: Any, seconds: int, retry_seconds: float):
-        from trainwright.jobs.state.waiter_lease import RENEWALS, lease_seconds
-
         self._trigger, self._seconds, self._retry_seconds = trigger, lease_seconds(seconds), retry_seconds
         self._interval = self._seconds / RENEWALS
         self._failure = ""
@@ -44,10 +44,6 @@ class TriggerLease:
 
         A failure is logged if it is not that of the last time, and tried again soon.
         """
-        from trainwright.api.conditions import is_finished
-        from trainwright.api.errors import ApiError
-        from trainwright.jobs.wait.keep_lease import renew_lease
-
         if not self._seconds or time.monotonic() < self._due or is_finished(trainjob):
             return
         pause = self._interval * random.uniform(0.8, 1.0)

@@ -11,17 +11,25 @@ import logging
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from trainwright.api.phase import Phase
-    from trainwright.cluster.shared_watch import Subscription
-    from trainwright.jobs.logs.log_line import LogLine
-    from trainwright.jobs.logs.poll_logs import PolledLogs
-    from trainwright.jobs.state.divergence import Divergence
-    from trainwright.jobs.state.progress import Progress
-    from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
-    from trainwright.jobs.wait.job_observer import JobObserver
+from trainwright.api.errors import ApiError
+from trainwright.api.kinds import TRAINJOB
+from trainwright.api.phase import Phase
+from trainwright.cluster.shared_watch import Subscription
+from trainwright.jobs import LogStreamOptions
+from trainwright.jobs.diagnosis.report import read_usage
+from trainwright.jobs.logs.launcher_noise import narrow_tail
+from trainwright.jobs.logs.log_line import LogLine
+from trainwright.jobs.logs.poll_logs import PolledLogs
+from trainwright.jobs.logs.shown_log import shown_patch, shown_until
+from trainwright.jobs.state.divergence import Divergence
+from trainwright.jobs.state.progress import Progress
+from trainwright.jobs.state.usage import NO_USAGE
+from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
+from trainwright.jobs.wait.job_events import EventTracker, Used
+from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings, interval_for
+from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
 
 MAX_POLLS_PER_SECOND = 2.0
 """Of job logs, and of reasons why jobs do not run, shared by all triggers of a process: with more of them the intervals grow."""
@@ -30,7 +38,7 @@ log = logging.getLogger(__name__)
 _pool = ThreadPoolExecutor(4, thread_name_prefix="trigger-log")
 _open_logs = 0
 _open_triggers = 0
-_watched: WatchedPods | None = None
+_watched = WatchedPods()
 
 
 class TriggerLog:
@@ -50,13 +58,9 @@ class TriggerLog:
     )
 
     def __init__(self, trigger: Any, follower: Subscription):
-        from trainwright.jobs import LogStreamOptions
-        from trainwright.jobs.wait.job_events import EventTracker
-        from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
-
         global _open_logs, _open_triggers
         self._trigger, self._follower = trigger, follower
-        self._cluster: PodsOfJob = _watched_pods().open(follower.watch, follower.cluster, trigger.namespace, trigger.name)
+        self._cluster: PodsOfJob = _watched.open(follower.watch, follower.cluster, trigger.namespace, trigger.name)
         self._log_options = LogStreamOptions.parse(trigger.logs, trigger.log_bytes) if trigger.log_poll_interval > 0 else None
         self._tracker, self._show = EventTracker(), TaskEventPrinter(lambda line: trigger.log.info("%s", line))
         self._poller: PolledLogs | None = None
@@ -75,8 +79,6 @@ class TriggerLog:
     @property
     def observed(self) -> dict[str, Any]:
         """What was seen of failed pods, for the failure report in the worker: they may have been deleted since."""
-        from trainwright.jobs.logs.launcher_noise import narrow_tail
-
         if self._observer is None:
             return {}
         if self._poller is not None:
@@ -102,10 +104,6 @@ class TriggerLog:
 
     async def usage(self, trainjob: dict[str, Any]) -> dict[str, Any]:
         """What the job used that has ended, for the result in the worker; logged as well."""
-        from trainwright.jobs.diagnosis.report import read_usage
-        from trainwright.jobs.state.usage import NO_USAGE
-        from trainwright.jobs.wait.job_events import Used
-
         history = self._observer.history if self._observer is not None else None
         loop = asyncio.get_running_loop()
         used = await loop.run_in_executor(_pool, read_usage, self._cluster, trainjob, history)
@@ -145,8 +143,6 @@ class TriggerLog:
         return max(0.01, self._due - time.monotonic()) if self._due is not None else float("inf")
 
     async def _observe_pods(self, trainjob: dict[str, Any]) -> None:
-        from trainwright.jobs.wait.job_observer import JobObserver, WaitSettings
-
         trigger = self._trigger
         if self._observer is None:
             settings = WaitSettings(
@@ -164,10 +160,6 @@ class TriggerLog:
 
     async def _show_log(self, trainjob: dict[str, Any], phase: Phase) -> None:
         """Poll the log, from where an earlier triggerer has ended, or from its beginning."""
-        from trainwright.jobs import Phase
-        from trainwright.jobs.logs.poll_logs import PolledLogs
-        from trainwright.jobs.logs.shown_log import shown_until
-
         if self._poller is None and self._log_options is not None and (phase is Phase.Running or phase.is_final):
             self._poller = PolledLogs(self._cluster, trainjob, self._log_options, shown_until(trainjob))
         if self._due is None:
@@ -192,10 +184,6 @@ class TriggerLog:
 
     def _note_shown(self, trainjob: dict[str, Any], shown: dict[str, str]) -> None:
         """Note on the job how far its log has been shown. Without that, the next triggerer shows some lines again."""
-        from trainwright.api.errors import ApiError
-        from trainwright.api.kinds import TRAINJOB
-        from trainwright.jobs.logs.shown_log import shown_patch
-
         try:
             self._follower.cluster.patch(TRAINJOB, self._trigger.name, shown_patch(trainjob, shown), self._trigger.namespace)
         except ApiError as error:
@@ -207,18 +195,5 @@ class TriggerLog:
 
 def _interval_for(phase: Phase) -> float:
     """Seconds between two looks. The pods of a running job cost nothing; why another does not run takes requests."""
-    from trainwright.jobs import Phase
-    from trainwright.jobs.wait.job_observer import interval_for
-
     least = 0.0 if phase is Phase.Running else _open_triggers / MAX_POLLS_PER_SECOND
     return max(interval_for(phase), least) * random.uniform(0.8, 1.0)
-
-
-def _watched_pods() -> WatchedPods:
-    """The watches of this process, created on first use."""
-    global _watched
-    if _watched is None:
-        from trainwright.jobs.state.watched_pods import WatchedPods
-
-        _watched = WatchedPods()
-    return _watched

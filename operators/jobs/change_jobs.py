@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperator
 
+from trainwright.api import names
+from trainwright.jobs.state.label_values import label_value
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.rendered_values import parse_number
@@ -44,8 +46,6 @@ class ChangeJobsOperator(TextTemplates, BaseOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, str]]:
-        from trainwright.api import names
-        from trainwright.jobs.state.label_values import label_value
         from trainwright.steps.change_jobs import JobChange, change_jobs, job_named, jobs_to_change
 
         if self._is_by_name and not self.trainjob:  # a template that renders to nothing must not mean all jobs of the run

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import Any
 
+from trainwright.cluster.protocol import Cluster
+from trainwright.jobs import TrainRequest
+from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
+from trainwright.jobs.wait.waiting import deadlines_of
 from trainwright.operators.deferral.deferral_options import LOG_POLL_INTERVAL_SECONDS, MIN_DEFER_SECONDS, warn_of_short_deferral
 from trainwright.operators.trigger import TrainJobTrigger, threads
-
-if TYPE_CHECKING:
-    from trainwright.cluster.protocol import Cluster
+from trainwright.steps.change_jobs import job_named
+from trainwright.submission.jobs_client import JobsClient
 
 
 def missing_job(namespace: str, name: str) -> str:
@@ -83,14 +87,6 @@ class NamedTrainJobTrigger(TrainJobTrigger):
 
     def _find(self, cluster: Cluster) -> bool:
         """Read the settings and the job, and resume it as the sensor does. Returns whether it exists. Raises ApiError, NoCluster."""
-        from dataclasses import asdict
-
-        from trainwright.jobs import TrainRequest
-        from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
-        from trainwright.jobs.wait.waiting import deadlines_of
-        from trainwright.steps.change_jobs import job_named
-        from trainwright.submission.jobs_client import JobsClient
-
         options = TrainRequest.parse(self._waiting)
         limits, logging = options.limits, options.logging
         self.deadlines, self.logs, self.log_bytes = asdict(deadlines_of(options)), logging.words, logging.log_bytes

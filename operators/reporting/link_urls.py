@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-if TYPE_CHECKING:
-    from trainwright.operators.values.connection_settings import ClusterSettings
+from trainwright.cli.page_link import page_address
+from trainwright.cluster import connect
+from trainwright.controlplane.home import Home
+from trainwright.operators.values.connection_settings import ClusterSettings
+from trainwright.storage.errors import BadUri
+from trainwright.storage.uri import StorageUri
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 
@@ -20,9 +23,6 @@ def browsable_url(uri: str, variables: Mapping[str, str] | None = None) -> str:
     `variables` are those of the task's connection to the store, besides the environment: behind an endpoint of its own, a bucket
     is not Amazon's.
     """
-    from trainwright.storage.errors import BadUri
-    from trainwright.storage.uri import StorageUri
-
     try:
         parsed = StorageUri.parse(uri)
     except BadUri:
@@ -43,8 +43,6 @@ def page_templates(settings: ClusterSettings) -> tuple[str, str]:
 
     A link has no code: the browser needs a session of the page. Raises NoCluster.
     """
-    from trainwright.cli.page_link import page_address
-    from trainwright.cluster import connect
 
     def host() -> str:
         return connect(settings.kubeconfig or None, context=settings.context or None, in_cluster=settings.in_cluster).host
@@ -54,8 +52,6 @@ def page_templates(settings: ClusterSettings) -> tuple[str, str]:
 
 
 def _kubeconfig_of(settings: ClusterSettings) -> Path | None:
-    from trainwright.controlplane.home import Home
-
     if settings.kubeconfig:
         return Path(settings.kubeconfig)
     return Home.chosen().kubeconfig if settings.submission_mode == "embedded" else None

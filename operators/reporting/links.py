@@ -11,6 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperatorLink
 
+from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.credentials import connection_variables
+from trainwright.operators.values.link_template import fill_link_template
+
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
@@ -70,9 +74,7 @@ def show_job_links(operator: Any, context: Context, metadata: dict[str, Any], co
 
     Logs a failure; a link fails no task.
     """
-    from trainwright.operators.hook import TrainwrightHook
     from trainwright.operators.reporting.link_urls import page_templates
-    from trainwright.operators.values.link_template import fill_link_template
 
     names = {name: str(metadata.get(name) or "") for name in ("namespace", "name", "uid")}
     try:
@@ -91,7 +93,6 @@ def show_checkpoint_link(operator: Any, context: Context, uri: str, store_conn_i
         _show(operator, context, {CheckpointLink: ""})
         return
     from trainwright.operators.reporting.link_urls import browsable_url
-    from trainwright.operators.values.credentials import connection_variables
 
     try:
         url = browsable_url(uri, connection_variables(store_conn_id, None))

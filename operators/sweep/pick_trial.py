@@ -66,13 +66,12 @@ class PickTrialOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import EndTrials, PickTrial
         from trainwright.steps.trials import Trial, pick_trial
 
         of_run = self.of_run()
         self.check_places(of_run)
-        request = asked(
+        request = self.asked(
             PickTrial,
             {
                 # Written by `make edges` from PickTrial.

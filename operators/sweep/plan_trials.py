@@ -77,13 +77,12 @@ class PlanTrialsOperator(WorkspaceOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, Any]]:
-        from trainwright.operators.values.given_run import asked
         from trainwright.steps.requests import BeginTrials, PlanTrials
         from trainwright.steps.trials import plan_trials
 
         of_run = self.of_run()
         self.check_places(of_run)
-        request = asked(
+        request = self.asked(
             PlanTrials,
             {
                 # Written by `make edges` from PlanTrials.

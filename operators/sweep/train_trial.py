@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
@@ -12,6 +12,8 @@ from trainwright.operators.values.rendered_values import parse_object
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from trainwright.steps.trials import Trial
 
 
 OUTCOME = "outcome"
@@ -34,45 +36,48 @@ class TrainTrialOperator(TrainJobOperator):
     def __init__(self, *, trial: dict[str, Any] | str, **kwargs: Any):
         super().__init__(**kwargs)
         self.trial = trial
+        if not self.wait_for_completion:
+            raise ValueError("wait_for_completion: the task of a trial waits for its training, whose outcome it has")
 
     @fail_fast()
     def execute(self, context: Context) -> Any:
-        with self._outcome_of_failure(context):
-            return self._with_outcome(context, super().execute(context))
+        return self._with_outcome(context, partial(super().execute, context))
 
     @fail_fast()
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        with self._outcome_of_failure(context):
-            return self._with_outcome(context, super().execute_complete(context, event))
+        return self._with_outcome(context, partial(super().execute_complete, context, event))
+
+    @fail_fast()
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        resume = partial(super().resume_execution, next_method, next_kwargs, context)
+        return resume() if hasattr(self, next_method) else self._with_outcome(context, resume)
 
     def request(self, run: Any = None) -> Any:
         """The request with the settings of the trial. Raises ValueError for a trial that is none."""
         request = super().request(run)
         return request.having(settings={**request.settings, **self._parsed().settings})
 
-    def _parsed(self) -> Any:
+    def _parsed(self) -> Trial:
         from trainwright.steps.trials import Trial
 
         return Trial.model_validate(parse_object("trial", self.trial))
 
-    def _with_outcome(self, context: Context, result: Any) -> Any:
-        from trainwright.jobs import StepResult
-        from trainwright.steps.trials import outcome_of
+    def _with_outcome(self, context: Context, enter: Callable[[], Any]) -> Any:
+        """Return the result of an entry of Airflow, and push the outcome, also that of a failure.
 
-        context["ti"].xcom_push(key=OUTCOME, value=outcome_of(self._parsed(), StepResult(**result)).model_dump())
-        return result
-
-    @contextmanager
-    def _outcome_of_failure(self, context: Context) -> Iterator[None]:
-        """Raises ValueError if the trial is not that of this map index, whose folder and TrainJob it would take."""
-        from trainwright.steps.trials import failed_outcome
+        Raises ValueError if the trial is not that of this map index, whose folder and TrainJob it would take.
+        """
+        from trainwright.steps.trials import failed_outcome, outcome_of
 
         trial, ti = self._parsed(), context["ti"]
         if trial.index != getattr(ti, "map_index", -1):
             raise ValueError(f"trial: map index {ti.map_index} got trial {trial.index}; expand the operator over the whole plan")
         try:
-            yield
+            result = enter()
         except Exception as error:
             cause = getattr(error, "error", None) or error.__cause__ or error
             ti.xcom_push(key=OUTCOME, value=failed_outcome(trial, cause).model_dump())
             raise
+        if self.entry is not None and self.entry.result is not None:
+            ti.xcom_push(key=OUTCOME, value=outcome_of(trial, self.entry.result).model_dump())
+        return result

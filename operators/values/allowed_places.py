@@ -20,6 +20,10 @@ from airflow.sdk import BaseHook, Variable
 
 from trainwright.api.errors import ApiError
 from trainwright.api.names import RESUME_WEIGHTS
+from trainwright.jobs.request.manifest_source import manifest_documents, manifest_file
+from trainwright.jobs.request.setting import options_of, settings_of
+from trainwright.jobs.request.setting_values import parse_group, parse_structure
+from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.operators.values.airflow_api import AirflowFailException
 from trainwright.operators.values.defined_connection import defined_connection
 from trainwright.text.foreign_texts import without_user
@@ -54,10 +58,6 @@ def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
 
 def places_given(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a training that name places, by name, as they were given: those of groups, too."""
-    from trainwright.jobs.request.setting import settings_of
-    from trainwright.jobs.request.setting_values import parse_group
-    from trainwright.jobs.request.train_request import TrainRequest
-
     found: dict[str, Any] = {}
     for name, one in settings_of(TrainRequest).items():
         if one.of is None:
@@ -102,12 +102,7 @@ def _uris(parameter: str, given: Any) -> Iterator[str]:
     if parameter == "manifest":
         yield from _manifest_uris(given)
         return
-    from trainwright.jobs.request.setting import options_of
-    from trainwright.jobs.request.train_request import TrainRequest
-
     if (setting := options_of(TrainRequest).get(parameter)) is not None and setting.place == "inside":
-        from trainwright.jobs.request.setting_values import parse_structure
-
         with suppress(ValueError):  # what cannot be parsed is rejected later, with its reason
             yield from _sources_and_claims(parse_structure(given))
         return
@@ -125,8 +120,6 @@ def _uris(parameter: str, given: Any) -> Iterator[str]:
 
 def _manifest_uris(given: Any) -> Iterator[str]:
     """Yield the file of a manifest, and the sources and claims in it. An unreadable manifest is rejected later, with its reason."""
-    from trainwright.jobs.request.manifest_source import manifest_documents, manifest_file
-
     if file := manifest_file(given):
         yield from _uris("manifest file", file)
     try:

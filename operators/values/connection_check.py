@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from trainwright.submission.jobs_client import JobsClient
+from trainwright.api.errors import ApiError
+from trainwright.cluster.discovery import is_allowed, server_version
+from trainwright.cluster.permissions import Permission
+from trainwright.submission.jobs_client import JobsClient
 
 
 def check_cluster(cluster: JobsClient) -> tuple[bool, str]:
     """Return whether a client (`trainwright.submission.JobsClient`) can submit TrainJobs, and a sentence about it. Raises ApiError."""
-    from trainwright.api.errors import ApiError
-    from trainwright.cluster.discovery import is_allowed, server_version
-    from trainwright.cluster.permissions import Permission
-
     namespace = cluster.default_namespace
     found = f"Kubernetes {server_version(cluster)} at {cluster.host}, submission mode {cluster.mode}"
     create = Permission("create", cluster.job_kind.resource, namespace)

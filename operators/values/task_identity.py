@@ -12,6 +12,7 @@ import secrets
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from trainwright.api import names
 from trainwright.jobs import Identity
 from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.submitter import Submitter
@@ -60,8 +61,6 @@ def run_of_group(context: Context) -> str:
 
 def run_labels(context: Context) -> dict[str, str]:
     """The labels of all jobs of the DAG run with this context, whatever run their tasks have named."""
-    from trainwright.api import names
-
     ti = context["ti"]
     return {names.DAG_LABEL: label_value(ti.dag_id), names.AIRFLOW_RUN_LABEL: label_value(str(ti.run_id))}
 
@@ -71,8 +70,6 @@ def _submitter(context: Context, map_index: int, *, adopts_reruns: bool) -> Subm
 
     `max_tries` of a task instance changes only when it is cleared: neither by a retry, nor when the DAG's `retries` are edited.
     """
-    from trainwright.api import names
-
     ti, dag_run = context["ti"], context.get("dag_run")
     began, most = getattr(dag_run, "start_date", None), getattr(ti, "max_tries", None)
     labels = {

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from trainwright.api.phase import Phase, phase_of
@@ -16,6 +15,7 @@ from trainwright.jobs.diagnosis.errors import Cancelled, Preempted
 from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.logs.shown_log import shown_until
 from trainwright.jobs.state.identity import Identity
+from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.submit.job_lookup import find_job
 from trainwright.jobs.submit.step_credentials import delete_credentials
@@ -93,22 +93,30 @@ class TrainingTask(WaitingTask):
         with stop_on_signals() as stop:
             if not options.wait_for_completion:
                 return self._reference(self._submit_unless_ended(cluster, stop)).as_xcom()
-            return self._submit_and_defer(cluster, stop, time.time() + limit.total_seconds() if limit else None)
+            cluster, trainjob = self._submit_and_defer(cluster, stop, time.time() + limit.total_seconds() if limit else None)
+        with self._observing(trainjob, dict(progress_of(trainjob).metrics)), report_end(self.printer):
+            result = self._read_end(cluster, trainjob)
+        self._forget_credentials(trainjob["metadata"]["namespace"], cluster.mode)
+        return result
 
     def complete(self, event: dict[str, Any]) -> Any:
         """As of the base class; the credentials that pods had from connections are deleted with the end of the job."""
         ended = {"metadata": {name: event.get(name) or "" for name in ("name", "namespace", "uid")}}
         try:
-            with self._tracked() as self.observer:
-                self.observer.begin(ended)
-                if metrics := event.get("metrics"):  # the triggerer feeds no trackers: these are the last ones
-                    self.observer((Metrics(tuple(metrics.items())),))
+            with self._observing(ended, event.get("metrics")):
                 result = super().complete(event)
         except Exception:
             if event["outcome"] in ("failed", "deleted", "succeeded"):  # a job that was only stopped may go on
-                self._forget_credentials(event)
+                self._forget_credentials(event["namespace"], event.get("submission_mode"))
             raise
-        self._forget_credentials(event)
+        self._forget_credentials(event["namespace"], event.get("submission_mode"))
+        return result
+
+    def wait_after_failed_trigger(self, cluster: JobsClient, trainjob: Job, error: Exception) -> Any:
+        """As of the base class; the trackers get what the worker sees."""
+        with self._observing(trainjob):
+            result = super().wait_after_failed_trigger(cluster, trainjob, error)
+        self._forget_credentials(trainjob["metadata"]["namespace"], cluster.mode)
         return result
 
     def find_job(self) -> tuple[JobsClient, Job] | None:
@@ -116,8 +124,16 @@ class TrainingTask(WaitingTask):
         return find_job(cluster, self.identity, self.asked.namespace(cluster))
 
     def wait_in_worker(self, cluster: JobsClient, trainjob: Job) -> Any:
-        waiting = Waiting.of(self.request, self.printer, on_signal=self._on_signal)
-        ended = follow_to_end(cluster, trainjob, waiting, resubmit=partial(self._submit, cluster))
+        observers = (self.observer,) if self.observer is not None else ()
+        waiting = Waiting.of(self.request, self.printer, observers=observers, on_signal=self._on_signal)
+
+        def resubmit() -> Submitted:
+            submitted = self._submit(cluster)
+            for observer in observers:
+                observer.begin(submitted.trainjob)
+            return submitted
+
+        ended = follow_to_end(cluster, trainjob, waiting, resubmit=resubmit)
         progress = self.printer.progress
         return self.read_result(cluster, ended, dict(progress.metrics) if progress else None)
 
@@ -139,7 +155,7 @@ class TrainingTask(WaitingTask):
         with stop_on_signals() as stop:
             if not preemption.wait_to_resume(cluster, failure, budget, stop):
                 raise Cancelled("the task was ended while it waited to resume a preempted job; no job is running") from failure
-            return self._submit_and_defer(cluster, stop, until)
+            return self._read_end(*self._submit_and_defer(cluster, stop, until))
 
     def observe_logged(self, trainjob: Job, entries: Iterable[Mapping[str, float]]) -> None:
         if entries and self.observer is not None:
@@ -159,20 +175,35 @@ class TrainingTask(WaitingTask):
             )
             return self.done(run_step(submission, waiting))
 
+    @contextmanager
+    def _observing(self, trainjob: Job, metrics: Mapping[str, str] | None = None) -> Iterator[None]:
+        """Read the end of a job in the block: the trackers get what it has logged, and `metrics`, the values that were seen last."""
+        with ExitStack() as open_trackers:
+            try:
+                self.observer = observer = open_trackers.enter_context(self._tracked())
+            except (
+                ValueError
+            ) as error:  # of an environment unlike that of the worker that has submitted the job, which matters more
+                self.log.warning("the trackers get nothing: %s", error)
+                yield
+                return
+            observer.begin(trainjob)
+            if metrics:  # no triggerer feeds trackers
+                observer((Metrics(tuple(metrics.items())),))
+            yield
+
     def _tracked(self) -> AbstractContextManager[TrainingObserver]:
         return self.trackers.observer(self.identity, self.request, lambda line: self.log.info("%s", line))
 
-    def _submit_and_defer(self, cluster: JobsClient, stop: StopEvent, until: float | None) -> Any:
-        """The result of a job that has already succeeded; otherwise raises TaskDeferred, or Cancelled if `stop` is set.
+    def _submit_and_defer(self, cluster: JobsClient, stop: StopEvent, until: float | None) -> tuple[JobsClient, Job]:
+        """A job that has already succeeded; otherwise raises TaskDeferred, or Cancelled if `stop` is set.
 
         `until` is the end of the task's execution_timeout, in seconds since the epoch.
         """
         submitted = self._submit_unless_ended(cluster, stop)
         cluster, trainjob = submitted.cluster, submitted.trainjob
         if phase_of(trainjob) is Phase.Succeeded:
-            self._show_rest_of_log(cluster, trainjob)
-            self.judge_end(cluster, trainjob)
-            return self.read_result(cluster, trainjob)
+            return cluster, trainjob
         self.defer(trainjob, until=until, mode=cluster.mode, lease_seconds=self._lease_seconds)
 
     def _submit_unless_ended(self, cluster: JobsClient, stop: StopEvent) -> Submitted:
@@ -211,16 +242,18 @@ class TrainingTask(WaitingTask):
             exports = ""
         show_checkpoint_link(self.operator, self.context, exports, self.options.store_conn_id)
 
-    def _show_rest_of_log(self, cluster: JobsClient, trainjob: Job) -> None:
-        """Show what no triggerer has shown of the log of a job that has ended before the task could be deferred."""
+    def _read_end(self, cluster: JobsClient, trainjob: Job) -> Any:
+        """The result of a job that has succeeded before the task could be deferred; shows the log that no triggerer has shown."""
         if (options := self.request.logging.options) is not None and self.options.log_poll_interval > 0:
             for portion in PolledLogs(cluster, trainjob, options, shown_until(trainjob)).drain():
                 for line in filter(is_shown, portion):
                     self.log.info("%s", format_log_line(line))
+        self.judge_end(cluster, trainjob)
+        return self.read_result(cluster, trainjob)
 
-    def _forget_credentials(self, event: dict[str, Any]) -> None:
+    def _forget_credentials(self, namespace: str, mode: str | None) -> None:
         if self.options.store_conn_id or self.hub:
-            delete_credentials(self.connect(event.get("submission_mode") or ""), self.identity, event["namespace"])
+            delete_credentials(self.connect(mode or ""), self.identity, namespace)
 
     def _reference(self, submitted: Submitted) -> JobReference:
         metadata = submitted.trainjob["metadata"]

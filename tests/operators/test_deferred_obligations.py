@@ -10,8 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.on_first_use import OnFirstUse
 from support.waiting import eventually
-from test_trigger import context, deferred, event_of, operator, the_job
+from test_trigger import context, deferred, event_of, fail, operator, the_job
 
 from trainwright import operators
 from trainwright.api import names
@@ -22,7 +23,8 @@ from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs import TrainJobDeadline, TrainJobFailed
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_version
 from trainwright.jobs.state.waiter_lease import WaiterLease, lost_mark, waiter_lease_of
-from trainwright.operators.deferral.trigger_lease import TriggerLease
+
+trigger_lease = OnFirstUse("trainwright.operators.deferral.trigger_lease")
 
 pytestmark = pytest.mark.medium
 SetStatus = Callable[..., Any]
@@ -74,11 +76,11 @@ def test_lease_that_cannot_be_renewed_is_logged_once_for_each_reason(monkeypatch
         if answer is not None:
             raise answer
 
-    monkeypatch.setattr("trainwright.jobs.wait.keep_lease.renew_lease", renew)
+    monkeypatch.setattr("trainwright.operators.deferral.trigger_lease.renew_lease", renew)
     log = SimpleNamespace(warning=lambda text, *values: warned.append(text % values))
 
     async def renew_all() -> None:
-        lease = TriggerLease(SimpleNamespace(log=log), 600, 0.0)
+        lease = trigger_lease.TriggerLease(SimpleNamespace(log=log), 600, 0.0)
         while answers:
             lease._due = 0.0
             await lease.keep(None, {"metadata": {"name": "job"}, "status": {}})
@@ -138,6 +140,24 @@ def test_credentials_of_connections_go_with_the_end_of_the_job(
             task.execute_complete(context(), event)
     else:
         task.execute_complete(context(), event)
+    assert secrets(connected) == []
+
+
+@pytest.mark.usefixtures("connection")
+@pytest.mark.parametrize("by_retry", [True, False])
+def test_credentials_go_with_a_job_whose_trigger_has_said_nothing(
+    connected: EmbeddedCluster, set_status: SetStatus, by_retry: bool
+) -> None:
+    def task() -> Any:
+        return operator(store_conn_id="s3", dataset_uri="s3://bucket/rows.jsonl", runtime="trl-sft")
+
+    deferred(task())
+    set_status(the_job(connected), "Complete")
+    assert len(secrets(connected)) == 1
+    if by_retry:
+        task().execute(context(try_number=2))
+    else:
+        task().resume_execution(*fail("Trigger failure"), context())
     assert secrets(connected) == []
 
 

@@ -345,7 +345,7 @@ def test_places_are_those_of_connections_and_of_waiting_triggers(monkeypatch: py
 
 def test_only_a_triggerer_begins_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[str] = []
-    monkeypatch.setattr(left_jobs, "begin_search", lambda: begun.append(sys.argv[1]))
+    monkeypatch.setattr(plugin, "begin_search", lambda: begun.append(sys.argv[1]))
     for command in ("scheduler", "triggerer", "api-server"):
         monkeypatch.setattr(sys, "argv", ["airflow", command])
         plugin.TrainwrightPlugin.listeners[0].on_starting(component=uuid4())

@@ -40,7 +40,11 @@ print(time.process_time() - began, size() - before)
 """
 
 
-@pytest.mark.parametrize("statement", ["import trainwright.operators", "from trainwright.operators import *"])
+ALL_OF_DAGS = "import trainwright.operators as all; [getattr(all, name) for name in all.__all__ if name != 'TrainJobTrigger']"
+"""What DAG files name; the trigger of a deferred task is imported by the worker that defers it, and by the triggerer."""
+
+
+@pytest.mark.parametrize("statement", ["import trainwright.operators", ALL_OF_DAGS])
 def test_the_import_costs_little_over_airflows_own(statement: str) -> None:
     if not Path("/proc/self/statm").exists():
         pytest.skip("memory is read from /proc")
@@ -54,9 +58,12 @@ def test_the_import_costs_little_over_airflows_own(statement: str) -> None:
     assert size <= MAX_BYTES
 
 
-def test_an_operator_loads_none_of_our_library() -> None:
+def test_an_operator_loads_hardly_anything_of_our_library() -> None:
     found = loaded("from trainwright.operators import TrainJobOperator")
-    assert {name for name in ours(found) if not name.startswith("trainwright.operators")} == {"trainwright"}
+    assert {name for name in ours(found) if not name.startswith("trainwright.operators")} == {
+        "trainwright",
+        "trainwright.backoff",
+    }
     assert not [name for name in found if name.startswith("trainwright.operators.waiting")]
     assert not [name for name in found if name.split(".")[0] in HEAVY]
 

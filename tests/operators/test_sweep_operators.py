@@ -18,12 +18,13 @@ from support.waiting import eventually
 from trainwright import operators
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
-from trainwright.jobs import StepFailed, Submission
+from trainwright.jobs import StepFailed, Submission, TrainJobFailed
 from trainwright.jobs.diagnosis.errors import StoppedEarly
 from trainwright.jobs.wait.stop_early import stop_early
 from trainwright.workspace import read_run, run_folder
 
 errors = OnFirstUse("trainwright.operators.errors")
+operator_bases = OnFirstUse("airflow.sdk.bases.operator")
 airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 
 pytestmark = pytest.mark.medium
@@ -130,6 +131,28 @@ def test_a_trial_that_is_stopped_early_is_skipped(connected: EmbeddedCluster) ->
     sensor = operators.TrainJobSensor(task_id="wait", trainjob=job["metadata"]["name"], mode="reschedule")
     with pytest.raises(StoppedEarly):
         sensor.poke(context("wait"))
+
+
+@pytest.mark.parametrize("end", ["Complete", "Failed"])
+def test_trial_whose_trigger_failed_has_an_outcome(connected: EmbeddedCluster, set_status: SetStatus, end: str) -> None:
+    with pytest.raises(airflow_api.TaskDeferred):
+        trial_task(deferrable=True).execute(context(map_index=2))
+    job, of = the_job(connected), context(map_index=2)
+    reported = {"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.5"}]}
+    set_status(job, end, trainerStatus=reported)
+    task, failed = trial_task(deferrable=True), (operator_bases.TRIGGER_FAIL_REPR, {"error": "Trigger failure"})
+    if end == "Failed":
+        with pytest.raises(TrainJobFailed):
+            task.resume_execution(*failed, of)
+        assert "FailedReason" in of["ti"].pushed["outcome"]["error"]
+    else:
+        assert task.resume_execution(*failed, of)["metrics"] == {"loss": "0.5"}
+        assert of["ti"].pushed["outcome"] == {**TRIAL, "trainjob": job["metadata"]["name"], "metrics": {"loss": 0.5}, "error": ""}
+
+
+def test_trial_that_is_not_waited_for_is_refused() -> None:
+    with pytest.raises(ValueError, match="wait_for_completion"):
+        trial_task(wait_for_completion=False)
 
 
 def test_a_deferred_trial_is_skipped_too(connected: EmbeddedCluster) -> None:

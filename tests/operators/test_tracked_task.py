@@ -16,11 +16,13 @@ from support.waiting import eventually
 from trainwright import operators
 from trainwright.api.kinds import TRAINJOB
 from trainwright.controlplane.embedded import EmbeddedCluster
+from trainwright.jobs import TrainJobDeadline
 from trainwright.jobs.logs.training_log import TrainingLog
 from trainwright.jobs.wait.job_events import JobEvents, Logged, Metrics, OnJobEvents
 from trainwright.operators.values.task_identity import task_identity
 
 sdk_exceptions = OnFirstUse("airflow.sdk.exceptions")
+operator_bases = OnFirstUse("airflow.sdk.bases.operator")
 errors = OnFirstUse("trainwright.operators.errors")
 
 pytestmark = pytest.mark.medium
@@ -119,6 +121,55 @@ def test_deferred_task_reports_the_last_values_and_the_history_at_its_end(
     task.execute_complete(context(), {**place, "outcome": "succeeded", "metrics": {"loss": "0.25"}})
     assert (tracker.metrics, tracker.end) == ([{"loss": "0.25"}], "FINISHED")
     assert (tracker.logged, tracker.uid) == ([logged], place["uid"])
+
+
+def ended_job(cluster: EmbeddedCluster, set_status: Callable[..., Any]) -> dict[str, Any]:
+    """The job of a deferred task, which has succeeded since."""
+    with pytest.raises(sdk_exceptions.TaskDeferred):
+        operator(deferrable=True).execute(context())
+    (job,) = cluster.list(TRAINJOB, "default").items
+    set_status(job, "Complete", trainerStatus=STATUS)
+    return dict(job)
+
+
+def test_job_that_succeeded_before_its_task_was_deferred_is_reported(
+    connected: EmbeddedCluster, set_status: Callable[..., Any], tracker: Tracker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = {"loss": 0.5, "step": 10}
+    monkeypatch.setattr("trainwright.operators.waiting.waiting_task.read_training_log", lambda *_: TrainingLog((logged,)))
+    job = ended_job(connected, set_status)
+    operator(deferrable=True).execute(context())
+    assert (tracker.metrics, tracker.logged, tracker.end) == ([{"loss": "0.5"}], [logged], "FINISHED")
+    assert tracker.uid == job["metadata"]["uid"]
+
+
+@pytest.mark.parametrize("by_event", [True, False])
+def test_worker_that_waits_in_place_of_the_triggerer_feeds_the_trackers(
+    connected: EmbeddedCluster, set_status: Callable[..., Any], tracker: Tracker, by_event: bool
+) -> None:
+    job = ended_job(connected, set_status)
+    place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
+    if by_event:
+        operator(deferrable=True).execute_complete(context(), {**place, "outcome": "error", "message": "not reached"})
+    else:
+        failed = (operator_bases.TRIGGER_FAIL_REPR, {"error": "Trigger failure"})
+        operator(deferrable=True).resume_execution(*failed, context())
+    assert (tracker.metrics, tracker.uid, tracker.end) == ([{"loss": "0.5"}], place["uid"], "FINISHED")
+
+
+def test_job_of_a_deferred_task_is_stopped_where_its_trackers_are_not_known(
+    connected: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://m")
+    with pytest.raises(sdk_exceptions.TaskDeferred):
+        operator(tracking=["mlflow"], deferrable=True).execute(context())
+    (job,) = connected.list(TRAINJOB, "default").items
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
+    with pytest.raises(TrainJobDeadline):
+        operator(tracking=["mlflow"]).execute_complete(context(), {**place, "outcome": "deadline", "message": "too long"})
+    (job,) = connected.list(TRAINJOB, "default").items
+    assert job["spec"]["suspend"] is True
 
 
 def test_a_tracker_without_an_address_is_refused_before_a_job_is_submitted(connected: EmbeddedCluster) -> None:

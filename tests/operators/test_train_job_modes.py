@@ -20,11 +20,11 @@ from trainwright.api.verdict import is_superseded
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.state.run_folder import run_folder
-from trainwright.operators import cancellation
 from trainwright.runtimes import RuntimeNotFound
 from trainwright.submission.connect import NoTrainingApi
 from trainwright.submission.jobset_mode import JobSetCluster
 
+cancellation = OnFirstUse("trainwright.operators.cancellation")
 sdk = OnFirstUse("airflow.sdk")
 hook = OnFirstUse("trainwright.operators.hook")
 dry_run = OnFirstUse("trainwright.operators.waiting.dry_run")

@@ -30,13 +30,13 @@ from trainwright.jobs.state.attempts import attempt_of, needs_new_attempt
 from trainwright.jobs.state.run_folder import run_folder
 from trainwright.jobs.state.started_from import ITS_PROGRAM
 from trainwright.jobs.wait import job_observer, job_watch
-from trainwright.operators import cancellation
-from trainwright.operators.deferral.trigger_log import TriggerLog
 from trainwright.operators.values import task_identity
 from trainwright.operators.values.task_state import TaskId
 from trainwright.runtimes.launch import CANNOT_RUN, CANNOT_RUN_MARK
 
+cancellation = OnFirstUse("trainwright.operators.cancellation")
 job_endings = OnFirstUse("trainwright.operators.deferral.job_endings")
+trigger_log = OnFirstUse("trainwright.operators.deferral.trigger_log")
 trigger_module = OnFirstUse("trainwright.operators.trigger")
 waiting_task = OnFirstUse("trainwright.operators.waiting.waiting_task")
 operator_bases = OnFirstUse("airflow.sdk.bases.operator")
@@ -715,7 +715,7 @@ def test_a_job_that_waits_is_not_looked_at_all_the_time(connected: EmbeddedClust
     trigger = deferred(operator(deferral={"min_defer_seconds": 0, "log_poll_interval": 0.6})).trigger
 
     async def looks() -> list[float]:
-        told = TriggerLog(trigger, SimpleNamespace(cluster=connected, watch="watch"))
+        told = trigger_log.TriggerLog(trigger, SimpleNamespace(cluster=connected, watch="watch"))
         try:
             await told.observe(the_job(connected))
             await asyncio.sleep(0.65)
