@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.groups import Ending, Harness, Limits, Logging, Placement, Secrets, check_groups
+from trainwright.operators.groups import Ending, Harness, Limits, Logging, Placement, Secrets
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.credentials import step_credentials
-from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.workspace_operator import WorkspaceOperator, path_in_worker, runs_in_worker
 
@@ -74,6 +73,8 @@ class EvaluateOperator(WorkspaceOperator):
         "trial_index",
         *WorkspaceOperator.template_fields,
     )
+    may_have_credentials = ("job", "env", "labels", "placement")
+    groups = ("placement", "limits", "ending", "logging", "secrets", "harness")
     template_fields_renderers = {**WorkspaceOperator.template_fields_renderers, "env": "json"}
 
     def __init__(
@@ -124,8 +125,7 @@ class EvaluateOperator(WorkspaceOperator):
         self.harness = harness
         # End of what `make edges` writes.
         self.trial_index = trial_index
-        reject_literal_secrets({"env": env, "labels": labels, "placement": placement})
-        check_groups(placement=placement, limits=limits, ending=ending, logging=logging, secrets=secrets, harness=harness)
+        self.check_given(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

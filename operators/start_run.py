@@ -8,7 +8,6 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
-from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.task_identity import run_of_group, task_identity
 from trainwright.operators.values.text_templates import TextTemplates
 from trainwright.operators.workspace_operator import CLUSTER, WORKER
@@ -52,6 +51,7 @@ class StartRunOperator(TextTemplates, BaseOperator):
         it), namespace, submission_mode ..., and the settings of each task: training, data, export, evaluation ...
     """
 
+    may_have_credentials = ("training", "evaluation")
     template_fields = (
         # Written by `make edges` from StartRun.
         *("workspace", "num_nodes", "resources_per_node", "queue_name", "method", "runtime", "epochs"),
@@ -118,7 +118,7 @@ class StartRunOperator(TextTemplates, BaseOperator):
         # End of what `make edges` writes.
         self.workspace_path, self.run_id, self.namespace, self.conn_id = workspace_path, run_id, namespace, conn_id
         self.training = _with_source(training)
-        reject_literal_secrets({"training": self.training, "evaluation": evaluation})
+        self.check_given({"training": self.training, "evaluation": evaluation})
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

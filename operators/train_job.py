@@ -9,12 +9,11 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.groups import Data, Deferral, Ending, Limits, Logging, Placement, Secrets, check_groups
+from trainwright.operators.groups import Data, Deferral, Ending, Limits, Logging, Placement, Secrets
 from trainwright.operators.reporting.lineage import TrainJobLineage
 from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.values.airflow_api import conf
 from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
-from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.waits_for_train_job import WaitsForTrainJob
 
 if TYPE_CHECKING:
@@ -111,6 +110,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         # End of what `make edges` writes.
         *OWN_TEMPLATED,
     )
+    may_have_credentials = ("func", *(name for name in template_fields if name not in OWN_TEMPLATED))
+    groups = ("placement", "limits", "ending", "logging", "secrets", "data", "deferral")
     template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
 
     def __init__(
@@ -201,10 +202,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.wait_for_completion, self.durable = wait_for_completion, durable
         self.deferrable = deferrable
         self.log_poll_interval, self.min_defer_seconds = deferral_options(deferral)
-        reject_literal_secrets(self._values())
-        check_groups(
-            deferral=deferral, placement=placement, limits=limits, ending=ending, logging=logging, secrets=secrets, data=data
-        )
+        self.check_given({**self._values(), "deferral": deferral})
         if func is not None and not kwargs.get("_airflow_mapped_validation_only"):
             check_arguments(func, self._arguments_of_call(func_args))
         self._templated_arguments = templated_arguments(self._arguments_of_call(func_args))

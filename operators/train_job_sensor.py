@@ -13,7 +13,7 @@ from airflow.triggers.base import StartTriggerArgs
 from trainwright import jobs
 from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.groups import Deferral, Limits, Logging, check_groups
+from trainwright.operators.groups import Deferral, Limits, Logging
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 from trainwright.operators.waits_for_train_job import WaitsForTrainJob
@@ -50,6 +50,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     :return: trainjob, namespace, metrics, results, folder, as TrainJobOperator returns them.
     """
 
+    groups = ("limits", "logging", "deferral")
     template_fields = (
         # Written by `make edges` from TrainRequest.
         *("limits", "logging"),
@@ -87,7 +88,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         # End of what `make edges` writes.
         self.deferrable = deferrable
         self.log_poll_interval, self.min_defer_seconds = deferral_options(deferral)
-        check_groups(deferral=deferral, limits=limits, logging=logging)
+        self.check_given({"deferral": deferral, "limits": limits, "logging": logging})
         if on_cancel and "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
         if deferrable and self._can_start_in_triggerer():

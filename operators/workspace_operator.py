@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from airflow.sdk import BaseOperator
 
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.credentials import credentials, step_credentials
-from trainwright.operators.values.literal_secrets import reject_literal_secrets
 from trainwright.operators.values.task_identity import task_identity
 from trainwright.operators.values.text_templates import TextTemplates
 
@@ -43,6 +42,7 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
         "store_conn_id",
         "hub_conn_id",
     )
+    may_have_credentials: ClassVar[Collection[str]] = ("job",)
     template_fields_renderers = {"job": "json", "run": "json"}
 
     def __init__(
@@ -60,7 +60,7 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
         hub_conn_id: str | None = None,
         **kwargs: Any,
     ):
-        reject_literal_secrets({"job": job})
+        self.check_given({"job": job})
         super().__init__(**kwargs)
         if "{{" not in runs_on and runs_on not in (AUTO, WORKER, CLUSTER):
             raise ValueError(f"runs_on={runs_on!r}: expected {AUTO}, {WORKER} or {CLUSTER}")

@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from trainwright.operators.values.given_parameters import ChecksGivenParameters
+
 if TYPE_CHECKING:
     import jinja2
-    from airflow.sdk import BaseOperator as _Operator
     from airflow.sdk import Context
-else:
-    _Operator = object  # Airflow would skip the other base of a sensor if this were an operator itself
 
 _OWN = frozenset(
     {"conn_id", "hub_conn_id", "name", "namespace", "run_id", "runs_on", "store_conn_id", "submission_mode", "workspace_path"}
@@ -55,7 +54,7 @@ def _names() -> _Names:
     )
 
 
-class TextTemplates(_Operator):
+class TextTemplates(ChecksGivenParameters):
     """An operator whose text parameters, and texts in lists and objects of text, render to text. All others are Airflow's."""
 
     # A task that was mapped is rendered by this method alone.

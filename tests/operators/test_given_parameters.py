@@ -1,0 +1,66 @@
+"""Parameters of a mapped task are checked when its DAG is parsed, as those of any other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.on_first_use import OnFirstUse
+
+from trainwright.jobs.credentials.secret_detection import LiteralSecret
+
+sdk = OnFirstUse("airflow.sdk")
+operators = OnFirstUse("trainwright.operators")
+
+pytestmark = pytest.mark.medium
+TOKEN = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
+WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
+    ({"placement": {"queue": "gpus"}}, ValueError, r"placement\.queue: unknown; did you mean queue_name"),
+    ({"limits": {"job_retries": 2}}, ValueError, r"limits\.job_retries: for Kubeflow Pipelines"),
+    ({"env": {"HF_TOKEN": TOKEN}}, LiteralSecret, "env.HF_TOKEN"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _dag() -> Any:
+    with sdk.DAG("mapped", schedule=None):
+        yield
+
+
+def training(**given: Any) -> Any:
+    return operators.TrainJobOperator.partial(task_id="train", runtime="torch-distributed", **given)
+
+
+@pytest.mark.parametrize(("given", "error", "message"), WRONG)
+@pytest.mark.parametrize("way", ["partial", "expand", "expand_kwargs"])
+def test_wrong_parameter_of_a_mapped_task_is_refused(
+    way: str, given: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as raised:
+        if way == "partial":
+            training(**given)
+        elif way == "expand":
+            training().expand(**{name: [value] for name, value in given.items()})
+        else:
+            training().expand_kwargs([{"num_nodes": 2}, given])
+    assert TOKEN not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["EvaluateOperator", "StartRunOperator", "TrainTrialOperator", "ExportCheckpointOperator"])
+def test_literal_credential_of_any_mapped_operator_is_refused(name: str) -> None:
+    field = {"StartRunOperator": "training", "ExportCheckpointOperator": "job"}.get(name)
+    given = {field: {"env": {"HF_TOKEN": TOKEN}}} if field else {"env": {"HF_TOKEN": TOKEN}}
+    with pytest.raises(LiteralSecret):
+        getattr(operators, name).partial(task_id="task", **given)
+
+
+def test_templates_and_results_of_other_tasks_are_mapped() -> None:
+    @sdk.task
+    def queues() -> list[str]:
+        return ["a"]
+
+    found = queues()
+    mapped = training(env={"TOKEN": "{{ var.value.token }}"}, placement=operators.Placement(queue_name=found)).expand(
+        logging=[{"logs": "all"}, "{{ params.logging }}"], settings=found
+    )
+    assert mapped.upstream_task_ids == {"queues"}
