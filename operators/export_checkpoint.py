@@ -9,7 +9,7 @@ from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.reporting.asset_events import describe_outlets
 from trainwright.operators.reporting.lineage import ExportLineage
-from trainwright.operators.reporting.links import CheckpointLink, begin_links, show_checkpoint_link
+from trainwright.operators.reporting.links import NO_LINKS, CheckpointLink, begin_links, show_checkpoint_link
 from trainwright.operators.values.rendered_values import parse_number
 from trainwright.operators.workspace_operator import WorkspaceOperator
 
@@ -52,6 +52,9 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         merged_digest.
     """
 
+    exported: dict[str, Any] | None = None
+    """What this worker has exported, and from which folder of a run; read by its lineage."""
+    run_folder: str = ""
     template_fields = (
         # Written by `make edges` from ExportCheckpoint.
         *("export_uri", "trainjob", "folder", "which", "resumable", "supersede", "best_metric"),
@@ -63,6 +66,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         *WorkspaceOperator.template_fields,
     )
 
+    shown_links = NO_LINKS
     operator_extra_links = (CheckpointLink(),)
 
     def __init__(
@@ -112,7 +116,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         run = self.step_run(context, of_run)
         if (trial := int(self.trial_index)) >= 0:
             run = run._replace(map_index=trial)
-        self._run_folder = self.folder or run_folder(run.run_id, run.map_index)
+        self.run_folder = self.folder or run_folder(run.run_id, run.map_index)
         request = self.asked(
             ExportCheckpoint,
             {
@@ -143,7 +147,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
 
     def _done(self, context: Context, exported: dict[str, Any]) -> dict[str, Any]:
         """The result of the step. It is shown as a link, and described in the events of the task's outlets."""
-        self._exported = exported
+        self.exported = exported
         show_checkpoint_link(self, context, exported["uri"], self.store_conn_id)
         facts = {name: exported.get(name) for name in ("uri", "digest", "step", "metrics")}
         describe_outlets(self, context, **facts)

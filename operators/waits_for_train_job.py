@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.sdk import BaseOperator, BaseOperatorLink
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.reporting.links import CheckpointLink, LogsLink, TrainJobLink
+from trainwright.operators.reporting.links import NO_LINKS, CheckpointLink, LogsLink, TrainJobLink
 from trainwright.operators.values.airflow_api import TaskDeferralError, TaskDeferralTimeout
 from trainwright.operators.values.text_templates import TextTemplates
 
@@ -31,6 +31,7 @@ class WaitsForTrainJob(TextTemplates):
     log_poll_interval: float
     entry: WaitingTask | None = None
     """The last entry in this process: Airflow calls `on_kill`, and its OpenLineage provider its methods, on the same operator."""
+    shown_links = NO_LINKS
     operator_extra_links: Collection[BaseOperatorLink] = (TrainJobLink(), LogsLink(), CheckpointLink())
 
     def enter(self, context: Context) -> WaitingTask:

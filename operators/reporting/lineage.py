@@ -67,10 +67,9 @@ class ExportLineage(ReportsLineage):
 
     def _lineage(self, *, is_complete: bool) -> dict[str, Any]:
         task: Any = self
-        exported = (vars(task).get("_exported") if is_complete else None) or {}
+        exported = (task.exported if is_complete else None) or {}
         output = {"uri": exported.get("uri", ""), "digest": exported.get("digest", ""), "size": exported.get("bytes")}
-        run_folder = vars(task).get("_run_folder", "")
-        folder = workspace_uri(task.of_run().workspace, run_folder) if run_folder else ""
+        folder = workspace_uri(task.of_run().workspace, task.run_folder) if task.run_folder else ""
         return {"inputs": [{"uri": folder}], "outputs": [output], "job": {"trainjob": task.trainjob or task.beside}}
 
 

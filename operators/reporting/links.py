@@ -7,6 +7,7 @@ stores them again when a worker is done with the task: what this worker does not
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk import BaseOperatorLink
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger(__name__)
+NO_LINKS: Mapping[str, str] = {}
+"""The `shown_links` of an operator that has shown none: URLs by the keys of links, as far as this worker knows them."""
 
 
 class _StoredLink(BaseOperatorLink):
@@ -38,9 +41,8 @@ class _StoredLink(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """The URL, or empty: from the operator in the worker that knows it, else from the XCom of an earlier one."""
-        shown = vars(operator).get("_shown_links") or {}
-        if self.key in shown or vars(operator).get("_begins"):
-            return str(shown.get(self.key, ""))
+        if self.key in operator.shown_links:
+            return str(operator.shown_links[self.key])
         from airflow.sdk.execution_time.xcom import XCom
 
         return str(XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "")
@@ -66,7 +68,7 @@ class CheckpointLink(_StoredLink):
 
 def begin_links(operator: Any) -> None:
     """Say that this worker begins the task: what it does not show is not there, and need not be asked for."""
-    vars(operator)["_begins"] = True
+    operator.shown_links = {kind.key: "" for kind in (TrainJobLink, LogsLink, CheckpointLink)}
 
 
 def show_job_links(operator: Any, context: Context, metadata: dict[str, Any], conn_id: str | None) -> None:
@@ -112,10 +114,9 @@ def show_job_name(context: Context, metadata: dict[str, Any]) -> None:
 
 
 def _show(operator: Any, context: Context, urls: dict[type[_StoredLink], str]) -> None:
-    shown = vars(operator).setdefault("_shown_links", {})
+    before, operator.shown_links = operator.shown_links, {**operator.shown_links, **{kind.key: url for kind, url in urls.items()}}
     for kind, url in urls.items():
-        known, shown[kind.key] = shown.get(kind.key, ""), url
-        if known == url:
+        if before.get(kind.key, "") == url:
             continue
         try:
             context["ti"].xcom_push(key=f"trainwright_{kind.key}", value=url)

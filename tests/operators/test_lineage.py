@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import contextmanager
 from importlib import metadata
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -92,13 +93,15 @@ def test_a_training_that_succeeded_writes_the_folder_of_its_run(connected: Embed
 
 
 @pytest.mark.usefixtures("provider")
-def test_an_export_reads_that_folder_and_writes_the_export() -> None:
+def test_an_export_reads_that_folder_and_writes_the_export(monkeypatch: pytest.MonkeyPatch) -> None:
     task = operators.ExportCheckpointOperator(task_id="export", export_uri="s3://bucket/e", workspace="w")
     assert task.get_openlineage_facets_on_start().outputs == []
-    task._run_folder = "runs/r"
-    task._done({}, {"uri": "s3://bucket/e/r/checkpoint-5", "digest": "sha256:d", "step": 5, "bytes": 9})
+    exported = {"uri": "s3://bucket/e/r/checkpoint-5", "digest": "sha256:d", "step": 5, "bytes": 9}
+    monkeypatch.setattr(task, "check_places", lambda _run, **_: None)
+    monkeypatch.setattr(task, "steps", contextmanager(lambda _context, _run: iter([lambda _request, _run: exported])))
+    task.execute(context())
     found = task.get_openlineage_facets_on_complete(None)
-    assert [(entry.namespace, entry.name) for entry in found.inputs] == [("pvc://w", "runs/r")]
+    assert [(entry.namespace, entry.name) for entry in found.inputs] == [("pvc://w", run_folder("d/r"))]
     (output,) = found.outputs
     assert (output.namespace, output.name) == ("s3://bucket", "e/r/checkpoint-5")
     assert output.facets["version"].datasetVersion == "sha256:d"
