@@ -9,13 +9,13 @@ from typing import Any
 from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from trainwright.operators.train_job import TrainJobOperator
-from trainwright.operators.values.call_arguments import as_json
 
 
 class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):
     """Sends the function's source and calls it with the task's arguments as JSON. Its return value becomes the task's XCom.
 
-    Arguments keep the types of XComs, and the rendered text of templates is converted by the function's annotations.
+    Arguments keep the types of XComs, and the rendered text of templates is converted by the function's annotations, also to dates
+    and durations.
     """
 
     custom_operator_name = "@task.trainjob"
@@ -32,8 +32,8 @@ class TrainJobDecoratedOperator(DecoratedOperator, TrainJobOperator):
         return {**super()._values(), "func_args": self._arguments_of_call(None)}
 
     def request(self, run: Any = None) -> Any:
-        """The request with the arguments of the call. Raises TypeError if they do not match the function or are not JSON."""
-        self.func_args = as_json(self._arguments_of_call(None))
+        """The request with the arguments of the call. Raises TypeError if they do not match the function."""
+        self.func_args = self._arguments_of_call(None)
         return super().request(run)
 
     def xcom_value(self, result: Any) -> Any:

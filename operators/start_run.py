@@ -181,11 +181,16 @@ class StartRunOperator(TextTemplates, BaseOperator):
 
 
 def _with_source(training: Any) -> Any:
-    """The settings with the source of a function of the DAG in its place, which can be a result of a task."""
+    """The settings with the source of a function of the DAG in its place, which can be a result of a task, and its arguments as JSON.
+
+    Raises ValueError for arguments that do not fit.
+    """
     if not isinstance(training, dict) or not callable(training.get("func")):
         return training
     from trainwright.jobs.code.function_source import source_of
+    from trainwright.operators.values.call_arguments import check_arguments
 
     found = source_of(training["func"])
     assert found is not None
-    return {**training, "func": found.source}
+    arguments = check_arguments(found, training.get("func_args") or {})
+    return {**training, "func": found.source, **({"func_args": arguments} if arguments else {})}

@@ -52,6 +52,8 @@ _KFP_TYPES: dict[ValueType, str] = {
     "dict": "Dict",
 }
 _KINDS: dict[str, ValueType] = {of_type: of_type for of_type in _KFP_TYPES}
+_OF_INPUTS: dict[str, ValueType] = {**_KINDS, "datetime": "str", "date": "str", "timedelta": "float"}
+"""Of an argument, which the training pod gets as its annotation says; what a function returns stays as it is in JSON."""
 SINGLE = "Output"
 """kfp's name of the output of a function that returns one value."""
 
@@ -317,7 +319,7 @@ def _input_type(parameter: FunctionParameter) -> ValueType | None:
         return types.pop() if len(types) == 1 else None
     if kind == "any" and parameter.default is not None:
         return type_of_item(_literal(parameter.default))
-    return _KINDS.get(kind)
+    return _OF_INPUTS.get(kind)
 
 
 def _default_of(parameter: FunctionParameter, of_type: ValueType) -> Any:

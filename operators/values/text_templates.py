@@ -1,14 +1,14 @@
 """Renders text to text, also in a DAG with `render_template_as_native_obj=True`.
 
 Jinja's native rendering reads all text as Python, with or without a template in it: "1" becomes 1, and "1.10" 1.1. A variable, a label
-or an argument is text, and stays as the user wrote it.
+or an argument is text, and stays as the user wrote it. An argument of a function has the type of what its template names.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from trainwright.operators.values.given_parameters import ChecksGivenParameters
 
@@ -23,6 +23,8 @@ _STRUCTURES = frozenset(
     {"data", "defaults", "evaluation", "job", "run", "training", "preprocessing", "export", "promotion", "registration"}
 )
 """Objects of settings by name, except the groups."""
+_OF_FUNCTIONS = frozenset({"func_args", "op_args", "op_kwargs"})
+"""Arguments of a training function."""
 
 
 class _Names(NamedTuple):
@@ -71,6 +73,8 @@ class TextTemplates(ChecksGivenParameters):
 class _Text:
     """A template of text. Airflow calls `resolve` of what is in a template field."""
 
+    as_text: ClassVar[tuple[type[Any], ...]] = (str, int, float)
+
     def __init__(self, template: str, environment: jinja2.Environment):
         self._template, self._environment = template, environment
 
@@ -82,13 +86,21 @@ class _Text:
         number or a boolean."""
         template = self._environment.from_string(self._template)
         parts = list(template.root_render_func(template.new_context(dict(context))))
-        if len(parts) == 1 and not isinstance(parts[0], str | int | float):
+        if len(parts) == 1 and not isinstance(parts[0], self.as_text):
             return parts[0]  # None, an object or a list, which only native rendering passes on
         return "".join(map(str, parts))
 
 
+class _Argument(_Text):
+    """A template of an argument, which may be a number or a boolean as well."""
+
+    as_text = (str,)
+
+
 def _with_texts(name: str, value: Any, environment: jinja2.Environment) -> Any:
     names = _names()
+    if name in _OF_FUNCTIONS:
+        return _entries(value, environment, _Argument)
     if name in names.text and isinstance(value, str):
         return _entries(value, environment)
     if name in names.texts and isinstance(value, dict | list | tuple):
@@ -98,11 +110,11 @@ def _with_texts(name: str, value: Any, environment: jinja2.Environment) -> Any:
     return value
 
 
-def _entries(value: Any, environment: jinja2.Environment) -> Any:
+def _entries(value: Any, environment: jinja2.Environment, kind: type[_Text] = _Text) -> Any:
     if isinstance(value, str):
-        return _Text(value, environment)
+        return kind(value, environment)
     if isinstance(value, dict):
-        return {key: _entries(entry, environment) for key, entry in value.items()}
+        return {key: _entries(entry, environment, kind) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_entries(entry, environment) for entry in value]
+        return [_entries(entry, environment, kind) for entry in value]
     return value

@@ -6,6 +6,7 @@ import json
 import sys
 import tempfile
 import textwrap
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 from unittest.mock import patch
@@ -533,3 +534,29 @@ def test_none_of_the_decorator_is_passed_on(tmp_path: Path) -> None:
     component = shipped.train_function(measured, func_args={"most": None})
     called, _ = step_parameters(compiled(component, tmp_path), "exec-measured", {"results": {}})
     assert called["func_args"] == {"most": None}
+
+
+def test_dates_and_durations_are_inputs_that_the_step_converts(tmp_path: Path) -> None:
+    @shipped.train_function()
+    def dated(since: datetime, day: date | None = None, most: timedelta = None, days: list[date] = []) -> None: ...  # noqa: B006, RUF013
+
+    @dsl.pipeline
+    def pipeline(moment: str, seconds: int) -> None:
+        dated(since=moment, most=seconds, days=[date(2026, 1, 31)])
+
+    types = {name: about["type"] for name, about in interface_of(dated)["input"].items()}
+    kinds = {"since": "STRING", "day": "STRING", "most": "NUMBER_DOUBLE", "days": "LIST"}
+    assert {name: types[name] for name in kinds} == kinds
+    given = {"since": "2026-01-31T12:00:00Z", "most": 90, "days": ["2026-01-31"], "results": {}}
+    called, _ = step_parameters(compiled(pipeline, tmp_path), "exec-dated", given)
+    request = asked(TrainRequest, settings_in(called))
+    assert request.func_args == {"since": "2026-01-31T12:00:00+00:00", "most": 90.0, "days": ["2026-01-31"]}
+    with pytest.raises(TypeError, match=r"dated\(\): since: expected a date with its time, as .*, got '2026-01-31'"):
+        dated(since="2026-01-31")
+
+
+def test_argument_of_a_type_that_json_does_not_have_is_refused_at_decoration() -> None:
+    def tagged(tags: set[str]) -> None: ...
+
+    with pytest.raises(ValueError, match="tagged: the parameter 'tags' is annotated as set, and arguments are JSON"):
+        shipped.train_function(tagged)

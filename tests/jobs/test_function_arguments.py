@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from factories import train_request
 
-from trainwright.jobs.code.function_arguments import signature_of
+from trainwright.jobs.code.function_arguments import signature_of, times_of
 from trainwright.jobs.code.function_source import NamedSource
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 
@@ -53,6 +54,9 @@ def arguments_of(annotation: str, value: Any) -> Any:
         ("Config", "4", "4"),
         ("", "4", "4"),
         ("Any", False, False),
+        ("", 2.0, 2.0),
+        ("dict", {"rate": 2.0, "layers": (1, 2)}, {"rate": 2.0, "layers": [1, 2]}),
+        ("str | bytes", "a", "a"),
     ],
 )
 def test_argument_is_converted_by_its_annotation(annotation: str, value: Any, expected: Any) -> None:
@@ -83,11 +87,69 @@ def test_argument_is_converted_by_its_annotation(annotation: str, value: Any, ex
         ("int | str", "4", "'4' is ambiguous: it may be an integer or text"),
         ("Optional[str]", "None", "ambiguous"),
         ("Literal['a', 'b']", "c", "expected one of 'a', 'b'"),
+        ("list[float]", [1, "{1"], r"\[1\]: expected a number"),
+        ("set[int]", [1], "is annotated as set, and arguments are JSON; annotate it as text, a number, a list or a dict"),
+        ("bytes | None", "a", "is annotated as bytes"),
+        ("list[Decimal]", ["1.1"], "is annotated as Decimal"),
+        ("datetime | str", "2026-01-01", "is annotated as a date or a duration beside another type than None"),
+        ("", {1, 2}, "JSON has no type set; pass numbers, text, lists or dicts"),
+        ("dict", {"a": [b"x"]}, r"\['a'\]: \[0\]: JSON has no type bytes"),
+        ("dict", {1: "a"}, "the key 1 is not text, as in JSON"),
+        ("", datetime(2026, 1, 1), r"got a datetime where no annotation says so: annotate it as datetime, list\[datetime\]"),
+        ("dict", {"a": date(2026, 1, 1)}, r"\['a'\]: got a date where"),
+        ("str", timedelta(1), "expected text, got datetime.timedelta"),
+        ("datetime", "2026-01-31", "expected a date with its time"),
+        ("datetime", date(2026, 1, 31), "expected a date with its time"),
+        ("datetime", "yesterday", "expected a date with its time"),
+        ("datetime", 1735689600, "expected a date with its time"),
+        ("date", "2026-01-31 00:00:00+00:00", "expected a date without a time, as 2026-01-31"),
+        ("date", datetime(2026, 1, 31), "expected a date without a time"),
+        ("date", 20260131, "expected a date without a time"),
+        ("timedelta", "1 day, 2:00:00", "expected a timedelta, or seconds"),
+        ("timedelta", 1e300, "expected a timedelta, or seconds"),
+        ("timedelta", True, "expected a timedelta, or seconds"),
     ],
 )
 def test_unfit_argument_is_refused_with_its_name(annotation: str, value: Any, words: str) -> None:
     with pytest.raises(InvalidSettings, match=f"func_args: .*x.*{words}"):
         arguments_of(annotation, value)
+
+
+MOMENT = datetime(2026, 10, 25, 2, 30, 0, 123, timezone(timedelta(hours=1)))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "expected", "times"),
+    [
+        ("datetime", MOMENT, "2026-10-25T02:30:00.000123+01:00", [(["x"], "datetime")]),
+        ("datetime.datetime", "2026-01-31 12:00:00Z", "2026-01-31T12:00:00+00:00", [(["x"], "datetime")]),
+        ("datetime", datetime(2026, 1, 31), "2026-01-31T00:00:00", [(["x"], "datetime")]),
+        ("datetime | None", "None", None, []),
+        ("Optional[datetime]", datetime(2026, 1, 1, tzinfo=UTC), "2026-01-01T00:00:00+00:00", [(["x"], "datetime")]),
+        ("date", "20260131", "2026-01-31", [(["x"], "date")]),
+        ("timedelta", timedelta(days=1, microseconds=1), 86400.000001, [(["x"], "timedelta")]),
+        ("timedelta", "90", 90.0, [(["x"], "timedelta")]),
+        ("list[date]", (date(2026, 1, 1), "2026-01-02"), ["2026-01-01", "2026-01-02"], [(["x", 0], "date"), (["x", 1], "date")]),
+        ("dict[str, list[timedelta]] | None", {"a": [1]}, {"a": [1.0]}, [(["x", "a", 0], "timedelta")]),
+        ("list[datetime | None]", [None, MOMENT], [None, MOMENT.isoformat()], [(["x", 1], "datetime")]),
+    ],
+)
+def test_dates_and_durations_are_text_and_seconds_with_their_places(
+    annotation: str, value: Any, expected: Any, times: list[Any]
+) -> None:
+    request = train_request(func=f"def fit(x: {annotation}): ...", func_args={"x": value})
+    assert request.func_args == {"x": expected}
+    assert times_of(request.func, request.func_args) == times
+    assert train_request(func=request.func, func_args=request.func_args).func_args == request.func_args, (
+        "converting twice changes"
+    )
+
+
+def test_parameter_of_a_foreign_type_keeps_its_default() -> None:
+    source = "def fit(x: int, seen: set[str] = frozenset()): ..."
+    assert train_request(func=source, func_args={"x": 1}).func_args == {"x": 1}
+    with pytest.raises(InvalidSettings, match="the parameter 'seen' is annotated as set"):
+        train_request(func=source, func_args={"x": 1, "seen": ["a"]})
 
 
 def test_unknown_and_missing_arguments_are_refused_with_the_nearest_name() -> None:

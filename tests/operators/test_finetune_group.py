@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -44,11 +45,15 @@ def test_the_first_task_gets_all_settings_and_every_task_what_is_for_all() -> No
 
 
 def test_a_function_of_the_dag_is_sent_as_its_source() -> None:
-    def fit(steps: int) -> int:
+    def fit(steps: int, since: datetime, day: date | None = None) -> int:
         return steps
 
-    start = dag_with(training={"func": fit, "func_args": {"steps": 3}}).get_task("finetune.start-run")
-    assert start.training["func"].startswith("def fit(steps: int)")
+    arguments = {"steps": 3, "since": datetime(2026, 1, 31, tzinfo=UTC), "day": "{{ ds }}"}
+    start = dag_with(training={"func": fit, "func_args": arguments}).get_task("finetune.start-run")
+    assert start.training["func"].startswith("def fit(steps: int, since: datetime,")
+    assert start.training["func_args"] == {"steps": 3, "since": "2026-01-31T00:00:00+00:00", "day": "{{ ds }}"}
+    with pytest.raises(ValueError, match="func_args: since: expected a date with its time"):
+        dag_with(training={"func": fit, "func_args": {**arguments, "since": "2026-01-31"}})
 
 
 @pytest.mark.parametrize("name", FOUR)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -262,6 +264,9 @@ def decorated_task(*args: Any, **kwargs: Any) -> Any:
         ({"stepz": 1}, "steps|stepz"),
         ({"steps": "x"}, "func_args: steps: expected an integer, got 'x'"),
         ({"steps": 1, "flag": "{{ x }}", "rate": False}, "rate: expected a number, got False"),
+        ({"steps": 1, "note": {1, 2}}, "func_args: note: JSON has no type set"),
+        ({"steps": 1, "note": [Decimal(1)]}, r"func_args: note\[0\]: JSON has no type Decimal"),
+        ({"steps": 1, "note": datetime(2026, 1, 1)}, "func_args: note: got a datetime where no annotation says so"),
     ],
 )
 def test_unfit_arguments_of_a_decorated_function_are_refused_when_the_dag_is_parsed(
@@ -280,12 +285,85 @@ def test_rendered_and_pulled_arguments_are_converted_by_annotations() -> None:
         ValueError, match=r"func_args.note: the text that the template rendered to may .* annotate the parameter in fit\(\)"
     ):
         task.request()
-    task.op_args, task.op_kwargs = [{1, 2}], {}
-    with pytest.raises(TypeError, match=r"func_args.steps: .* not JSON serializable; pass numbers"):
+    task.op_args, task.op_kwargs = [3], {"note": {1, 2}}
+    with pytest.raises(ValueError, match="func_args: note: JSON has no type set; pass numbers"):
         task.request()
     pulled = decorated_task(3)
     pulled.op_args, pulled.op_kwargs = ["5"], {"note": "False"}
     assert pulled.request().func_args == {"steps": 5, "note": "False"}, "text of an XCom is text"
+
+
+def annotated_task(*, native: bool = False, **arguments: Any) -> Any:
+    """A rendered task of a function with annotated dates, durations and numbers."""
+    from trainwright.operators.decorator import trainjob_task
+
+    def fit(since: datetime | None = None, days: list[date] = [], rates: list[float] = [], most: timedelta = None, note=""): ...  # type: ignore[no-untyped-def]  # noqa: B006, RUF013
+
+    with sdk.DAG("annotated", schedule=None, render_template_as_native_obj=native) as dag:
+        trainjob_task(fit)(**arguments)
+    task = dag.get_task("fit")
+    start = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
+    params = {"rate": 1, "rates": [1, 2.5], "version": "1.10", "nothing": None}
+    task.render_template_fields({"logical_date": start, "ds": "2026-03-29", "ds_nodash": "20260329", "params": params})
+    return task
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_templates_become_what_the_annotations_say(native: bool) -> None:
+    task = annotated_task(
+        native=native,
+        since="{{ logical_date }}",
+        days=["{{ ds }}", "{{ ds_nodash }}", date(2026, 1, 31)],
+        rates=["{{ params.rate }}", "2.50"],
+        most=timedelta(hours=1),
+        note="2026-03-29",
+    )
+    assert json.dumps(task.request().func_args) == json.dumps(
+        {
+            "since": "2026-03-29T01:30:00+00:00",
+            "days": ["2026-03-29", "2026-03-29", "2026-01-31"],
+            "rates": [1.0, 2.5],
+            "most": 3600.0,
+            "note": "2026-03-29",
+        }
+    )
+    assert annotated_task(native=native, rates="{{ params.rates }}").request().func_args == {"rates": [1.0, 2.5]}
+    assert annotated_task(native=native, since="{{ params.nothing }}").request().func_args == {"since": None}
+    assert annotated_task(native=native, note="1.10").request().func_args == {"note": "1.10"}, "no template"
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"since": "{{ ds }}"}, "since: expected a date with its time, as .*, got '2026-03-29'"),
+        ({"days": ["{{ logical_date }}"]}, r"days\[0\]: expected a date without a time"),
+        ({"rates": ["{{ ds }}"]}, r"rates\[0\]: expected a number, got '2026-03-29'"),
+        (
+            {"note": ["a", {"b": "{{ params.version }}"}]},
+            r"func_args.note\[1\]\['b'\]: the text that the template rendered to may",
+        ),
+    ],
+)
+def test_rendered_argument_of_another_type_fails_before_a_job_is_submitted(
+    arguments: dict[str, Any], words: str, native: bool
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        annotated_task(native=native, **arguments).request()
+
+
+def test_type_that_json_does_not_have_is_refused_when_the_dag_is_parsed() -> None:
+    from trainwright.operators.decorator import trainjob_task
+
+    def fit(tags: set[str]): ...  # type: ignore[no-untyped-def]
+
+    with (
+        sdk.DAG("refused", schedule=None),
+        pytest.raises(
+            ValueError, match=r"fit: the parameter 'tags' is annotated as set, and arguments are JSON; annotate it as text"
+        ),
+    ):
+        trainjob_task(fit)("{{ params.tags }}")
 
 
 def test_arguments_of_the_operators_function_are_checked_when_the_dag_is_parsed() -> None:

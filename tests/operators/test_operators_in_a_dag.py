@@ -144,6 +144,8 @@ def test_it_promotes_rolls_back_and_cleans_up_after_a_failure(tmp_path: Path, en
 
 
 OUTPUTS = """
+from datetime import date, datetime, timedelta, timezone
+
 from airflow.sdk import DAG, task
 
 with DAG("guarded", schedule=None) as dag:
@@ -158,9 +160,19 @@ with DAG("guarded", schedule=None) as dag:
         return {"steps": steps}
 
     @task
+    def moment():
+        return datetime(2026, 3, 29, 1, 30, tzinfo=timezone.utc)
+
+    @task.trainjob(**small)
+    def dated(since: datetime, start: datetime, end: datetime, days: list[date], most: timedelta) -> dict[str, str]:
+        return {"since": repr(since), "start": str(start.utcoffset()), "end": repr(end), "days": repr(days), "most": repr(most)}
+
+    @task
     def show(loss, steps):
         return [loss, steps]
 
+    end = datetime(2026, 10, 25, 2, 30, 0, 7, timezone(timedelta(hours=1)))
+    dated(moment(), "{{ dag_run.run_after }}", end, ["{{ '2026-01-31' }}", date(2024, 2, 29)], timedelta(hours=1))
     show(fit(3)["loss"], annotated(4)["steps"])
 """
 
@@ -170,3 +182,13 @@ def test_entries_of_a_returned_dict_are_xcoms(tmp_path: Path) -> None:
         found = run_dag(tmp_path, {"KUBECONFIG": str(kubeconfig)}, OUTPUTS)
     assert found["show"] == ["success", [0.5, 4]]
     assert found["fit"] == ["success", {"loss": 0.5, "steps": 3}]
+    assert found["dated"] == [
+        "success",
+        {
+            "since": "datetime.datetime(2026, 3, 29, 1, 30, tzinfo=datetime.timezone.utc)",
+            "start": "0:00:00",
+            "end": "datetime.datetime(2026, 10, 25, 2, 30, 0, 7, tzinfo=datetime.timezone(datetime.timedelta(seconds=3600)))",
+            "days": "[datetime.date(2026, 1, 31), datetime.date(2024, 2, 29)]",
+            "most": "datetime.timedelta(seconds=3600)",
+        },
+    ]

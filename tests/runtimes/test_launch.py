@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import datetime as datetime_module
 import io
 import json
 import os
@@ -11,6 +12,7 @@ import signal
 import subprocess
 import tempfile
 import textwrap
+from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,27 @@ def test_what_a_function_returns_is_reported(tmp_path: Path, value: Any) -> None
     assert all(is_result_line(line) for line in lines)
     assert max(map(len, lines)) < 4096, "a pipe takes it in one piece"
     assert len(lines) == -(-len(json.dumps(value)) // CHUNK_BYTES)
+
+
+def test_dates_and_durations_reach_the_function_as_what_they_are(tmp_path: Path) -> None:
+    moment = datetime(2026, 10, 25, 2, 30, 0, 123, timezone(timedelta(hours=1)))
+    source = """
+        def f(since: datetime, days: list[date], windows: dict[str, timedelta], until: datetime | None, note: str):
+            import datetime
+            assert since.tzinfo is not None and until is None
+            return [repr(since), repr(days), repr(windows), note]
+    """
+    days = [date(2026, 1, 31), date(2024, 2, 29)]
+    arguments = {
+        "since": moment,
+        "days": days,
+        "windows": {"a": timedelta(days=-1, microseconds=7)},
+        "until": None,
+        "note": "2026-01-31",
+    }
+    found = results(run(source, tmp_path, arguments))
+    assert [eval(text, {"datetime": datetime_module}) for text in found[:3]] == [moment, days, arguments["windows"]]
+    assert found[3] == "2026-01-31"
 
 
 def test_nothing_is_reported_of_nothing(tmp_path: Path) -> None:

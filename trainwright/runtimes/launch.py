@@ -2,7 +2,7 @@
 
 Needs only the standard library of Python 3.8 or newer: its source is part of the TrainJob, so it works in any image with Python.
 A program that can never run, such as for a package that does not exist, ends with CANNOT_RUN and the reason as termination message.
-Usage: python3 -c TEXT (--function NAME --source TEXT --arguments JSON | --code FOLDER --digest HEX)
+Usage: python3 -c TEXT (--function NAME --source TEXT --arguments JSON [--times JSON] | --code FOLDER --digest HEX)
 [--packages JSON] [--indexes JSON] -- COMMAND [ARGUMENT ...]
 """
 
@@ -34,12 +34,19 @@ TERMINATION_LOG = "TRAINWRIGHT_TERMINATION_LOG"  # variable for a runtime with a
 CALL = """
 
 if __name__ == "__main__":
+    import datetime as _datetime
     import io as _io
     import json as _json
     import os as _os
     import runpy as _runpy
 
     _arguments = _json.loads(_os.environ["TRAINWRIGHT_FUNC_ARGS"])
+    for _path, _kind in _json.loads(_os.environ["TRAINWRIGHT_FUNC_TIMES"]):
+        _place, _type = _arguments, getattr(_datetime, _kind)
+        for _key in _path[:-1]:
+            _place = _place[_key]
+        _plain = _place[_path[-1]]
+        _place[_path[-1]] = _type(seconds=_plain) if _kind == "timedelta" else _type.fromisoformat(_plain)
     try:
         _value = {name}(**_arguments)
     except Exception as _error:
@@ -100,7 +107,7 @@ def main() -> int:
     env["TRAINWRIGHT_CANNOT_RUN"] = os.path.join(folder, "cannot-run")
     if options.function:
         command = [*command, write_function(options, work)]
-        env["TRAINWRIGHT_FUNC_ARGS"] = options.arguments
+        env["TRAINWRIGHT_FUNC_ARGS"], env["TRAINWRIGHT_FUNC_TIMES"] = options.arguments, options.times
         env["TRAINWRIGHT_PLAIN_VALUES"] = write_file(os.path.join(folder, "plain_values.py"), PLAIN_VALUES)
     else:
         unpack_code(options.code, options.digest, work)
@@ -138,7 +145,7 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     for name in ("function", "source", "code", "digest"):
         parser.add_argument("--" + name, default="")
     parser.add_argument("--arguments", default="{}")
-    for name in ("packages", "indexes"):
+    for name in ("times", "packages", "indexes"):
         parser.add_argument("--" + name, default="[]")
     at = argv.index("--")
     return parser.parse_args(argv[:at]), argv[at + 1 :]

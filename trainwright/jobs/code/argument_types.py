@@ -1,6 +1,7 @@
 """The type of a function's argument, as its annotation says it, and the conversion of values that an orchestrator passed as text.
 
 Annotations are read from the source: the function is defined in the training pod only, where their names may mean something else.
+Values become those of JSON: a date is ISO text, and a duration a number of seconds, which the launcher turns back in the pod.
 """
 
 from __future__ import annotations
@@ -8,10 +9,13 @@ from __future__ import annotations
 import ast
 import json
 import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 from typing import Any, Literal
 
-Kind = Literal["bool", "int", "float", "str", "list", "dict", "none", "choice", "union", "any"]
+Time = Literal["datetime", "date", "timedelta"]
+Kind = Literal["bool", "int", "float", "str", "list", "dict", "none", "choice", "union", "any", "foreign"] | Time
 _SIMPLE: dict[str, Kind] = {
     "bool": "bool",
     "int": "int",
@@ -21,10 +25,6 @@ _SIMPLE: dict[str, Kind] = {
     "List": "list",
     "tuple": "list",
     "Tuple": "list",
-    "set": "list",
-    "Set": "list",
-    "frozenset": "list",
-    "FrozenSet": "list",
     "Sequence": "list",
     "MutableSequence": "list",
     "Iterable": "list",
@@ -35,10 +35,22 @@ _SIMPLE: dict[str, Kind] = {
     "MutableMapping": "dict",
     "None": "none",
     "NoneType": "none",
+    "datetime": "datetime",
+    "date": "date",
+    "timedelta": "timedelta",
 }
-_ONE_ENTRY = {"list", "List", "set", "Set", "frozenset", "FrozenSet", "Sequence", "MutableSequence", "Iterable", "Collection"}
+_FOREIGN = frozenset(
+    {
+        *("set", "Set", "frozenset", "FrozenSet", "AbstractSet", "MutableSet", "bytes", "bytearray", "complex", "Decimal"),
+        *("Fraction", "Path", "PurePath", "UUID", "time", "DateTime", "Timestamp"),
+    }
+)
+"""Types that a value of JSON is none of. Any other name may be an alias of one that it is of."""
+_TIMES: dict[Kind, type[Any]] = {"datetime": datetime, "date": date, "timedelta": timedelta}
+_ONE_ENTRY = {"list", "List", "Sequence", "MutableSequence", "Iterable", "Collection"}
 _TRUE, _FALSE, _NONE = ("true", "1", "1.0"), ("false", "0", "0.0"), ("none", "null")
 _MAX_SHOWN = 80
+_MAX_DEPTH = 100
 _IN_WORDS = {
     "bool": "true or false",
     "int": "an integer",
@@ -47,12 +59,18 @@ _IN_WORDS = {
     "list": "a list",
     "dict": "an object",
     "none": "null",
+    "datetime": "a date with its time, as 2026-01-31T12:00:00+00:00",
+    "date": "a date without a time, as 2026-01-31",
+    "timedelta": "a timedelta, or seconds",
 }
 
 
 @dataclass(frozen=True)
 class ArgumentType:
-    """A type. `entry` is that of the entries of a list or object, `members` those of a union, `choices` the values of a choice."""
+    """A type. `entry` is that of the entries of a list or object, `members` those of a union, `choices` the values of a choice.
+
+    One that JSON does not have is foreign, with its name as the only choice.
+    """
 
     kind: Kind = "any"
     entry: ArgumentType | None = None
@@ -68,6 +86,18 @@ class ArgumentType:
         """The only other member of an optional type, else the type itself."""
         others = [one for one in self.members if one.kind != "none"]
         return others[0] if len(others) == 1 else self
+
+    @property
+    def has_times(self) -> bool:
+        """Whether values of it are or contain dates or durations."""
+        return self.kind in _TIMES or any(one.has_times for one in (*self.members, *filter(None, [self.entry])))
+
+    @property
+    def foreign(self) -> str:
+        """The name of the type that JSON does not have, at any depth; empty without one."""
+        if self.kind == "foreign":
+            return str(self.choices[0])
+        return next((one.foreign for one in (*self.members, *filter(None, [self.entry])) if one.foreign), "")
 
     def __str__(self) -> str:
         if self.kind == "union":
@@ -88,7 +118,11 @@ def type_of_annotation(node: ast.expr | None) -> ArgumentType:
         return _union(type_of_annotation(node.left), type_of_annotation(node.right))
     if isinstance(node, ast.Subscript):
         return _type_of_subscript(_last_name(node.value), node.slice)
-    return ArgumentType(_SIMPLE.get(_last_name(node), "any"))
+    return _type_of_name(_last_name(node))
+
+
+def _type_of_name(name: str) -> ArgumentType:
+    return ArgumentType("foreign", choices=(name,)) if name in _FOREIGN else ArgumentType(_SIMPLE.get(name, "any"))
 
 
 def type_of_value(value: Any) -> ArgumentType:
@@ -126,11 +160,12 @@ def _type_of_subscript(name: str, inner: ast.expr) -> ArgumentType:
         return _union(*map(type_of_annotation, parts))
     if name in ("Annotated", "Required", "NotRequired", "Final"):
         return type_of_annotation(parts[0])
-    kind = _SIMPLE.get(name, "any")
+    found = _type_of_name(name)
+    kind = found.kind
     if kind == "dict" and len(parts) == 2:
         return ArgumentType(kind, entry=type_of_annotation(parts[1]))
     is_of_one_type = name in _ONE_ENTRY or (len(parts) == 2 and isinstance(parts[1], ast.Constant) and parts[1].value is ...)
-    return ArgumentType(kind, entry=type_of_annotation(parts[0])) if kind == "list" and is_of_one_type else ArgumentType(kind)
+    return ArgumentType(kind, entry=type_of_annotation(parts[0])) if kind == "list" and is_of_one_type else found
 
 
 def _choice(parts: list[ast.expr]) -> ArgumentType:
@@ -141,8 +176,14 @@ def _choice(parts: list[ast.expr]) -> ArgumentType:
 
 
 def _union(*members: ArgumentType) -> ArgumentType:
-    flat = tuple(one for member in members for one in (member.members if member.kind == "union" else (member,)))
-    return ANY if any(one.kind == "any" for one in flat) else ArgumentType("union", members=tuple(dict.fromkeys(flat)))
+    flat = dict.fromkeys(one for member in members for one in (member.members if member.kind == "union" else (member,)))
+    others = [one for one in flat if one.kind != "none"]
+    if len(others) > 1 and any(one.has_times for one in others):
+        return ArgumentType("foreign", choices=("a date or a duration beside another type than None",))  # JSON has text for both
+    if any(one.kind == "any" for one in flat):
+        return ANY
+    known = tuple(one for one in flat if not one.foreign)
+    return ArgumentType("union", members=known if any(one.kind != "none" for one in known) else tuple(flat))
 
 
 def _last_name(node: ast.expr) -> str:
@@ -152,22 +193,28 @@ def _last_name(node: ast.expr) -> str:
 
 
 def convert(value: Any, wanted: ArgumentType) -> Any:
-    """Return the value as the wanted type: text is read, 4.0 is the integer 4, and entries of lists and objects are converted too.
+    """Return the value as JSON has the wanted type: text is read, 4.0 is the integer 4, and entries of lists and objects too.
 
-    Raises ValueError for a value that is not of the type, and for text that is of several.
+    Raises ValueError for a value that is not of the type, for text that is of several, and for types that JSON does not have.
     """
     if wanted.kind == "any":
-        return value
+        return _plain(value)
     if wanted.kind == "choice":
         return _chosen(value, wanted)
     if wanted.kind == "union":
         return _of_one_member(value, wanted)
     converted = _from_text(value, wanted) if isinstance(value, str) else _from_value(value, wanted)
-    if wanted.entry is None:
-        return converted
-    if isinstance(converted, dict):
-        return {key: _entry(one, wanted.entry, key) for key, one in converted.items()}
-    return [_entry(one, wanted.entry, index) for index, one in enumerate(converted)]
+    return _with_entries(converted, wanted.entry or ANY)
+
+
+def times_in(value: Any, wanted: ArgumentType, path: tuple[str | int, ...] = ()) -> Iterator[tuple[list[str | int], Kind]]:
+    """Yield the places of dates and durations in a converted value of a type, and what they are."""
+    wanted = wanted.without_none
+    if value is not None and wanted.kind in _TIMES:
+        yield list(path), wanted.kind
+    elif wanted.entry is not None and wanted.has_times:
+        for key, one in value.items() if isinstance(value, dict) else enumerate(value or ()):
+            yield from times_in(one, wanted.entry, (*path, key))
 
 
 def reads_as_another_type(text: str) -> bool:
@@ -178,9 +225,32 @@ def reads_as_another_type(text: str) -> bool:
     return _is_number(text) or not isinstance(_structure(text), str | None)
 
 
-def _entry(value: Any, wanted: ArgumentType, position: str | int) -> Any:
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a value of any type that JSON has."""
+    if depth > _MAX_DEPTH:
+        raise ValueError(f"more than {_MAX_DEPTH} levels deep")
+    if isinstance(value, Mapping | list | tuple):
+        return _with_entries(value, ANY, depth + 1)
+    if isinstance(value, date | timedelta):
+        name = next(name for name, one in _TIMES.items() if isinstance(value, one))
+        raise ValueError(f"got a {name} where no annotation says so: annotate it as {name}, list[{name}] or dict[str, {name}]")
+    if value is not None and not isinstance(value, str | int | float):
+        raise ValueError(f"JSON has no type {type(value).__name__}; pass numbers, text, lists or dicts")
+    return value
+
+
+def _with_entries(value: Any, wanted: ArgumentType, depth: int = 0) -> Any:
+    """Return a list or an object with its entries converted; anything else as it is."""
+    if isinstance(value, Mapping):
+        if odd := [key for key in value if not isinstance(key, str)]:
+            raise ValueError(f"the key {_shown(odd[0])} is not text, as in JSON; pass a list of pairs")
+        return {key: _entry(one, wanted, key, depth) for key, one in value.items()}
+    return [_entry(one, wanted, at, depth) for at, one in enumerate(value)] if isinstance(value, list | tuple) else value
+
+
+def _entry(value: Any, wanted: ArgumentType, position: str | int, depth: int) -> Any:
     try:
-        return convert(value, wanted)
+        return _plain(value, depth) if wanted.kind == "any" else convert(value, wanted)
     except ValueError as error:
         raise ValueError(f"[{position!r}]: {error}") from None
 
@@ -218,7 +288,10 @@ def _of_one_member(value: Any, wanted: ArgumentType) -> Any:
 
 def _from_value(value: Any, wanted: ArgumentType) -> Any:
     kind = wanted.kind
-    if isinstance(value, bool):
+    if kind in _TIMES and isinstance(value, date | timedelta):
+        if isinstance(value, _TIMES[kind]) and isinstance(value, datetime) == (kind == "datetime"):
+            return value.total_seconds() if isinstance(value, timedelta) else type(value).isoformat(value)
+    elif isinstance(value, bool):
         if kind == "bool":
             return value
     elif isinstance(value, int | float):
@@ -228,6 +301,8 @@ def _from_value(value: Any, wanted: ArgumentType) -> Any:
             return int(value)
         if kind == "bool" and value in (0, 1):
             return bool(value)
+        if kind == "timedelta":
+            return _seconds(value, wanted)
     elif value is None:
         if kind == "none":
             return None
@@ -246,8 +321,10 @@ def _from_text(text: str, wanted: ArgumentType) -> Any:
         return word in _TRUE
     if kind == "none" and word in ("", *_NONE):
         return None
-    if kind in ("int", "float") and _is_number(word):
-        return _integer(text, wanted) if kind == "int" else float(word)
+    if kind in ("int", "float", "timedelta") and _is_number(word):
+        return _integer(text, wanted) if kind == "int" else float(word) if kind == "float" else _seconds(float(word), wanted)
+    if kind in ("datetime", "date"):
+        return _date(text.strip(), wanted)
     if kind in ("list", "dict"):
         found = _structure(text)
         if isinstance(found, tuple):
@@ -255,6 +332,26 @@ def _from_text(text: str, wanted: ArgumentType) -> Any:
         if isinstance(found, list if kind == "list" else dict):
             return found
     raise _unfit(text, wanted)
+
+
+def _date(text: str, wanted: ArgumentType) -> str:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        day = None
+    if (day is not None) != (wanted.kind == "date"):  # midnight is not meant by a date alone, nor the day alone by its time
+        raise _unfit(text, wanted)
+    try:
+        return day.isoformat() if day is not None else datetime.fromisoformat(text).isoformat()
+    except ValueError:
+        raise _unfit(text, wanted) from None
+
+
+def _seconds(value: float, wanted: ArgumentType) -> float:
+    try:
+        return timedelta(seconds=value).total_seconds()
+    except (ValueError, OverflowError):  # not finite, or more than a timedelta has
+        raise _unfit(value, wanted) from None
 
 
 def _integer(text: str, wanted: ArgumentType) -> int:

@@ -6,7 +6,7 @@ Orchestrators pass some values as text: `False` arrives as "false", which is tru
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,7 @@ from trainwright.jobs.code.argument_types import (
     ArgumentType,
     convert,
     reads_as_another_type,
+    times_in,
     type_of_annotation,
 )
 from trainwright.jobs.code.function_source import NamedSource
@@ -47,7 +48,10 @@ class FunctionSignature:
 
 @lru_cache(maxsize=64)
 def signature_of(function: NamedSource) -> FunctionSignature:
-    """Read a signature from the source. Raises ValueError for a required parameter that cannot be passed by name."""
+    """Read a signature from the source.
+
+    Raises ValueError for a required parameter that cannot be passed by name, or is annotated as a type that JSON does not have.
+    """
     definition = [
         node for node in ast.parse(function.source).body if isinstance(node, ast.FunctionDef) and node.name == function.name
     ][-1]
@@ -66,6 +70,8 @@ def signature_of(function: NamedSource) -> FunctionSignature:
             raise ValueError(
                 f"{function.name}: the parameter {node.arg!r} cannot be passed by name, as a training function requires"
             )
+    if foreign := [_foreign(parameter) for parameter in named.values() if parameter.is_required and parameter.type.foreign]:
+        raise ValueError(f"{function.name}: {'; '.join(foreign)}")
     return FunctionSignature(function.name, named, arguments.kwarg is not None, type_of_annotation(definition.returns))
 
 
@@ -93,7 +99,7 @@ def converted_arguments(function: NamedSource, arguments: Mapping[str, Any]) -> 
 
 
 def check_names(signature: FunctionSignature, names: Iterable[str]) -> None:
-    """Raise ValueError if a call with these arguments would be refused: one of them is unknown, or another is missing."""
+    """Raise ValueError for an argument that is unknown, is of a type that JSON does not have, or is missing."""
     given = set(names)
     known = signature.parameters
     problems = []
@@ -101,11 +107,23 @@ def check_names(signature: FunctionSignature, names: Iterable[str]) -> None:
         for name in sorted(given - known.keys()):
             about = suggest(name, known) if known else "it takes no arguments"
             problems.append(f"{signature.name}() has no argument {name!r} ({about})")
+    problems += [_foreign(known[name]) for name in sorted(given & known.keys()) if known[name].type.foreign]
     missing = [name for name, parameter in known.items() if parameter.is_required and name not in given]
     if missing:
         problems.append(f"{signature.name}() needs the argument{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}")
     if problems:
         raise ValueError("; ".join(problems))
+
+
+def times_of(function: NamedSource, arguments: Mapping[str, Any]) -> list[tuple[list[str | int], str]]:
+    """Return the places of dates and durations in converted arguments, and the types of `datetime` that they become in the pod."""
+    parameters = signature_of(function).parameters
+    return [
+        place
+        for name, value in arguments.items()
+        if name in parameters
+        for place in times_in(value, parameters[name].type, (name,))
+    ]
 
 
 def ambiguous_arguments(function: NamedSource, arguments: Mapping[str, Any]) -> list[str]:
@@ -118,12 +136,32 @@ def ambiguous_arguments(function: NamedSource, arguments: Mapping[str, Any]) -> 
     ]
 
 
+def is_ambiguous(function: NamedSource, arguments: Mapping[str, Any], path: Sequence[Any]) -> bool:
+    """Whether the text at a place in the arguments may be another type's, and no annotation says which."""
+    parameter, value = signature_of(function).parameters.get(path[0]), arguments.get(path[0])
+    wanted = parameter.type if parameter is not None else ANY
+    for key in path[1:]:
+        if wanted.kind != "any":  # of a union, only all entries of a list or object together say which it is
+            wanted = wanted.without_none.entry or ANY
+        if not isinstance(value, Mapping | list | tuple):
+            return False  # the whole was converted
+        value = value[key]
+    return isinstance(value, str) and wanted == ANY and reads_as_another_type(value)
+
+
+def _foreign(parameter: FunctionParameter) -> str:
+    return (
+        f"the parameter {parameter.name!r} is annotated as {parameter.type.foreign}, and arguments are JSON; annotate it as text, a "
+        "number, a list or a dict, and convert it in the function"
+    )
+
+
 def _converted(value: Any, name: str, signature: FunctionSignature) -> Any:
     parameter = signature.parameters.get(name)
-    if parameter is None or (value is None and parameter.default == "None"):
+    if parameter is not None and value is None and parameter.default == "None":
         return value
     try:
-        return convert(value, parameter.type)
+        return convert(value, parameter.type if parameter is not None else ANY)
     except ValueError as error:
         message = str(error)
         raise ValueError(f"{name}{message}" if message.startswith("[") else f"{name}: {message}") from None

@@ -6,6 +6,7 @@ import json
 from typing import NamedTuple
 
 from trainwright.api.objects import Obj
+from trainwright.jobs.code.function_arguments import times_of
 from trainwright.jobs.manifest.code_patch import MOUNT
 from trainwright.jobs.manifest.resolved_request import ResolvedRequest
 from trainwright.jobs.manifest.training_steps import trainer_container
@@ -30,6 +31,8 @@ def training_command(resolved: ResolvedRequest) -> CommandAndArgs:
     if request.func is not None:
         source = ["--function", request.func.name, "--source", request.func.source]
         source += ["--arguments", json.dumps(request.func_args, sort_keys=True)]
+        if times := times_of(request.func, request.func_args):
+            source += ["--times", json.dumps(times)]
         return _with_launcher(request, runtime, source, [_interpreter_for(runtime)])
     if code is not None:
         command = request.command if not request.command[0].endswith(".py") else [_interpreter_for(runtime), *request.command]

@@ -11,6 +11,7 @@ from trainwright.jobs.request.setting_values import (
     deadline_of,
     normalize_resources,
     optional_number,
+    parse_arguments,
     parse_group,
     parse_items,
     parse_list,
@@ -46,6 +47,7 @@ Texts = Annotated[list[str], Form("list", parse_list, has_texts=True)]
 Items = Annotated[list[Any], Form("list", parse_items)]
 Labels = Annotated[dict[str, str], Form("object", parse_object, has_texts=True)]
 Object = Annotated[Structure, Form("object", parse_object)]
+Arguments = Annotated[Structure, Form("object", parse_arguments)]
 Objects = Annotated[list[Structure], Form("list", parse_list)]
 Env = Annotated[Variables, Check(lambda value: checks().known_variables(value)), Form("object", parse_object, has_texts=True)]
 Resources = Annotated[dict[str, dict[str, str]], Form("object", lambda value: normalize_resources(parse_object(value)))]

@@ -30,6 +30,11 @@ def parse_object(value: Any) -> Any:
     return parse_structure(value) or {}
 
 
+def parse_arguments(value: Any) -> Any:
+    """Return the arguments of a function: an object, whose values its annotations convert, or its JSON or YAML text."""
+    return (parse_text(value) if isinstance(value, str) else value) or {}
+
+
 def parse_group(value: Any) -> Any:
     """Return a group of settings: its JSON text as an object, anything else as it is."""
     return parse_text(value) or {} if isinstance(value, str) else value

@@ -22,6 +22,7 @@ from trainwright.jobs.request.resume import AUTO, validate_resume
 from trainwright.jobs.request.setting import Check, Form, Settings, setting, settings_of
 from trainwright.jobs.request.setting_types import (
     GROUP,
+    Arguments,
     Env,
     Labels,
     Nodes,
@@ -141,7 +142,7 @@ class TrainRequest(Settings):
     func: Annotated[NamedSource | None, Form("function", source_of, is_parsed=True)] = setting(
         "Training function. Its source is sent, as in the Kubeflow SDK; nothing is pickled.", None, section="What runs"
     )
-    func_args: Object = setting("Keyword arguments of the function, as JSON.", {}, section="What runs")
+    func_args: Arguments = setting("Keyword arguments of the function, as JSON.", {}, section="What runs")
     packages_to_install: Texts = setting(
         "Python packages for a function or code, installed on every node.", [], section="What runs", example='["einops==0.8.0"]'
     )

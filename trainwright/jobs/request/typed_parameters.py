@@ -16,7 +16,7 @@ from trainwright.jobs.code.function_arguments import ambiguous_arguments
 from trainwright.jobs.code.function_source import source_of
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.setting import Settings, settings_of
-from trainwright.jobs.request.setting_values import parse_structure
+from trainwright.jobs.request.setting_values import floats_to_integers, parse_structure
 
 MARK = "trainwright.dev/type"
 ValueType = Literal["int", "float", "bool", "str", "list", "dict", "quoted"]
@@ -109,7 +109,9 @@ def _typed(value: Any, name: str, cls: type[Settings]) -> Any:
 
 
 def _structure(value: Any, name: str) -> Any:
-    """Return an object or list with the values of pipeline parameters, which kfp passes as text."""
+    """Return an object or list with the values of pipeline parameters, which kfp passes as text, and integers as floats."""
+    if name == "func_args" and isinstance(value, Mapping):
+        return floats_to_integers(value)
     if not isinstance(value, str) or not (MARK in value or (name == "func_args" and value.strip())):
         return value
     try:
