@@ -61,8 +61,9 @@ def trainjob_task(
     """Wrap a function into a task; `kwargs` are parameters of TrainJobOperator.
 
     `multiple_outputs` also pushes the entries of a returned dict as XComs. As in Airflow's `@task`, the default is whether the return
-    annotation is a dict.
+    annotation is a dict. Raises as `check_given` of TrainJobOperator: a mapped task is made when it runs.
     """
+    TrainJobOperator.check_given(kwargs)
     return task_decorator_factory(
         python_callable=python_callable,
         multiple_outputs=multiple_outputs,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -31,18 +32,21 @@ def training(**given: Any) -> Any:
     return operators.TrainJobOperator.partial(task_id="train", runtime="torch-distributed", **given)
 
 
+WAYS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "partial": lambda given: training(**given),
+    "expand": lambda given: training().expand(**{name: [value] for name, value in given.items()}),
+    "expand_kwargs": lambda given: training().expand_kwargs([{"num_nodes": 2}, given]),
+    "decorator": lambda given: sdk.task.trainjob(runtime="torch-distributed", **given),
+}
+
+
 @pytest.mark.parametrize(("given", "error", "message"), WRONG)
-@pytest.mark.parametrize("way", ["partial", "expand", "expand_kwargs"])
+@pytest.mark.parametrize("way", WAYS)
 def test_wrong_parameter_of_a_mapped_task_is_refused(
     way: str, given: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message) as raised:
-        if way == "partial":
-            training(**given)
-        elif way == "expand":
-            training().expand(**{name: [value] for name, value in given.items()})
-        else:
-            training().expand_kwargs([{"num_nodes": 2}, given])
+        WAYS[way](given)
     assert TOKEN not in str(raised.value)
 
 
