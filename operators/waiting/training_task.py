@@ -133,6 +133,8 @@ class TrainingTask(WaitingTask):
                 observer.begin(submitted.trainjob)
             return submitted
 
+        for observer in observers:
+            observer.begin(trainjob)
         ended = follow_to_end(cluster, trainjob, waiting, resubmit=resubmit)
         progress = self.printer.progress
         return self.read_result(cluster, ended, dict(progress.metrics) if progress else None)
@@ -181,9 +183,8 @@ class TrainingTask(WaitingTask):
         with ExitStack() as open_trackers:
             try:
                 self.observer = observer = open_trackers.enter_context(self._tracked())
-            except (
-                ValueError
-            ) as error:  # of an environment unlike that of the worker that has submitted the job, which matters more
+            except ValueError as error:
+                # The worker that has submitted the job had another environment. What becomes of the job matters more.
                 self.log.warning("the trackers get nothing: %s", error)
                 yield
                 return
