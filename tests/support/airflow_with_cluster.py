@@ -29,6 +29,8 @@ from trainwright.jobs.state.label_values import label_value
 from trainwright.jobs.state.pods import pods_of
 
 CLAIM = "here"
+QUEUES = "queues:\n- name: somebody\n  quota: {cpu: 1}\n"
+"""On a cluster without any, a job in a queue is refused."""
 TRAINJOB_URL = "https://dashboard.example.com/{namespace}/{name}"
 WAITING, ENDED = ("running", "deferred"), ("success", "failed")
 
@@ -163,7 +165,7 @@ def running_scene(folder: Path, dags: str, known: tuple[str, ...], minor: Airflo
     folder_of_dags.mkdir()
     go.mkdir()
     (folder_of_dags / "training.py").write_text(dags, "utf-8")
-    plane = ControlPlane(Home(folder / "home"), gates=FeatureGates())
+    plane = ControlPlane(Home(folder / "home"), gates=FeatureGates(), queues=QUEUES)
     plane.start()
     try:
         plane.cluster.create(runtime_of(go))
