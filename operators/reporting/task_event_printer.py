@@ -35,6 +35,11 @@ class TaskEventPrinter(EventPrinter):
         self._phase: str | None = None
         self._since: float | None = None
 
+    @property
+    def metrics(self) -> dict[str, str] | None:
+        """What the training reported last; None if nothing was seen of it."""
+        return dict(self.progress.metrics) if self.progress is not None else None
+
     def resume_from(self, event: Mapping[str, Any]) -> None:
         """Take over what the printer of a trigger has seen and shown, from the trigger's event."""
         self.started_from, self.usage = event.get("started_from") or "", Usage.from_dict(event.get("usage") or {})

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import PokeReturnValue
 
-from trainwright.api.phase import Phase, phase_of
-from trainwright.jobs.diagnosis.errors import Diverged, TrainJobDeadline, TrainJobDeleted
+from trainwright.jobs import Phase, StepResult, TrainJobDeadline, TrainJobDeleted, TrainRequest, Waiting, phase_of
+from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.diagnosis.failure_class import end_of
 from trainwright.jobs.logs.results import results_of
-from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.divergence import DivergenceDetector
 from trainwright.jobs.state.progress import progress_of, reported_values
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.started_from import read_started_from
 from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.jobs.wait.give_up import cancel_unwatched_job
-from trainwright.jobs.wait.run_step import StepResult
 from trainwright.jobs.wait.run_to_end import follow_to_end
 from trainwright.jobs.wait.stop_early import raise_if_stopped_early
-from trainwright.jobs.wait.waiting import Waiting, wait_settings_of
+from trainwright.jobs.wait.waiting import wait_settings_of
 from trainwright.operators import cancellation
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.jobs.named_job_trigger import missing_job, resumes
@@ -58,8 +56,10 @@ class SensedJob(WaitingTask):
 
     def __init__(self, operator: BaseSensorOperator, context: Context, options: SensorOptions, given: Mapping[str, Any]):
         super().__init__(operator, context, options, asked(TrainRequest, given))
-        self.reference = JobReference.parse(options.trainjob)
-        self.on_give_up, self.mode = options.on_cancel or "keep", options.submission_mode or self.reference.submission_mode
+        self.reference = reference = JobReference.parse(options.trainjob)
+        self.on_give_up, self.mode = options.on_cancel or "keep", options.submission_mode or reference.submission_mode
+        self.has_results = reference.folder is None or reference.has_results is not False
+        self.folder = reference.folder or ""
 
     def run(self) -> Any:
         """The task's result. Raises the errors of the job, TaskDeferred, and AirflowSensorTimeout."""
@@ -110,8 +110,7 @@ class SensedJob(WaitingTask):
             if error.what == "total":
                 raise AirflowSensorTimeout(str(error)) from None
             raise
-        progress = self.printer.progress
-        return self.read_result(cluster, ended, dict(progress.metrics) if progress else None)
+        return self.read_result(cluster, ended, self.printer.metrics)
 
     def read_result(self, cluster: JobsClient, trainjob: Job, metrics: dict[str, str] | None = None) -> Any:
         reference, metadata = self.reference, trainjob["metadata"]
@@ -127,21 +126,10 @@ class SensedJob(WaitingTask):
         )
 
     @property
-    def has_results(self) -> bool:
-        return self.reference.folder is None or self.reference.has_results is not False
-
-    @property
-    def folder(self) -> str:
-        return self.reference.folder or ""
-
-    @property
     def time_limit(self) -> str:
         limit, timeout = self.operator.execution_timeout, self.operator.timeout
         is_shorter = limit is not None and limit.total_seconds() < timeout
         return super().time_limit if is_shorter else f"the timeout of its sensor is {timeout:g} s"
-
-    def observe_logged(self, trainjob: Job, entries: Iterable[Mapping[str, float]]) -> None:
-        """Trackers belong to the task that has submitted the job."""
 
     def _wait_in_triggerer(self, cluster: JobsClient, trainjob: Job) -> Any:
         """The result of a job that has already succeeded. Raises the failure of one that has failed; else TaskDeferred."""

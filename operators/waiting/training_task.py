@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trainwright.api.phase import Phase, phase_of
 from trainwright.checkpoints.resume_source import latest_export_lookup
+from trainwright.jobs import Identity, Phase, Preempted, Submission, Submitted, Waiting, phase_of, run_step, submit_or_adopt
 from trainwright.jobs.diagnosis import preemption
-from trainwright.jobs.diagnosis.errors import Cancelled, Preempted
+from trainwright.jobs.diagnosis.errors import Cancelled
 from trainwright.jobs.logs.poll_logs import PolledLogs
 from trainwright.jobs.logs.shown_log import shown_until
-from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.progress import progress_of
 from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.submit.job_lookup import find_job
 from trainwright.jobs.submit.step_credentials import delete_credentials
-from trainwright.jobs.submit.submission import Submission
-from trainwright.jobs.submit.submit_or_adopt import Submitted, submit_or_adopt
 from trainwright.jobs.wait.event_printer import format_log_line, is_shown
 from trainwright.jobs.wait.give_up import CancelHandler, cancel_unwatched_job
-from trainwright.jobs.wait.job_events import Logged, Metrics
-from trainwright.jobs.wait.run_step import result_of, run_step
+from trainwright.jobs.wait.job_events import Metrics
+from trainwright.jobs.wait.run_step import result_of
 from trainwright.jobs.wait.run_to_end import follow_to_end
 from trainwright.jobs.wait.stop_event import StopEvent, stop_on_signals
-from trainwright.jobs.wait.waiting import Waiting, waiter_options_of
+from trainwright.jobs.wait.waiting import waiter_options_of
 from trainwright.operators import cancellation
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.reporting import stats
@@ -74,8 +71,9 @@ class TrainingTask(WaitingTask):
         on_cancel = self.on_give_up if options.wait_for_completion else "keep"
         self.identity = task_identity(context, asked.run.run_id, on_cancel=on_cancel)
         """The identity of the task, as its TrainJob notes it."""
-        self.observer: TrainingObserver | None = None
-        """Of a deferred task whose end is read: what the training has logged goes there."""
+        self.has_results = asked.request.func is not None or bool(asked.request.code)
+        self.folder = self.identity.folder if asked.request.workspace else ""
+        self.on_signal: CancelHandler = cancellation.on_signal(context, self.on_give_up, durable=options.durable)
 
     def run(self) -> Any:
         """The task's result. Raises the errors of its job; TaskDeferred; Cancelled after SIGTERM, so that no job runs unattended."""
@@ -125,7 +123,7 @@ class TrainingTask(WaitingTask):
 
     def wait_in_worker(self, cluster: JobsClient, trainjob: Job) -> Any:
         observers = (self.observer,) if self.observer is not None else ()
-        waiting = Waiting.of(self.request, self.printer, observers=observers, on_signal=self._on_signal)
+        waiting = Waiting.of(self.request, self.printer, observers=observers, on_signal=self.on_signal)
 
         def resubmit() -> Submitted:
             submitted = self._submit(cluster)
@@ -136,19 +134,10 @@ class TrainingTask(WaitingTask):
         for observer in observers:
             observer.begin(trainjob)
         ended = follow_to_end(cluster, trainjob, waiting, resubmit=resubmit)
-        progress = self.printer.progress
-        return self.read_result(cluster, ended, dict(progress.metrics) if progress else None)
+        return self.read_result(cluster, ended, self.printer.metrics)
 
     def read_result(self, cluster: JobsClient, trainjob: Job, metrics: dict[str, str] | None = None) -> Any:
         return self.done(result_of(cluster, trainjob, self.request, metrics))
-
-    @property
-    def has_results(self) -> bool:
-        return self.request.func is not None or bool(self.request.code)
-
-    @property
-    def folder(self) -> str:
-        return self.identity.folder if self.request.workspace else ""
 
     def after_failure(self, cluster: JobsClient, failure: Exception, until: float | None) -> Any:
         """After a preemption, submit the next job and wait for it, within the budget. Otherwise raise the failure."""
@@ -159,11 +148,6 @@ class TrainingTask(WaitingTask):
                 raise Cancelled("the task was ended while it waited to resume a preempted job; no job is running") from failure
             return self._read_end(*self._submit_and_defer(cluster, stop, until))
 
-    def observe_logged(self, trainjob: Job, entries: Iterable[Mapping[str, float]]) -> None:
-        if entries and self.observer is not None:
-            self.observer.begin(trainjob)
-            self.observer((Logged(tuple(entries)),))
-
     def _run_in_worker(self, cluster: JobsClient) -> Any:
         submission = self._submission(cluster)
         with self._tracked() as observer, report_end(self.printer):
@@ -173,7 +157,7 @@ class TrainingTask(WaitingTask):
                 observer.begin(submitted.trainjob)
 
             waiting = Waiting.of(
-                self.request, self.printer, observers=(observer,), on_signal=self._on_signal, on_submitted=on_submitted
+                self.request, self.printer, observers=(observer,), on_signal=self.on_signal, on_submitted=on_submitted
             )
             return self.done(run_step(submission, waiting))
 
@@ -212,7 +196,7 @@ class TrainingTask(WaitingTask):
         submitted = self._submit(cluster)
         cluster, trainjob = submitted.cluster, submitted.trainjob
         if stop.is_set() and phase_of(trainjob) is not Phase.Succeeded:
-            result = cancel_unwatched_job(cluster, trainjob, self._on_signal)
+            result = cancel_unwatched_job(cluster, trainjob, self.on_signal)
             raise Cancelled(f"the task was ended before it was deferred; TrainJob {trainjob['metadata']['name']}: {result}")
         return submitted
 
@@ -260,10 +244,6 @@ class TrainingTask(WaitingTask):
         metadata = submitted.trainjob["metadata"]
         place = metadata["namespace"], metadata["uid"], str(submitted.cluster.mode)
         return JobReference(metadata["name"], *place, folder_of_job(submitted.trainjob), self.has_results)
-
-    @property
-    def _on_signal(self) -> CancelHandler:
-        return cancellation.on_signal(self.context, self.on_give_up, durable=self.options.durable)
 
     @property
     def _lease_seconds(self) -> int:

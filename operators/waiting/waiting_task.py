@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
@@ -19,18 +19,10 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
-from trainwright.jobs.diagnosis.errors import (
-    Diverged,
-    ImagePullFailed,
-    StoppedEarly,
-    TrainJobDeadline,
-    TrainJobDeleted,
-    TrainJobFailed,
-    stuck_error,
-)
+from trainwright.jobs import ImagePullFailed, StepResult, TrainJobDeadline, TrainJobDeleted, TrainJobFailed, TrainRequest
+from trainwright.jobs.diagnosis.errors import Diverged, StoppedEarly, stuck_error
 from trainwright.jobs.diagnosis.failure_class import deadline_of, end_of, failure_of
 from trainwright.jobs.logs.training_log import TrainingLog, read_training_log
-from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.cancel import CancelOutcome
 from trainwright.jobs.state.divergence import Divergence, DivergenceDetector
 from trainwright.jobs.state.pod_history import PodHistory
@@ -39,7 +31,7 @@ from trainwright.jobs.state.run_folder import folder_of_job
 from trainwright.jobs.state.started_from import NOT_KNOWN, read_started_from
 from trainwright.jobs.state.usage import NO_USAGE
 from trainwright.jobs.wait.give_up import CancelHandler, cancel_unwatched_job, stop_failing_job
-from trainwright.jobs.wait.run_step import StepResult
+from trainwright.jobs.wait.job_events import Logged
 from trainwright.jobs.wait.waiting import deadlines_of, restarts_of_request
 from trainwright.operators import cancellation
 from trainwright.operators.deferral.deferral_options import warn_of_short_deferral
@@ -51,6 +43,7 @@ from trainwright.operators.reporting.links import show_job_links
 from trainwright.operators.reporting.task_event_printer import TaskEventPrinter
 from trainwright.operators.trigger import TrainJobTrigger, is_awaited_here
 from trainwright.operators.values.task_state import TaskId
+from trainwright.operators.waiting.tracked_task import TrainingObserver
 from trainwright.operators.waiting.unreadable_job import name_unreadable_job
 from trainwright.steps.reported_metrics import finite_metrics
 from trainwright.submission.jobs_client import JobsClient
@@ -92,6 +85,12 @@ class WaitingTask(ABC):
     """What to do with the job when the wait ends without a user's decision: a deadline, a job that is stuck or diverges."""
     mode: str
     """How TrainJobs are submitted, empty if nobody says."""
+    has_results: bool
+    """Whether the result of a job that has succeeded cannot be known without reading it."""
+    folder: str
+    """The run's folder on its workspace, as far as it is known without reading the job; else empty."""
+    observer: TrainingObserver | None = None
+    """Gets what the training has logged, for trackers, which a triggerer does not feed."""
 
     def __init__(self, operator: BaseOperator, context: Context, options: WaitOptions, request: TrainRequest):
         self.operator, self.context, self.request, self.log = operator, context, request, operator.log
@@ -114,23 +113,9 @@ class WaitingTask(ABC):
     def read_result(self, cluster: JobsClient, trainjob: Job, metrics: dict[str, str] | None = None) -> Any:
         """The task's result, from a job that has succeeded."""
 
-    @property
-    @abstractmethod
-    def has_results(self) -> bool:
-        """Whether the result of a job that has succeeded cannot be known without reading it."""
-
-    @property
-    @abstractmethod
-    def folder(self) -> str:
-        """The run's folder on its workspace, as far as it is known without reading the job; else empty."""
-
     def after_failure(self, cluster: JobsClient, failure: Exception, until: float | None) -> Any:
         """The task's result in spite of the failure of its job; raises the failure."""
         raise failure
-
-    @abstractmethod
-    def observe_logged(self, trainjob: Job, entries: Iterable[Mapping[str, float]]) -> None:
-        """Take what a training has logged, each entry with its step; for trackers, which a deferred task has not fed."""
 
     @property
     def time_limit(self) -> str:
@@ -235,7 +220,9 @@ class WaitingTask(ABC):
         `metrics` are those that it was seen to report last; of a job that is gone there is nothing else, and no `cluster` is given.
         """
         found = TrainingLog() if cluster is None else read_training_log(cluster, trainjob)
-        self.observe_logged(trainjob, found.entries)
+        if found.entries and self.observer is not None:
+            self.observer.begin(trainjob)
+            self.observer((Logged(found.entries),))
         detector = DivergenceDetector()
         detector.observe({**(metrics or {}), **reported_values(trainjob)})
         if self.request.limits.fail_on_divergence and (diverged := found.divergence_with(detector)):
