@@ -41,12 +41,19 @@ if __name__ == "__main__":
     import runpy as _runpy
 
     _arguments = _json.loads(_os.environ["TRAINWRIGHT_FUNC_ARGS"])
-    for _path, _kind in _json.loads(_os.environ["TRAINWRIGHT_FUNC_TIMES"]):
-        _place, _type = _arguments, getattr(_datetime, _kind)
-        for _key in _path[:-1]:
-            _place = _place[_key]
-        _plain = _place[_path[-1]]
-        _place[_path[-1]] = _type(seconds=_plain) if _kind == "timedelta" else _type.fromisoformat(_plain)
+
+    def _trainwright_time(value, times):
+        if value is None:
+            return None
+        if isinstance(times, str):
+            kind = getattr(_datetime, times)
+            return kind(seconds=value) if times == "timedelta" else kind.fromisoformat(value)
+        if isinstance(value, dict):
+            return {{key: _trainwright_time(one, times[0]) for key, one in value.items()}}
+        return [_trainwright_time(one, times[0]) for one in value]
+
+    for _name, _times in _json.loads(_os.environ["TRAINWRIGHT_FUNC_TIMES"]).items():
+        _arguments[_name] = _trainwright_time(_arguments[_name], _times)
     try:
         _value = {name}(**_arguments)
     except Exception as _error:
@@ -144,8 +151,9 @@ def parse_arguments(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(prog="launch")
     for name in ("function", "source", "code", "digest"):
         parser.add_argument("--" + name, default="")
-    parser.add_argument("--arguments", default="{}")
-    for name in ("times", "packages", "indexes"):
+    for name in ("arguments", "times"):
+        parser.add_argument("--" + name, default="{}")
+    for name in ("packages", "indexes"):
         parser.add_argument("--" + name, default="[]")
     at = argv.index("--")
     return parser.parse_args(argv[:at]), argv[at + 1 :]

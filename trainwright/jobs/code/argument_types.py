@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
@@ -207,14 +207,12 @@ def convert(value: Any, wanted: ArgumentType) -> Any:
     return _with_entries(converted, wanted.entry or ANY)
 
 
-def times_in(value: Any, wanted: ArgumentType, path: tuple[str | int, ...] = ()) -> Iterator[tuple[list[str | int], Kind]]:
-    """Yield the places of dates and durations in a converted value of a type, and what they are."""
+def times_of_type(wanted: ArgumentType) -> Any:
+    """Return the type of `datetime` that a value becomes in the pod, in a list for each entry of it; None for other types."""
     wanted = wanted.without_none
-    if value is not None and wanted.kind in _TIMES:
-        yield list(path), wanted.kind
-    elif wanted.entry is not None and wanted.has_times:
-        for key, one in value.items() if isinstance(value, dict) else enumerate(value or ()):
-            yield from times_in(one, wanted.entry, (*path, key))
+    if wanted.entry is None or not wanted.has_times:
+        return wanted.kind if wanted.kind in _TIMES else None
+    return [times_of_type(wanted.entry)]
 
 
 def reads_as_another_type(text: str) -> bool:

@@ -16,7 +16,7 @@ from trainwright.jobs.code.argument_types import (
     ArgumentType,
     convert,
     reads_as_another_type,
-    times_in,
+    times_of_type,
     type_of_annotation,
 )
 from trainwright.jobs.code.function_source import NamedSource
@@ -115,15 +115,11 @@ def check_names(signature: FunctionSignature, names: Iterable[str]) -> None:
         raise ValueError("; ".join(problems))
 
 
-def times_of(function: NamedSource, arguments: Mapping[str, Any]) -> list[tuple[list[str | int], str]]:
-    """Return the places of dates and durations in converted arguments, and the types of `datetime` that they become in the pod."""
+def times_of(function: NamedSource, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which of the arguments are dates and durations, or have them as entries, as `times_of_type` says it."""
     parameters = signature_of(function).parameters
-    return [
-        place
-        for name, value in arguments.items()
-        if name in parameters
-        for place in times_in(value, parameters[name].type, (name,))
-    ]
+    found = {name: times_of_type(parameters[name].type) for name in arguments if name in parameters}
+    return {name: times for name, times in found.items() if times is not None}
 
 
 def ambiguous_arguments(function: NamedSource, arguments: Mapping[str, Any]) -> list[str]:

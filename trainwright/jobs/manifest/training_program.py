@@ -32,7 +32,7 @@ def training_command(resolved: ResolvedRequest) -> CommandAndArgs:
         source = ["--function", request.func.name, "--source", request.func.source]
         source += ["--arguments", json.dumps(request.func_args, sort_keys=True)]
         if times := times_of(request.func, request.func_args):
-            source += ["--times", json.dumps(times)]
+            source += ["--times", json.dumps(times, sort_keys=True)]
         return _with_launcher(request, runtime, source, [_interpreter_for(runtime)])
     if code is not None:
         command = request.command if not request.command[0].endswith(".py") else [_interpreter_for(runtime), *request.command]
