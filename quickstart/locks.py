@@ -5,26 +5,25 @@ They are file locks of the operating system and end with their process, so there
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
+
+from trainwright.storage.locks import lock_descriptor, try_lock
 
 
 def lock(path: Path) -> int | None:
     """A descriptor that holds an exclusive lock until it is closed, or None if another process holds it."""
     descriptor = _opened(path)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
+    if try_lock(descriptor):
+        return descriptor
+    os.close(descriptor)
+    return None
 
 
 def share(path: Path) -> int:
     """A descriptor that holds a shared lock. Waits for an exclusive lock, which is only held briefly."""
     descriptor = _opened(path)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    lock_descriptor(descriptor, shared=True)
     return descriptor
 
 

@@ -5,7 +5,6 @@ The lock is a flock, which the operating system releases when its process ends, 
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from trainwright.api.rules.token_life import DEFAULT_MAXIMUM
+from trainwright.storage.locks import is_held, try_lock
 
 DEFAULT = "~/.trainwright"
 VARIABLE = "TRAINWRIGHT_HOME"
@@ -99,35 +99,24 @@ class Home:
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.chmod(0o700)
 
-    def lock(self, tries: int = 10) -> int:
+    def lock(self) -> int:
         """Lock the home; the returned file descriptor holds the lock until it is closed. Raises HomeTaken.
 
         Retries, because `is_locked` in another process also takes the lock for a moment.
         """
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        for left in reversed(range(tries)):
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                if left:
-                    time.sleep(_LOOK_SECONDS)
-                    continue
+        tries = 10
+        while not try_lock(descriptor):
+            tries -= 1
+            if not tries:
                 os.close(descriptor)
-                raise HomeLocked(
-                    f"another control plane runs in {self.path}; stop it with `trainwright down --home {self.path}`"
-                ) from error
-            break
+                raise HomeLocked(f"another control plane runs in {self.path}; stop it with `trainwright down --home {self.path}`")
+            time.sleep(_LOOK_SECONDS)
         return descriptor
 
     def is_locked(self) -> bool:
         """Whether a control plane holds the lock."""
-        if not (self.path / "lock").exists():
-            return False
-        try:
-            os.close(self.lock(tries=1))
-        except HomeLocked:
-            return True
-        return False
+        return is_held(self.path / "lock")
 
     def running(self) -> Running | None:
         """The control plane of this home if it is ready, otherwise None."""

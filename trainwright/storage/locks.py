@@ -105,10 +105,25 @@ def try_lock_file(path: Path, *, directory: int | None = None) -> int | None:
             return None
 
 
-def try_lock(descriptor: int) -> bool:
+def is_held(path: Path) -> bool:
+    """Whether a process holds the lock of a file. Whoever tries to lock it at this moment may fail.
+
+    Raises LocksNotSupported, OSError.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        return not try_lock(descriptor, shared=True)
+    finally:
+        os.close(descriptor)
+
+
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
     """Lock an open file without waiting. Returns False if it is held elsewhere. Raises LocksNotSupported, OSError."""
     try:
-        _flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in _HELD_ELSEWHERE:
             return False
@@ -116,9 +131,9 @@ def try_lock(descriptor: int) -> bool:
     return True
 
 
-def lock_descriptor(descriptor: int) -> None:
+def lock_descriptor(descriptor: int, *, shared: bool = False) -> None:
     """Lock an open file, waiting without a limit; for locks that are held only briefly. Raises LocksNotSupported, OSError."""
-    _flock(descriptor, fcntl.LOCK_EX)
+    _flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def _flock(descriptor: int, operation: int) -> None:

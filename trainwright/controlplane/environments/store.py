@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import hashlib
 import json
@@ -31,6 +30,7 @@ from trainwright.controlplane.environments.installer import (
     check_space,
 )
 from trainwright.controlplane.gpus import gpu_count
+from trainwright.storage.locks import try_lock
 
 VARIABLE = "TRAINWRIGHT_ENVIRONMENTS"
 RECORD = "trainwright.json"
@@ -202,13 +202,11 @@ def _is_at(file: Path, opened: int) -> bool:
 def _wait_for(lock: int, progress: Progress, stop: threading.Event) -> None:
     is_told = False
     while not stop.is_set():
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if try_lock(lock):
             return
-        except BlockingIOError:
-            if not is_told:
-                is_told = True
-                progress("another process prepares it")
+        if not is_told:
+            is_told = True
+            progress("another process prepares it")
         stop.wait(0.2)
     raise Stopped
 

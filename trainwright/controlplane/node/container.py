@@ -6,7 +6,6 @@ All state is in files below the pod's folder, so that a restarted node agent see
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -20,6 +19,7 @@ from trainwright.api.objects import Obj
 from trainwright.controlplane.node.lifecycle.container_state import KILLED_CODE, STATUS_UNKNOWN, Run, Termination
 from trainwright.controlplane.node.supervisor.child_command import kill_processes_with
 from trainwright.controlplane.node.supervisor.start_supervisor import StartSupervisor, start_directly
+from trainwright.storage.locks import is_held, lock_descriptor
 
 _STATE_SECONDS = 10.0
 _LOST = "the end of the process was not observed: {}"
@@ -62,7 +62,7 @@ class ContainerRun:
         self._write("spec.json", {"argv": argv, "env": env, "cwd": str(cwd), "log": str(self.log), **(more or {})})
         lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # inherited by the supervisor, so that it is held without interruption
+            lock_descriptor(lock)  # inherited by the supervisor, so that it is held without interruption
             start_supervisor(self.folder, lock)
         finally:
             os.close(lock)
@@ -74,17 +74,7 @@ class ContainerRun:
 
     def is_alive(self) -> bool:
         """Whether the supervisor is running, which it does until the last process of the container has exited."""
-        try:
-            lock = os.open(self.folder / "lock", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return False
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(lock)
-        return False
+        return is_held(self.folder / "lock")
 
     def termination(self) -> Termination | None:
         """Return how it terminated, or None while it is running. An end that nobody observed is recorded when it is found."""

@@ -5,7 +5,6 @@ Whoever holds the lock runs the chain, so a run is never started twice, and a pr
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from trainwright.api.times import now
+from trainwright.storage.locks import is_held, try_lock
 from trainwright.ui.private_file import write_private
 
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,126}[A-Za-z0-9])?")
@@ -93,9 +93,7 @@ class LaunchFolder:
         """Hold the lock, with the id of this process in it; yields False if another process holds it. Raises OSError."""
         descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not try_lock(descriptor):
                 yield False
                 return
             os.ftruncate(descriptor, 0)
@@ -106,18 +104,10 @@ class LaunchFolder:
 
     def process(self) -> int | None:
         """Return the id of the process that holds the lock, 0 if it has not noted it yet; None if nobody does."""
-        try:
-            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+        if not is_held(self.path / "lock"):
             return None
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            noted = os.pread(descriptor, 20, 0)
-            return int(noted) if noted.isdigit() else 0
-        finally:
-            os.close(descriptor)
-        return None
+        noted = (self.path / "lock").read_bytes()[:20]
+        return int(noted) if noted.isdigit() else 0
 
 
 def cut(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from trainwright.controlplane.node.isolation.layers import remove_layer
 from trainwright.controlplane.node.isolation.plan import Identity, isolation_plan
+from trainwright.storage.locks import lock_descriptor
 
 SETTING = "TRAINWRIGHT_ISOLATION"
 _SUPERVISOR = Path(__file__).parents[1] / "supervisor" / "supervise.py"
@@ -46,7 +46,7 @@ def run_probe(probe: Path) -> ExitRecord | None:
     (probe / "spec.json").write_text(json.dumps(spec), "utf-8")
     lock = os.open(probe / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_descriptor(lock)
         subprocess.run(
             [sys.executable, "-S", "-E", "-P", str(_SUPERVISOR), str(probe), str(lock)],
             pass_fds=(lock,),
