@@ -124,7 +124,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """As in TrainJobOperator. A sensor that took too long fails with Airflow's error for that, without retries."""
         with self._skip_softly():
-            return super().execute_complete(context, event)
+            return self.enter(context).complete(event)
 
     def poke(self, context: Context) -> PokeReturnValue:
         """Read the job once, in mode reschedule. Raises the errors of a job that has failed or does not exist."""

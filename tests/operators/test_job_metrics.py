@@ -175,16 +175,19 @@ def test_an_export_describes_itself_in_the_events_of_its_assets(monkeypatch: pyt
     assert asked["outlet_events"][model].extra == extra
 
 
-def test_a_training_describes_itself_in_the_events_of_its_assets(connected: EmbeddedCluster, set_status: SetStatus) -> None:
+@pytest.mark.parametrize("place", [{"workspace": "pvc://w"}, {"workspace": "", "run": {"workspace": "pvc://w"}}])
+def test_a_training_describes_itself_in_the_events_of_its_assets(
+    connected: EmbeddedCluster, set_status: SetStatus, place: dict[str, Any]
+) -> None:
     trained = sdk.Asset("trained", uri="x://trained")
-    trigger = deferred(operator()).trigger
+    trigger = deferred(operator(**place)).trigger
     set_status(
         the_job(connected),
         "Complete",
         trainerStatus={"lastUpdatedTime": "2026-01-01T00:00:00Z", "metrics": [{"name": "loss", "value": "0.3"}]},
     )
     asked = outlet_events(context())
-    operator(outlets=[trained]).execute_complete(asked, event_of(trigger))
+    operator(outlets=[trained], **place).execute_complete(asked, event_of(trigger))
     extra = {"uri": f"pvc://w/{run_folder('d/r')}", "trainjob": trigger.name, "namespace": "default", "metrics": {"loss": "0.3"}}
     assert asked["outlet_events"][trained].extra == extra
     operator().execute_complete(context(), event_of(trigger))

@@ -64,11 +64,12 @@ def stored(link: Any, task: sdk.BaseOperator, xcoms: dict[str, Any], monkeypatch
     return url
 
 
+@pytest.mark.parametrize("exports", [{"export_uri": "s3://bucket/a b"}, {"run": {"training": {"export_uri": "s3://bucket/a b"}}}])
 def test_the_links_of_a_deferred_task_are_stored_before_it_waits(
-    connected: EmbeddedCluster, templates: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    connected: EmbeddedCluster, templates: dict[str, Any], monkeypatch: pytest.MonkeyPatch, exports: dict[str, Any]
 ) -> None:
     xcoms: dict[str, Any] = {}
-    task = operator(conn_id="c", export_uri="s3://bucket/a b")
+    task = operator(conn_id="c", **exports)
     with pytest.raises(sdk_exceptions.TaskDeferred):
         task.execute(pushing(xcoms))
     metadata, run = the_job(connected)["metadata"], run_folder("d/r").removeprefix("runs/")

@@ -185,6 +185,21 @@ def test_a_failure_is_the_report_of_the_job(
         sensor(handle, deferrable=deferrable, soft_fail=True).execute(context())
 
 
+@pytest.mark.parametrize("connected_to", ["default", ""])
+def test_sensor_whose_connection_is_wrong_fails_in_spite_of_soft_fail(
+    connected: EmbeddedCluster, handle: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connected_to: str
+) -> None:
+    trigger = deferral(sensor(handle, soft_fail=True)).trigger
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise ValueError("wrong extra")
+
+    monkeypatch.setattr(hook.TrainwrightHook, "connect", refuse)
+    event = {"name": trigger.name, "namespace": connected_to, "uid": trigger.uid, "outcome": "error", "message": "wrong extra"}
+    with pytest.raises(errors.NonRetryableError, match="wrong extra"):
+        sensor(handle, soft_fail=True).execute_complete(context(), event)
+
+
 def test_what_would_fail_again_is_not_retried(
     connected: EmbeddedCluster, handle: dict[str, Any], set_status: Callable[..., Any], add_pod: Any
 ) -> None:
