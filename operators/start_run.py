@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.errors import fail_fast
 from trainwright.operators.hook import TrainwrightHook
+from trainwright.operators.values.call_arguments import check_arguments, check_rendered, templated_arguments
 from trainwright.operators.values.task_identity import run_of_group, task_identity
 from trainwright.operators.values.text_templates import TextTemplates
 from trainwright.operators.workspace_operator import CLUSTER, WORKER
@@ -118,6 +119,7 @@ class StartRunOperator(TextTemplates, BaseOperator):
         # End of what `make edges` writes.
         self.workspace_path, self.run_id, self.namespace, self.conn_id = workspace_path, run_id, namespace, conn_id
         self.training = _with_source(training)
+        self._templated_arguments = templated_arguments(training.get("func_args") if isinstance(training, dict) else None)
         self.check_given({"training": self.training, "evaluation": evaluation})
 
     @fail_fast()
@@ -129,6 +131,8 @@ class StartRunOperator(TextTemplates, BaseOperator):
         from trainwright.steps.requests import RunPlace, StartRun
         from trainwright.steps.start import check_exports, start_run
 
+        if isinstance(self.training, dict):
+            check_rendered(self.training.get("func"), self.training.get("func_args"), self._templated_arguments)
         request = asked(
             StartRun,
             {
@@ -188,7 +192,6 @@ def _with_source(training: Any) -> Any:
     if not isinstance(training, dict) or not callable(training.get("func")):
         return training
     from trainwright.jobs.code.function_source import source_of
-    from trainwright.operators.values.call_arguments import check_arguments
 
     found = source_of(training["func"])
     assert found is not None

@@ -57,6 +57,8 @@ def arguments_of(annotation: str, value: Any) -> Any:
         ("", 2.0, 2.0),
         ("dict", {"rate": 2.0, "layers": (1, 2)}, {"rate": 2.0, "layers": [1, 2]}),
         ("str | bytes", "a", "a"),
+        ("list[float]", range(2), [0.0, 1.0]),
+        ("", {"a": range(2)}, {"a": [0, 1]}),
     ],
 )
 def test_argument_is_converted_by_its_annotation(annotation: str, value: Any, expected: Any) -> None:

@@ -22,12 +22,8 @@ airflow_api = OnFirstUse("trainwright.operators.values.airflow_api")
 defined_connection = OnFirstUse("trainwright.operators.values.defined_connection")
 
 pytestmark = pytest.mark.medium
-EXPORT = {
-    "export_uri": "s3://b/e",
-    "checkpoint_uri": "s3://b/e/r/checkpoint-1",
-    "checkpoint_digest": "sha256:x",
-    "evaluation": {},
-}
+CHECKPOINT = {"checkpoint_uri": "s3://b/e/r/checkpoint-1", "checkpoint_digest": "sha256:x"}
+EXPORT = {**CHECKPOINT, "export_uri": "s3://b/e", "evaluation": {}}
 
 
 @pytest.fixture
@@ -49,6 +45,7 @@ def _no_connections(monkeypatch: pytest.MonkeyPatch) -> None:
         ("StartRunOperator", {"workspace": "pvc://w", "conn_id": "nobody"}),
         ("ExportCheckpointOperator", {"export_uri": "s3://b/e", "workspace": "pvc://w", "hub_conn_id": "nobody"}),
         ("PromoteModelOperator", dict(**EXPORT, store_conn_id="nobody")),
+        ("RegisterModelOperator", dict(**CHECKPOINT, registry="hf://org/m", run={"hub_conn_id": "nobody"})),
     ],
     ids=lambda task: task[0],
 )

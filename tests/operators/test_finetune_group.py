@@ -11,6 +11,7 @@ from support.optional_packages import require_packages
 
 from trainwright import operators
 
+errors = OnFirstUse("trainwright.operators.errors")
 sdk = OnFirstUse("airflow.sdk")
 require_packages("airflow")
 
@@ -54,6 +55,17 @@ def test_a_function_of_the_dag_is_sent_as_its_source() -> None:
     assert start.training["func_args"] == {"steps": 3, "since": "2026-01-31T00:00:00+00:00", "day": "{{ ds }}"}
     with pytest.raises(ValueError, match="func_args: since: expected a date with its time"):
         dag_with(training={"func": fit, "func_args": {**arguments, "since": "2026-01-31"}})
+
+
+def test_text_of_a_template_that_may_be_a_number_needs_an_annotation() -> None:
+    def fit(rates) -> None: ...  # type: ignore[no-untyped-def]
+
+    start = dag_with(training={"func": fit, "func_args": {"rates": ["{{ params.rate }}"]}}).get_task("finetune.start-run")
+    start.training = {**start.training, "func_args": {"rates": ["0.5"]}}
+    with pytest.raises(
+        errors.NonRetryableError, match=r"func_args\.rates\[0\]: the text that the template rendered to .* annotate"
+    ):
+        start.execute({})
 
 
 @pytest.mark.parametrize("name", FOUR)

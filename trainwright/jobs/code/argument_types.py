@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Literal
@@ -227,7 +227,7 @@ def _plain(value: Any, depth: int = 0) -> Any:
     """Return a value of any type that JSON has."""
     if depth > _MAX_DEPTH:
         raise ValueError(f"more than {_MAX_DEPTH} levels deep")
-    if isinstance(value, Mapping | list | tuple):
+    if isinstance(value, Mapping) or _is_list(value):
         return _with_entries(value, ANY, depth + 1)
     if isinstance(value, date | timedelta):
         name = next(name for name, one in _TIMES.items() if isinstance(value, one))
@@ -243,7 +243,12 @@ def _with_entries(value: Any, wanted: ArgumentType, depth: int = 0) -> Any:
         if odd := [key for key in value if not isinstance(key, str)]:
             raise ValueError(f"the key {_shown(odd[0])} is not text, as in JSON; pass a list of pairs")
         return {key: _entry(one, wanted, key, depth) for key, one in value.items()}
-    return [_entry(one, wanted, at, depth) for at, one in enumerate(value)] if isinstance(value, list | tuple) else value
+    return [_entry(one, wanted, at, depth) for at, one in enumerate(value)] if _is_list(value) else value
+
+
+def _is_list(value: Any) -> bool:
+    """Whether a value is a list, a tuple, or what Airflow has for the results of a mapped task."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray | memoryview)
 
 
 def _entry(value: Any, wanted: ArgumentType, position: str | int, depth: int) -> Any:
@@ -304,7 +309,7 @@ def _from_value(value: Any, wanted: ArgumentType) -> Any:
     elif value is None:
         if kind == "none":
             return None
-    elif kind == "list" and isinstance(value, list | tuple):
+    elif kind == "list" and _is_list(value):
         return list(value)
     elif kind == "dict" and isinstance(value, dict):
         return value
