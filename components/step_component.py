@@ -19,7 +19,7 @@ from kfp.dsl.structures import ComponentSpec
 from trainwright.components.pipeline_values import with_types
 from trainwright.components.training_task import INPUT, as_training_task
 from trainwright.jobs.request.invalid_settings import InvalidSettings, within
-from trainwright.jobs.request.setting import Settings, check_names, settings_of
+from trainwright.jobs.request.setting import Settings, check_names, paths_of, settings_of
 from trainwright.jobs.request.typed_parameters import has_doubled_dollar, has_large_integer
 from trainwright.steps.kfp_parameters import WITHOUT_RUN
 
@@ -45,10 +45,13 @@ class StepComponent(PythonComponent):  # type: ignore[misc]
         Raises:
             InvalidSettings: without the run or the data that the step needs, and for settings of a group that the step would refuse.
             LiteralSecret: for a credential, which would be part of the compiled pipeline.
-            TypeError: for a list or an object of the run inside an object, which a server does not carry.
+            TypeError: for a setting of a group in place of the group, and for a list or an object of the run inside an object, which a
+                server does not carry.
             ValueError: for an integer or a text that would arrive as another one.
         """
         for name, value in kwargs.items():
+            if name not in self.component_spec.inputs and (path := path_in_group(self._settings_class, name)):
+                raise TypeError(f"{self.name}() has no parameter {name!r}; it is {path}")
             if isinstance(value, int) and has_large_integer(value):
                 raise ValueError(f"{self.name}(): {name}={value}: Kubeflow Pipelines keeps integers below 2**53 only")
         with within(f"{self.name}()", ": "):
@@ -74,9 +77,16 @@ class StepComponent(PythonComponent):  # type: ignore[misc]
         return spec is not None and spec.default is not None and repr(spec.default) == repr(value)
 
 
+def path_in_group(cls: type[Settings] | None, name: str) -> str:
+    """Return the path of a setting in a group of a class; empty for any other name."""
+    path = paths_of(cls).get(name, "") if cls is not None else ""
+    return path if "." in path else ""
+
+
 def check_groups(cls: type[Settings], given: Mapping[str, Any]) -> None:
     """Check the settings of groups that are known when a pipeline is compiled. Raises InvalidSettings, LiteralSecret."""
     known = {name: _known(value) for name, value in given.items() if name in settings_of(cls)}
+    check_names(cls, known)
     cls.before({name: value for name, value in known.items() if value is not None})
     for name, one in settings_of(cls).items():
         group = known.get(name)

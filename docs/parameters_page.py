@@ -43,12 +43,13 @@ $ trainwright submit --command train.py --code src --run-timeout-seconds 86400 -
 * **Pipelines, DAGs and `trainwright finetune`** take groups as objects in `training`: `{"limits": {"run_timeout_seconds": 86400}}`,
   or `--training limits.run_timeout_seconds=86400`.
 * **The steps around the training.** `evaluate` and `EvaluateOperator` have the same groups without `data`, and `harness`
-  (`few_shot`, `task_limit`) for their `tasks`. `wait_train_job` and `TrainJobSensor` take those about waiting. Operators that can be
-  deferred have `deferral` (`log_poll_interval`, `min_defer_seconds`).
+  (`few_shot`, `task_limit`) for their `tasks`. `wait_train_job` and `TrainJobSensor` take those about waiting, and refuse others.
+  Operators that can be deferred have `deferral` (`log_poll_interval`, `min_defer_seconds`).
 * **With `run`**, the settings of the run and those of the step are joined, one by one also in groups. One that both have with
-  different values is an error.
+  different values is an error; an object such as `env` counts as one value. A parameter of the step that is its default, as
+  `num_nodes=0`, says nothing: the run's value holds.
 * **Errors** begin with the path: `limits.restarts: ...`. An unknown name is refused; for a setting of a group, the error has its
-  path.
+  path. The settings of a group at a call of a `@train_function` are joined with those of its decorator.
 
 In Kubeflow Pipelines, a parameter of the pipeline or an output of a task can be an entry of a group, and keeps its type. Two rules:
 
@@ -61,6 +62,10 @@ is a plain dict, and `limits={"run_timeout_seconds": 86400}` the same:
 
 * Templates and results of other tasks are rendered at any depth, and so is a group that is one template or result itself.
 * `limits.job_retries` and `ending.tie_to_run` are for Kubeflow Pipelines, and refused; use `retries` of the task.
+* Names, choices and literal credentials are checked when the DAG is parsed, also in `partial` and `expand`; other values when the task
+  runs, before it submits a job.
+* A group in `default_args` or `.override(...)` is an argument like any other: a task that sets the group has its settings alone. Share
+  some with `limits={**COMMON, "restarts": 1}`.
 * `partial` and `expand` take groups: `.partial(limits=Limits(restarts=2)).expand(placement=[on_a100, on_h100])`.
 
 ## How values are written

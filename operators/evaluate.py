@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.groups import Ending, Harness, Limits, Logging, Placement, Secrets
+from trainwright.operators.groups import Ending, Harness, Limits, Logging, Placement, Secrets, check_flat_names
 from trainwright.operators.hook import TrainwrightHook
 from trainwright.operators.values.credentials import step_credentials
 from trainwright.operators.values.task_identity import task_identity
@@ -103,6 +103,7 @@ class EvaluateOperator(WorkspaceOperator):
         trial_index: int | str = -1,
         **kwargs: Any,
     ):
+        check_flat_names(self.groups, kwargs)
         super().__init__(**kwargs)
         # Written by `make edges` from EvaluateExport.
         self.checkpoint_uri = checkpoint_uri

@@ -6,7 +6,7 @@ other tasks, at any depth. The names, types and descriptions are those of `train
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, TypedDict
 
@@ -184,9 +184,23 @@ def check_groups(**groups: Any) -> None:
         if isinstance(given, Mapping) and (other := next((each for each in OF_PIPELINES if each in given), "")):
             raise ValueError(f"{name}.{other}: {OF_PIPELINES[other]}")
         if isinstance(given, Mapping) and (unknown := next((each for each in given if each not in known), None)):
-            from trainwright.text.suggest import suggest
-
-            raise ValueError(f"{name}.{str(unknown)[:80]}: unknown; {suggest(str(unknown), list(known))}")
+            raise ValueError(f"{name}.{str(unknown)[:80]}: unknown; {_about(str(unknown), known)}")
     on_cancel = (groups.get("ending") or {}).get("on_cancel") if isinstance(groups.get("ending"), Mapping) else None
     if isinstance(on_cancel, str) and "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
         raise ValueError(f"ending.on_cancel: {on_cancel!r}: expected suspend, delete or keep")
+
+
+def check_flat_names(groups: Collection[str], given: Collection[str]) -> None:
+    """Refuse settings of these groups among the arguments of an operator, which knows none of them. Raises TypeError with the path."""
+    for group in groups:
+        if names := [name for name in given if name in _GROUPS[group].__annotations__]:
+            raise TypeError(f"{names[0]}: it is a setting of a group: {group}={{{names[0]!r}: ...}}")
+
+
+def _about(unknown: str, known: Collection[str]) -> str:
+    """Return in which group a name is known, else the nearest ones of this group."""
+    if groups := [group for group, one in _GROUPS.items() if unknown in one.__annotations__]:
+        return f"it is {groups[0]}.{unknown}"
+    from trainwright.text.suggest import suggest
+
+    return suggest(unknown, list(known))

@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 
 from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.groups import Data, Deferral, Ending, Limits, Logging, Placement, Secrets
+from trainwright.operators.groups import Data, Deferral, Ending, Limits, Logging, Placement, Secrets, check_flat_names
 from trainwright.operators.reporting.lineage import TrainJobLineage
 from trainwright.operators.reporting.links import begin_links
 from trainwright.operators.values.airflow_api import conf
@@ -163,6 +163,8 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         deferral: Deferral | None = None,
         **kwargs: Any,
     ):
+        # With a run, default_args may have settings of StartRunOperator, which has them without a group.
+        check_flat_names(self.groups, kwargs if run else {**kwargs, **(kwargs.get("default_args") or {})})
         super().__init__(**kwargs)
         # Written by `make edges` from TrainRequest.
         self.runtime = runtime

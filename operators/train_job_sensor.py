@@ -13,7 +13,7 @@ from airflow.triggers.base import StartTriggerArgs
 from trainwright import jobs
 from trainwright.operators.deferral.deferral_options import deferral_options
 from trainwright.operators.errors import fail_fast
-from trainwright.operators.groups import Deferral, Limits, Logging
+from trainwright.operators.groups import Deferral, Limits, Logging, check_flat_names
 from trainwright.operators.reporting.links import LogsLink, TrainJobLink, begin_links
 from trainwright.operators.values.airflow_api import AirflowFailException, AirflowSensorTimeout, AirflowSkipException, conf
 from trainwright.operators.waits_for_train_job import WaitsForTrainJob
@@ -79,6 +79,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         deferral: Deferral | None = None,
         **kwargs: Any,
     ):
+        check_flat_names(self.groups, kwargs)
         super().__init__(**kwargs)
         self.trainjob, self.namespace = trainjob, namespace
         self.submission_mode, self.conn_id, self.on_cancel = submission_mode, conn_id, on_cancel

@@ -24,7 +24,7 @@ from kfp.dsl.structures import ComponentSpec, InputSpec, OutputSpec
 from kfp.dsl.types.type_annotations import is_Input_Output_artifact_annotation
 
 from trainwright.components.pipeline_values import declared_type, type_of_item, value_type, with_types
-from trainwright.components.step_component import StepComponent, check_groups, without_descriptions
+from trainwright.components.step_component import StepComponent, check_groups, path_in_group, without_descriptions
 from trainwright.components.train.component import train
 from trainwright.jobs.code.argument_types import ArgumentType, convert, type_of_annotation
 from trainwright.jobs.code.function_arguments import FunctionParameter, FunctionSignature, check_names, signature_of
@@ -54,6 +54,7 @@ _KFP_TYPES: dict[ValueType, str] = {
 _KINDS: dict[str, ValueType] = {of_type: of_type for of_type in _KFP_TYPES}
 _OF_INPUTS: dict[str, ValueType] = {**_KINDS, "datetime": "str", "date": "str", "timedelta": "float"}
 """Of an argument, which the training pod gets as its annotation says; what a function returns stays as it is in JSON."""
+_GROUPS = frozenset(name for name, one in settings_of(TrainRequest).items() if one.of is not None)
 SINGLE = "Output"
 """kfp's name of the output of a function that returns one value."""
 
@@ -84,6 +85,8 @@ class TrainFunction(StepComponent):
         if args:
             raise TypeError(f"{self.name}() takes keyword arguments only, got {len(args)} positional")
         given = {**{name: value for name, value in self._settings.items() if name in self._of_train}, **kwargs}
+        of_both = _GROUPS & kwargs.keys() & self._settings.keys() & self._of_train.keys()
+        given |= {name: self._with_group(name, kwargs[name]) for name in of_both}
         if not (given.get("run") or given.get("run_id")):
             given["run_id"] = dsl.PIPELINE_JOB_ID_PLACEHOLDER
         named = {name: given.pop(name) for name in [*given] if name not in self._of_train}
@@ -93,6 +96,13 @@ class TrainFunction(StepComponent):
         with within(f"{self.name}()", ": "):
             check_groups(TrainRequest, given)
         return self._task(arguments or {}, given)
+
+    def _with_group(self, name: str, given: Any) -> Any:
+        """Return a group of settings that the decorator and the call set: settings of the call replace those of the same names."""
+        own = self._settings[name]
+        if not isinstance(own, Mapping) or not isinstance(given, Mapping):
+            raise TypeError(f"{self.name}(): {name}: the decorator sets it too; set both as objects, or set it in one place")
+        return {**own, **given}
 
     def _with_func_args(self, arguments: dict[str, Any], given: dict[str, Any]) -> dict[str, Any] | None:
         """Return all arguments of the function by name; None if `func_args` is known at run time only, and stays in `given`."""
@@ -109,7 +119,9 @@ class TrainFunction(StepComponent):
 
     def _check_settings(self) -> None:
         if unknown := sorted(self._settings.keys() - _OF_TRAIN.keys()):
-            raise TypeError(f"train_function: {unknown[0]!r} is no setting of a function ({suggest(unknown[0], _OF_TRAIN)})")
+            path = path_in_group(TrainRequest, unknown[0])
+            about = f"it is {path}" if path else suggest(unknown[0], _OF_TRAIN)
+            raise TypeError(f"train_function: {unknown[0]!r} is no setting of a function ({about})")
         if artifact := next((name for name in ("dataset", "model") if name in self._settings), ""):
             raise TypeError(
                 f"train_function: {artifact} is given where the component is called: {self._signature.name}({artifact}=...)"
@@ -137,8 +149,10 @@ class TrainFunction(StepComponent):
             check_names(self._signature, arguments)
         except ValueError as error:
             near = {name for name in arguments if name not in self._signature.parameters}
+            paths = [f"; {name} is {path}" for name in sorted(near) if (path := path_in_group(TrainRequest, name))]
             hint = next((suggest(name, self._of_train) for name in sorted(near)), "")
             hint = f"; {hint}" if hint.startswith("did you mean") and not names_only else ""
+            hint = paths[0] if paths else hint
             raise TypeError(f"{error}{hint}") from None
         self._refuse_taken(arguments)  # a function with ** takes any name
 

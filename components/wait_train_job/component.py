@@ -32,23 +32,6 @@ def wait_train_job(
             on_cancel, waiter_lease_seconds, adopt_finished, on_changed_request, previous_jobs, tie_to_run.
         logging: Which logs of the job are shown. Its settings: logs, log_bytes.
         metrics: Last values reported by the training, and the numbers that it returned.
-        queue_timeout_seconds: Maximum seconds that the job may be queued or suspended. 0: no limit.
-        start_timeout_seconds: Maximum seconds until all pods of the training have started; time of initializers does not count. 0:
-            no limit.
-        run_timeout_seconds: Maximum seconds of training; also set as activeDeadlineSeconds, which the cluster enforces. Empty or -1:
-            that of the manifest, else a week. 0: no limit.
-        fail_if_stuck: Whether to fail when waiting cannot help: at once for an invalid image name or a command that the image does
-            not have, after a minute without a claim, Secret or queue, after ten without the image or if a policy refuses the pods.
-        fail_on_divergence: Whether to fail as soon as the loss or the gradient norm is not finite in several reports, one after
-            another. Checkpoints stay.
-        lost_node_timeout_seconds: Maximum seconds for which pods may not end on a lost node; the job is then cancelled as on_cancel
-            says. 0: no limit.
-        logs: Which logs to stream: a rank, all, STEP:RANK, STEP:all, or none.
-        log_bytes: Maximum bytes of logs to stream; beyond that only the last lines are shown, when the job ends.
-        on_cancel: What to do with the job when its step is cancelled, exceeds a deadline or stops waiting: suspend, delete or keep
-            it.
-        waiter_lease_seconds: Seconds after which a job whose waiting step is gone may be suspended, by a controller of Trainwright
-            or a later step of its run; at least 30. 0: never.
 
     Returns:
         trainjob: Name of the TrainJob.
@@ -59,6 +42,7 @@ def wait_train_job(
     from trainwright.jobs import EventPrinter, TrainRequest
     from trainwright.jobs.request.typed_parameters import typed_parameters
     from trainwright.jobs.wait.job_handle import JobHandle, wait_step
+    from trainwright.jobs.wait.waiting import of_waiting
     from trainwright.steps.exit_handlers import warn_without_guard
     from trainwright.steps.own_step import own_step
     from trainwright.steps.reported_metrics import log_metrics
@@ -75,7 +59,7 @@ def wait_train_job(
     }
     with explained_end():
         handle = JobHandle.parse(trainjob)
-        options = with_step_lease(TrainRequest.parse(typed_parameters(TrainRequest, parameters)))
+        options = with_step_lease(of_waiting(TrainRequest.parse(typed_parameters(TrainRequest, parameters))))
         cluster = connect_for_jobs(mode=handle.mode)
         if options.ending.on_cancel != "keep":
             warn_without_guard(cluster, handle.namespace)

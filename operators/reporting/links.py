@@ -41,8 +41,9 @@ class _StoredLink(BaseOperatorLink):
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         """The URL, or empty: from the operator in the worker that knows it, else from the XCom of an earlier one."""
-        if self.key in operator.shown_links:
-            return str(operator.shown_links[self.key])
+        shown = getattr(operator, "shown_links", {})  # a mapped task that has failed has none
+        if self.key in shown:
+            return str(shown[self.key])
         from airflow.sdk.execution_time.xcom import XCom
 
         return str(XCom.get_value(ti_key=ti_key, key=self.xcom_key) or "")

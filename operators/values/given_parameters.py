@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.definitions.mappedoperator import OperatorPartial
 
-from trainwright.operators.groups import check_groups
+from trainwright.operators.groups import check_flat_names, check_groups
 from trainwright.operators.values.literal_secrets import reject_literal_secrets
 
 if TYPE_CHECKING:
@@ -29,7 +29,11 @@ class ChecksGivenParameters(_Operator):
 
     @classmethod
     def check_given(cls, given: Mapping[str, Any]) -> None:
-        """Check some or all parameters, as a DAG has given them. Raises LiteralSecret, ValueError for a name that a group has not."""
+        """Check some or all parameters, as a DAG has given them.
+
+        Raises LiteralSecret, ValueError for a name that a group has not, TypeError for a setting of a group in place of the group.
+        """
+        check_flat_names(cls.groups, given)
         reject_literal_secrets({name: given[name] for name in cls.may_have_credentials if name in given})
         check_groups(**{name: given[name] for name in cls.groups if name in given})
 

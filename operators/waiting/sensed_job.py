@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import PokeReturnValue
 
+from trainwright.api.errors import NotFound
 from trainwright.jobs import Phase, StepResult, TrainJobDeadline, TrainJobDeleted, TrainRequest, Waiting, phase_of
 from trainwright.jobs.diagnosis.errors import Diverged
 from trainwright.jobs.diagnosis.failure_class import end_of
@@ -21,7 +23,7 @@ from trainwright.jobs.submit.adoption import resume_if_suspended_by_us
 from trainwright.jobs.wait.give_up import cancel_unwatched_job
 from trainwright.jobs.wait.run_to_end import follow_to_end
 from trainwright.jobs.wait.stop_early import raise_if_stopped_early
-from trainwright.jobs.wait.waiting import wait_settings_of
+from trainwright.jobs.wait.waiting import of_waiting, wait_settings_of
 from trainwright.operators import cancellation
 from trainwright.operators.jobs.job_reference import JobReference
 from trainwright.operators.jobs.named_job_trigger import missing_job, resumes
@@ -55,7 +57,7 @@ class SensedJob(WaitingTask):
     options: SensorOptions
 
     def __init__(self, operator: BaseSensorOperator, context: Context, options: SensorOptions, given: Mapping[str, Any]):
-        super().__init__(operator, context, options, asked(TrainRequest, given))
+        super().__init__(operator, context, options, of_waiting(asked(TrainRequest, given)))
         self.reference = reference = JobReference.parse(options.trainjob)
         self.on_give_up, self.mode = options.on_cancel or "keep", options.submission_mode or reference.submission_mode
         self.has_results = reference.folder is None or reference.has_results is not False
@@ -74,7 +76,8 @@ class SensedJob(WaitingTask):
             with name_unreadable_job(event):
                 event = {**event, "namespace": self._namespace_on(self.connect())}
         if event["outcome"] == "deadline" and not event.get("what"):
-            self.give_up_late(*self._read_job())
+            with suppress(NotFound):
+                self.give_up_late(*self.read_job_of(event))
             raise AirflowSensorTimeout(f"{event['message']}: {self.time_limit}")
         return super().complete(event)
 

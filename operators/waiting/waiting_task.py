@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from trainwright.api.errors import NotFound
 from trainwright.api.kinds import TRAINJOB
+from trainwright.api.objects import uid_of
 from trainwright.jobs import ImagePullFailed, StepResult, TrainJobDeadline, TrainJobDeleted, TrainJobFailed, TrainRequest
 from trainwright.jobs.diagnosis.errors import Diverged, StoppedEarly, stuck_error
 from trainwright.jobs.diagnosis.failure_class import deadline_of, end_of, failure_of
@@ -156,7 +157,7 @@ class WaitingTask(ABC):
         if outcome == "deleted":
             raise TrainJobDeleted(event["message"])
         try:
-            cluster, trainjob = self._read_job_of(event)
+            cluster, trainjob = self.read_job_of(event)
         except NotFound:
             raise TrainJobDeleted(f"TrainJob {namespace}/{name} {outcome} and was deleted since: {event['message']}") from None
         if outcome == "error":  # of the triggerer alone: the worker reaches the job
@@ -194,7 +195,7 @@ class WaitingTask(ABC):
         name, namespace, metrics = event["name"], event["namespace"], event.get("metrics") or {}
         start = self.printer.started_from
         try:
-            cluster, trainjob = self._read_job_of(event)
+            cluster, trainjob = self.read_job_of(event)
         except NotFound:
             self.judge_end(None, {"metadata": {"name": name, "namespace": namespace}}, metrics)
             if self.has_results:
@@ -208,11 +209,17 @@ class WaitingTask(ABC):
             folder, start = folder_of_job(trainjob), start or read_started_from(cluster, trainjob)
         return self.done(StepResult(name, namespace, metrics, None, folder, start))
 
-    def _read_job_of(self, event: dict[str, Any]) -> tuple[JobsClient, Job]:
-        """The cluster, and the job of an event. Raises NotFound, and the errors of `name_unreadable_job`."""
+    def read_job_of(self, event: dict[str, Any]) -> tuple[JobsClient, Job]:
+        """The cluster, and the job of an event. Raises NotFound, and the errors of `name_unreadable_job`.
+
+        While the event waited for a worker, the job may have been deleted, and another one created with its name.
+        """
         with name_unreadable_job(event):
             cluster = self.connect(event.get("submission_mode") or "")
-            return cluster, cluster.get(TRAINJOB, event["name"], event["namespace"])
+            trainjob = cluster.get(TRAINJOB, event["name"], event["namespace"])
+        if (uid := event.get("uid")) and uid_of(trainjob) != uid:
+            raise NotFound(f"TrainJob {event['namespace']}/{event['name']} is another one now")
+        return cluster, trainjob
 
     def judge_end(self, cluster: JobsClient | None, trainjob: Job, metrics: dict[str, str] | None = None) -> None:
         """Pass on what a job that has succeeded has logged. Raises Diverged if its last figures are not finite.

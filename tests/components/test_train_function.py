@@ -424,6 +424,50 @@ def test_doubled_dollars_that_would_be_single_ones_are_refused(given: dict[str, 
         dsl.pipeline(flow)
 
 
+def test_settings_of_a_group_come_from_decorator_and_call(tmp_path: Path) -> None:
+    @shipped.train_function(limits={"run_timeout_seconds": 3600, "preemption_budget": 0, "restarts": 2})
+    def show() -> None: ...
+
+    @dsl.pipeline
+    def one() -> None:
+        show(limits={"restarts": 1})
+
+    given = compiled(one, tmp_path)["root"]["dag"]["tasks"]["show"]["inputs"]["parameters"]["limits"]["runtimeValue"]["constant"]
+    assert given == {"run_timeout_seconds": 3600, "preemption_budget": 0, "restarts": 1}
+
+    def other(limits: dict) -> None:
+        show(limits=limits)
+
+    with pytest.raises(TypeError, match=r"show\(\): limits: the decorator sets it too"):
+        dsl.pipeline(other)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda fit: shipped.train(run_id="r", queue_name="gpus"),
+            r"train\(\) has no parameter 'queue_name'; it is placement\.queue_name",
+        ),
+        (
+            lambda fit: shipped.train_function(queue_name="gpus")(fit.python_func),
+            r"'queue_name' is no setting of a function \(it is placement\.queue",
+        ),
+        (lambda fit: fit(steps=1, restarts=1), r"restarts is limits\.restarts"),
+        (
+            lambda fit: shipped.train(run_id="r", limits={"queue_name": "gpus"}),
+            r"limits\.queue_name: unknown; it is placement\.queue_name",
+        ),
+    ],
+)
+def test_setting_at_the_wrong_place_is_refused_with_its_path(fit: Any, call: Any, message: str) -> None:
+    def flow() -> None:
+        call(fit)
+
+    with pytest.raises((TypeError, InvalidSettings), match=message):
+        dsl.pipeline(flow)
+
+
 def program_of(component: Any) -> str:
     """The part of a component's command that differs between functions, which a cache compares."""
     command: list[str] = component.component_spec.implementation.container.command

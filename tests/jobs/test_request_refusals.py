@@ -13,6 +13,9 @@ from factories import train_request, trainjob
 
 from trainwright.api.errors import ApiError
 from trainwright.jobs.credentials.secret_detection import LiteralSecret, credential_kind
+from trainwright.jobs.request.invalid_settings import InvalidSettings
+from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.wait.waiting import of_waiting
 
 TOKEN = "hf_" + "aB3" * 10
 URL = "https://me:hunter2@example.com/simple"
@@ -103,6 +106,27 @@ def test_a_manifest_that_cannot_be_read_is_not_repeated(manifest: str) -> None:
     with pytest.raises((ValueError, ApiError)) as raised:
         train_request(manifest=manifest)
     assert TOKEN not in str(raised.value)
+
+
+@pytest.mark.parametrize(("group", "name", "value"), [("limits", "preemption_budget", 1), ("ending", "tie_to_run", False)])
+def test_setting_of_submissions_is_refused_where_a_step_only_waits(group: str, name: str, value: Any) -> None:
+    with pytest.raises(InvalidSettings, match=rf"{group}\.{name}: of the step that submits the job"):
+        of_waiting(TrainRequest.parse({group: {name: value}}))
+    assert of_waiting(TrainRequest.parse({"limits": {"restarts": 2}, "ending": {"on_cancel": "keep"}})).limits.restarts == 2
+
+
+@pytest.mark.parametrize("value", [True, False, "1_0"])
+@pytest.mark.parametrize("path", ["num_nodes", "limits.restarts", "limits.run_timeout_seconds", "ending.waiter_lease_seconds"])
+def test_flag_and_python_number_are_no_numbers(path: str, value: Any) -> None:
+    group, _, name = path.rpartition(".")
+    with pytest.raises(InvalidSettings, match=f"{path}: expected a number, not"):
+        TrainRequest.parse({group: {name: value}} if group else {name: value})
+
+
+@pytest.mark.parametrize("text", ["[]", "0", "false", "{1: 2}"])
+def test_text_of_a_group_is_an_object(text: str) -> None:
+    with pytest.raises(InvalidSettings, match="limits"):
+        TrainRequest.parse({"limits": text})
 
 
 @pytest.mark.parametrize("env", [f"{{a: *{TOKEN}", f"!{TOKEN} a", f"!!int {TOKEN}"])

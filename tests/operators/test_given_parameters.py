@@ -17,6 +17,8 @@ pytestmark = pytest.mark.medium
 TOKEN = "hf_abcdefghijklmnopqrstuvwxyzABCDEFGH"
 WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"placement": {"queue": "gpus"}}, ValueError, r"placement\.queue: unknown; did you mean queue_name"),
+    ({"limits": {"queue_name": "gpus"}}, ValueError, r"limits\.queue_name: unknown; it is placement\.queue_name"),
+    ({"restarts": 1}, TypeError, r"restarts: it is a setting of a group: limits=\{'restarts'"),
     ({"limits": {"job_retries": 2}}, ValueError, r"limits\.job_retries: for Kubeflow Pipelines"),
     ({"env": {"HF_TOKEN": TOKEN}}, LiteralSecret, "env.HF_TOKEN"),
 ]
@@ -48,6 +50,25 @@ def test_wrong_parameter_of_a_mapped_task_is_refused(
     with pytest.raises(error, match=message) as raised:
         WAYS[way](given)
     assert TOKEN not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "message"),
+    [
+        ("TrainJobOperator", {"queue_name": "gpus"}, "placement="),
+        ("TrainJobOperator", {"default_args": {"run_timeout_seconds": 60}}, "limits="),
+        ("EvaluateOperator", {"checkpoint_uri": "u", "checkpoint_digest": "d", "few_shot": 1}, "harness="),
+        ("TrainJobSensor", {"trainjob": "a", "run_timeout_seconds": 60}, "limits="),
+    ],
+)
+def test_setting_of_a_group_in_its_place_is_refused_with_its_path(name: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=f"it is a setting of a group: {message}"):
+        getattr(operators, name)(task_id="task", **given)
+
+
+def test_default_arguments_of_other_tasks_are_left_to_them() -> None:
+    given = {"retries": 1, "queue_name": "gpus"}  # of StartRunOperator
+    assert operators.TrainJobOperator(task_id="train", run="{{ ti.xcom_pull('start') }}", default_args=given).retries == 1
 
 
 @pytest.mark.parametrize("name", ["EvaluateOperator", "StartRunOperator", "TrainTrialOperator", "ExportCheckpointOperator"])

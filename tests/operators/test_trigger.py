@@ -224,6 +224,33 @@ def test_a_job_that_is_deleted_or_replaced_is_gone(connected: EmbeddedCluster) -
         task.execute_complete(context(), event)
 
 
+@pytest.mark.parametrize("sensor", [False, True], ids=["operator", "sensor"])
+@pytest.mark.parametrize("outcome", ["deadline", "stuck", "failing", "failed", "error", "succeeded"])
+def test_an_event_does_not_touch_a_job_that_has_taken_the_name(connected: EmbeddedCluster, outcome: str, sensor: bool) -> None:
+    deferred(operator())
+    job = the_job(connected)
+    place = {name: job["metadata"][name] for name in ("name", "namespace", "uid")}
+    connected.delete(TRAINJOB, place["name"], "default")
+    other = connected.create({**job, "metadata": {"name": place["name"], "namespace": "default"}})
+    event = {
+        **place,
+        "outcome": outcome,
+        "what": "run",
+        "message": "late",
+        "submission_mode": "trainjob",
+        "metrics": {"loss": "1"},
+    }
+    task = operators.TrainJobSensor(task_id="wait", trainjob=place["name"], on_cancel="delete") if sensor else operator()
+    if outcome == "succeeded":
+        result = task.execute_complete(context(), event)
+        assert result["metrics"] == {"loss": "1"}
+        assert result["results"] is None
+    else:
+        with pytest.raises(TrainJobDeleted, match="was deleted since"):
+            task.execute_complete(context(), event)
+    assert the_job(connected) == other
+
+
 @pytest.mark.parametrize("stopping", ["suspend", "delete", "keep"])
 def test_a_deadline_stops_the_job(connected: EmbeddedCluster, stopping: str) -> None:
     task = operator(limits={"start_timeout_seconds": 1}, ending={"on_cancel": stopping})

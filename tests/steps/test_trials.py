@@ -76,6 +76,7 @@ def test_another_seed_draws_others() -> None:
         ({"trials": [{"a": 1}, {"a": 1}]}, r"trials\[1\]: the same settings as trials\[0\]"),
         ({"trials": ["a"]}, r"trials\[0\]: 'a' is not an object"),
         ({"space": {"a": []}}, "space.a: expected a list"),
+        ({"space": {"a": [0.1, 0.2, 0.1]}}, r"space\.a: 0\.1 is there twice"),
         ({"space": {"a": {"min": 1, "max": 1}}, "max_trials": 2}, "min must be less than max"),
         ({"space": {"a": {"min": 0, "max": 1, "log": True}}, "max_trials": 2}, "with log greater than zero"),
         ({"space": {"a": {"min": 0, "max": 1}, "b": [1]}}, r"max_trials: required with a range \(a\)"),

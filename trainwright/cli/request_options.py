@@ -34,7 +34,7 @@ EXCLUDED_SETTINGS = OF_WAITING | {
 }
 """Settings for which commands define their own options: `-f`, and those of waiting; and one of pipelines alone."""
 _LISTS = ("command", "args", "packages_to_install", "pip_index_urls")
-_FORMS = {"object": "KEY=VALUE|JSON", "list": "JSON", "function": "FILE.py:NAME", "seconds": "SECONDS"}
+_FORMS = {"object": "KEY=VALUE|JSON", "list": "JSON", "function": "FILE.py:NAME", "seconds": "SECONDS", "flag": "true|false"}
 """What is written for a setting that is neither text nor a number."""
 _HINTS = {"object": "Repeatable, or one JSON object. ", "list": "Shell-quoted words in one argument, or a JSON list. "}
 _OF_GROUP = re.compile(
@@ -103,6 +103,7 @@ def _parameter(setting: Setting) -> inspect.Parameter:
     kinds: dict[str, Any] = {"object": list[str] | None, "integer": int | None, "seconds": int | None}
     kind = kinds.get(setting.kind, str | None)
     form = "WORDS|JSON" if setting.name in _LISTS else _FORMS.get(setting.kind)
+    form = form or "|".join(filter(None, setting.choices)) or None
     name, panel = f"--{setting.name.replace('_', '-')}", setting.section[:1].upper() + setting.section[1:]
     option = typer.Option(name, help=hint + setting.description, metavar=form, rich_help_panel=panel)
     return inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind, option])

@@ -39,7 +39,7 @@ from trainwright.cli.waiting import (
     OnInterrupt,
     OnInterruptOfOwnJob,
     QueueTimeout,
-    RunTimeout,
+    RunTimeoutOfStep,
     StartTimeout,
     Timeout,
     interruptible,
@@ -80,7 +80,7 @@ def submit(
         str, typer.Option(help="Name of the run: its job is adopted, unless it was seen to succeed. Default: a new run.")
     ] = "",
     resume: Annotated[
-        str, typer.Option(help="auto, never, the URI of an exported checkpoint to resume from, or weights:URI.")
+        str, typer.Option(help="auto, last, never, the URI of an exported checkpoint to resume from, or weights:URI.")
     ] = AUTO,
     resume_secret: Annotated[
         str, typer.Option(help="Secret with credentials for reading that export (AWS_ACCESS_KEY_ID ...).")
@@ -109,7 +109,7 @@ def submit(
     timeout: Timeout = NO_LIMIT,
     queue_timeout: QueueTimeout = NO_LIMIT,
     start_timeout: StartTimeout = START_LIMIT,
-    run_timeout: RunTimeout = NO_LIMIT,
+    run_timeout: RunTimeoutOfStep = None,
     fail_if_stuck: FailIfStuck = True,
     fail_on_divergence: FailOnDivergence = True,
     lost_node_timeout: LostNodeTimeout = NO_LIMIT,
@@ -132,7 +132,7 @@ def submit(
             fail_if_stuck,
             lost_node_timeout or None,
             fail_on_divergence=fail_on_divergence,
-            deadlines=limits(queue_timeout, start_timeout, run_timeout, timeout),
+            deadlines=limits(queue_timeout, start_timeout, run_timeout or NO_LIMIT, timeout),
             logs=log_options(logs, logs_of, log_bytes),
         )
         return interruptible(settings, on_interrupt or OnInterrupt.keep, on_interrupt or OnInterrupt.suspend)
@@ -155,7 +155,7 @@ def submit(
                 "resume_secret": resume_secret,
                 "queue_timeout_seconds": int(queue_timeout),
                 "start_timeout_seconds": int(start_timeout),
-                "run_timeout_seconds": int(run_timeout),
+                "run_timeout_seconds": None if run_timeout is None else int(run_timeout),
                 "fail_if_stuck": fail_if_stuck,
                 "fail_on_divergence": fail_on_divergence,
                 "lost_node_timeout_seconds": int(lost_node_timeout),

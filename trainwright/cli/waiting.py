@@ -37,9 +37,9 @@ _LONGEST_SECONDS = 10 * 366 * 86400
 """Ten years; clocks of operating systems overflow beyond a few hundred."""
 
 
-def finite_seconds(value: float) -> float:
+def finite_seconds(value: float | None) -> float | None:
     """Callback of options in seconds: rejects infinity and what is no number, which would wait for ever or overflow a clock."""
-    if not math.isfinite(value) or value > _LONGEST_SECONDS:
+    if value is not None and (not math.isfinite(value) or value > _LONGEST_SECONDS):
         raise typer.BadParameter(f"not a number of seconds up to {_LONGEST_SECONDS} (ten years)")
     return value
 
@@ -93,6 +93,16 @@ RunTimeout = Annotated[
     float,
     typer.Option(
         "--run-timeout-seconds", "--run-timeout", help=f"Maximum time of training. {_SECONDS}", min=0, callback=finite_seconds
+    ),
+]
+RunTimeoutOfStep = Annotated[
+    float | None,
+    typer.Option(
+        "--run-timeout-seconds",
+        "--run-timeout",
+        help="Maximum time of training. In seconds; 0: no limit. Default: that of the manifest, else a week; none for -f alone.",
+        min=0,
+        callback=finite_seconds,
     ),
 ]
 Logs = Annotated[bool, typer.Option("--logs", help="Print the job's logs on standard output.")]

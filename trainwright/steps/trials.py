@@ -128,6 +128,8 @@ def _dimensions(space: Mapping[str, Any]) -> dict[str, list[Any] | Range]:
     found: dict[str, list[Any] | Range] = {}
     for name, values in space.items():
         if isinstance(values, list) and values:
+            if twice := [value for at, value in enumerate(values) if value in values[:at]]:
+                raise ValueError(f"space.{name}: {twice[0]!r} is there twice; it would be trained twice")
             found[name] = values
             continue
         try:

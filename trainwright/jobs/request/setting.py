@@ -7,7 +7,7 @@ Signatures, docstrings, options, forms and reference pages are written from `set
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import (
@@ -248,16 +248,22 @@ def names_of(cls: type[Settings]) -> frozenset[str]:
     return frozenset(one.name for one in fields(cls))
 
 
-def check_names(cls: type[Settings], names: Iterable[str]) -> None:
-    """Check that a class has settings of these names. Raises InvalidSettings with the nearest one, or the path of one in a group."""
-    if unknown := [name for name in names if name not in names_of(cls)]:
-        paths = paths_of(cls)
-        raise InvalidSettings(
-            [
-                (name[:_MAX_NAME], f"unknown; it is {paths[name]}" if name in paths else f"unknown; {suggest(name, paths)}")
-                for name in unknown
-            ]
-        )
+def check_names(cls: type[Settings], values: Mapping[str, Any]) -> None:
+    """Check that a class has settings of these names, and that none in a group is one of elsewhere.
+
+    Raises InvalidSettings with the nearest one, or its path.
+    """
+    paths, problems = paths_of(cls), []
+    for name, value in values.items():
+        group = settings_of(cls)[name].of if name in names_of(cls) else None
+        if name not in names_of(cls):
+            about = f"it is {paths[name]}" if name in paths else suggest(name, paths)
+            problems.append((name[:_MAX_NAME], f"unknown; {about}"))
+        elif group is not None and isinstance(value, Mapping):
+            elsewhere = [each for each in value if each not in names_of(group) and each in paths]
+            problems += [(f"{name}.{each}", f"unknown; it is {paths[each]}") for each in elsewhere]
+    if problems:
+        raise InvalidSettings(problems)
 
 
 @_once

@@ -10,6 +10,7 @@ from trainwright.jobs.request.setting_values import (
     Variables,
     deadline_of,
     normalize_resources,
+    number_of,
     optional_number,
     parse_arguments,
     parse_group,
@@ -51,10 +52,10 @@ Arguments = Annotated[Structure, Form("object", parse_arguments)]
 Objects = Annotated[list[Structure], Form("list", parse_list)]
 Env = Annotated[Variables, Check(lambda value: checks().known_variables(value)), Form("object", parse_object, has_texts=True)]
 Resources = Annotated[dict[str, dict[str, str]], Form("object", lambda value: normalize_resources(parse_object(value)))]
-Count = Annotated[int, Check(between(0)), Form("integer")]
+Count = Annotated[int, Check(between(0)), Form("integer", number_of)]
 Number = Annotated[int | None, Check(between(1)), Form("integer", optional_number)]
 Nodes = Annotated[int | None, Check(between(1, 100_000)), Form("integer", optional_number)]
-Amount = Annotated[float, Check(between(0, 1e300)), Form("number")]
+Amount = Annotated[float, Check(between(0, 1e300)), Form("number", number_of)]
 Seconds = Annotated[int | None, Check(between(1)), Form("seconds", lambda value: optional_number(seconds_of(value)))]
 Deadline = Annotated[int | None, Check(between(0)), Form("seconds", deadline_of)]
 """Seconds; 0 is no limit, None is not set."""

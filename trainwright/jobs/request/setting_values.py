@@ -37,7 +37,9 @@ def parse_arguments(value: Any) -> Any:
 
 def parse_group(value: Any) -> Any:
     """Return a group of settings: its JSON text as an object, anything else as it is."""
-    return parse_text(value) or {} if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    return {} if (found := parse_text(value)) is None else found
 
 
 def parse_as(cls: Any, value: Any) -> Any:
@@ -103,8 +105,8 @@ def floats_to_integers(value: Any, depth: int = 0) -> Any:
 
 
 def seconds_of(value: Any) -> Any:
-    """Return a `timedelta` as whole seconds, rounded up; anything else as it is."""
-    return math.ceil(value.total_seconds()) if isinstance(value, timedelta) else value
+    """Return a `timedelta` as whole seconds, rounded up; anything else as it is. Raises ValueError as `number_of`."""
+    return math.ceil(value.total_seconds()) if isinstance(value, timedelta) else number_of(value)
 
 
 def deadline_of(value: Any) -> Any:
@@ -112,9 +114,19 @@ def deadline_of(value: Any) -> Any:
     return None if value == "" else seconds_of(value)
 
 
+def number_of(value: Any) -> Any:
+    """Return a number or its text as it is. Raises ValueError for what Python would take for one: True, and "1_0"."""
+    if isinstance(value, bool) or (isinstance(value, str) and "_" in value):
+        raise ValueError(f"expected a number, not {value!r:.40}")
+    return value
+
+
 def optional_number(value: Any) -> Any:
-    """Return None for an empty text, and for 0 and "0", which mean None where a parameter cannot be omitted."""
-    return None if value in ("", 0, "0", None) else value
+    """Return None for an empty text, and for 0 and "0", which mean None where a parameter cannot be omitted.
+
+    Raises ValueError as `number_of`.
+    """
+    return None if number_of(value) in ("", 0, "0", None) else value
 
 
 def normalize_resources(value: Any) -> Any:

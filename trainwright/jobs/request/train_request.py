@@ -381,7 +381,8 @@ def reject_credentials(cls: type[Settings], values: Mapping[str, Any]) -> None:
 
 def _searched(cls: type[Settings], values: Mapping[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
     known = settings_of(cls)
-    for name, value in values.items():
+    for key, value in values.items():
+        name = str(key)
         one = known.get(name)
         if one is None or one.kind == "text":
             yield within + name, value

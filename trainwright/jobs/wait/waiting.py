@@ -10,6 +10,7 @@ from trainwright.api.objects import Obj
 from trainwright.api.verdict import Verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.request.groups import PREEMPTION_BUDGET
+from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.state.cancel import CancelPolicy, cancel_by_suspending, cancel_owned_job
 from trainwright.jobs.state.deadline_timer import Deadlines
@@ -19,6 +20,12 @@ from trainwright.jobs.wait.give_up import CancelHandler
 from trainwright.jobs.wait.job_events import JobEvents, OnJobEvents
 from trainwright.jobs.wait.job_observer import WaitSettings
 from trainwright.jobs.wait.keep_lease import WaiterOptions
+
+_OF_SUBMISSION = {
+    "limits": {"preemption_budget", "job_retries"},
+    "ending": {"adopt_finished", "on_changed_request", "previous_jobs", "tie_to_run"},
+}
+"""Settings of groups that say when a job is submitted: whoever only waits for it never submits one."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +103,17 @@ def deadlines_of(request: TrainRequest) -> Deadlines:
     return Deadlines(
         queue=request.limits.queue_timeout_seconds, start=request.limits.start_timeout_seconds, run=request.run_deadline
     )
+
+
+def of_waiting(request: TrainRequest) -> TrainRequest:
+    """Return the settings of a wait for a job that another step has submitted. Raises InvalidSettings for one of submissions."""
+    if wrong := [
+        (f"{group}.{name}", "of the step that submits the job, and this one only waits for it; set it there")
+        for group, names in _OF_SUBMISSION.items()
+        for name in sorted(getattr(request, group).given & names)
+    ]:
+        raise InvalidSettings(wrong)
+    return request
 
 
 def wait_settings_of(request: TrainRequest) -> WaitSettings:
