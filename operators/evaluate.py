@@ -136,7 +136,6 @@ class EvaluateOperator(WorkspaceOperator):
         from trainwright.steps.requests import EvaluateExport, StepRun
 
         of_run = self.of_run()
-        self.check_places(of_run, checkpoint_uri=self.checkpoint_uri, placement=self.placement)
         request = self.asked(
             EvaluateExport,
             {
@@ -161,6 +160,7 @@ class EvaluateOperator(WorkspaceOperator):
                 "harness": self.harness,
                 # End of what `make edges` writes.
             },
+            of_run,
             of_run.evaluation,
         )
         if not of_run.workspace:

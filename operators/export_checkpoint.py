@@ -112,11 +112,6 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
 
         begin_links(self)
         of_run = self.of_run()
-        self.check_places(of_run, export_uri=self.export_uri)
-        run = self.step_run(context, of_run)
-        if (trial := int(self.trial_index)) >= 0:
-            run = run._replace(map_index=trial)
-        self.run_folder = self.folder or run_folder(run.run_id, run.map_index)
         request = self.asked(
             ExportCheckpoint,
             {
@@ -133,8 +128,13 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
                 "merge_adapter": self.merge_adapter,
                 # End of what `make edges` writes.
             },
+            of_run,
             of_run.export,
         )
+        run = self.step_run(context, of_run)
+        if (trial := int(self.trial_index)) >= 0:
+            run = run._replace(map_index=trial)
+        self.run_folder = self.folder or run_folder(run.run_id, run.map_index)
         if self.beside:
             request = request.having(trainjob=request.trainjob or self.beside)
         with self.steps(context, of_run) as steps:

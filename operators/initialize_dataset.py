@@ -100,7 +100,6 @@ class InitializeDatasetOperator(WorkspaceOperator):
         from trainwright.steps.requests import InitializeDataset
 
         of_run = self.of_run()
-        self.check_places(of_run, dataset_uri=self.dataset_uri, model_uri=self.model_uri)
         request = self.asked(
             InitializeDataset,
             {
@@ -121,6 +120,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
                 "trainer": self.trainer,
                 # End of what `make edges` writes.
             },
+            of_run,
             of_run.data,
         )
         with self.steps(context, of_run) as steps:

@@ -55,7 +55,6 @@ class InitializeModelOperator(WorkspaceOperator):
         from trainwright.steps.requests import InitializeModel
 
         of_run = self.of_run()
-        self.check_places(of_run, model_uri=self.model_uri)
         request = self.asked(
             InitializeModel,
             {
@@ -63,6 +62,7 @@ class InitializeModelOperator(WorkspaceOperator):
                 "model_uri": self.model_uri,
                 # End of what `make edges` writes.
             },
+            of_run,
         )
         with self.steps(context, of_run) as steps:
             return steps(request, self.step_run(context, of_run))

@@ -86,7 +86,6 @@ class PreprocessDatasetOperator(WorkspaceOperator):
         from trainwright.steps.requests import PreprocessDataset
 
         of_run = self.of_run()
-        self.check_places(of_run, data_uri=self.data_uri)
         request = self.asked(
             PreprocessDataset,
             {
@@ -103,6 +102,7 @@ class PreprocessDatasetOperator(WorkspaceOperator):
                 "ray_address": self.ray_address,
                 # End of what `make edges` writes.
             },
+            of_run,
             of_run.preprocessing,
         )
         with self.steps(context, of_run) as steps:

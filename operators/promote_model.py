@@ -102,7 +102,6 @@ class PromoteModelOperator(ExportsOperator):
         from trainwright.steps.requests import PromoteModel
 
         of_run = self.of_run()
-        self.check_places(of_run, export_uri=self.export_uri, checkpoint_uri=self.checkpoint_uri)
         request = self.asked(
             PromoteModel,
             {
@@ -122,6 +121,7 @@ class PromoteModelOperator(ExportsOperator):
                 "training": self.training,
                 # End of what `make edges` writes.
             },
+            of_run,
             of_run.promotion,
         )
         if "training" in of_run.given and not request.training:

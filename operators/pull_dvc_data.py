@@ -73,7 +73,6 @@ class PullDvcDataOperator(WorkspaceOperator):
         from trainwright.steps.requests import PullDvcData
 
         of_run = self.of_run()
-        self.check_places(of_run, source=self.source, repo=self.repo)
         request = self.asked(
             PullDvcData,
             {
@@ -86,6 +85,7 @@ class PullDvcDataOperator(WorkspaceOperator):
                 "remote": self.remote,
                 # End of what `make edges` writes.
             },
+            of_run,
         )
         with self.steps(context, of_run) as steps:
             return steps(request, self.step_run(context, of_run))

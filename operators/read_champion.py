@@ -79,7 +79,6 @@ class ReadChampionOperator(ExportsOperator):
         from trainwright.steps.requests import ReadChampion
 
         of_run = self.of_run()
-        self.check_places(of_run, export_uri=self.export_uri)
         request = self.asked(
             ReadChampion,
             {
@@ -93,6 +92,7 @@ class ReadChampionOperator(ExportsOperator):
                 "training": self.training,
                 # End of what `make edges` writes.
             },
+            of_run,
         )
         if "alias" in of_run.promotion.given:
             request = request.having(alias=of_run.promotion.alias)

@@ -91,19 +91,13 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
     @fail_fast()
     @reject_unusable_exports()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places, places_given
         from trainwright.operators.values.given_run import asked
         from trainwright.steps.register import register_run_export
         from trainwright.steps.requests import RegisterModel, Run
 
         run = Run.of_step(self.run)
         hub = self.hub_conn_id or run.hub_conn_id or None
-        check_places(
-            (self.store_conn_id, hub),
-            checkpoint_uri=self.checkpoint_uri,
-            registry=self.registry,
-            workspace_path=self.workspace_path,
-        )
         request = asked(
             RegisterModel,
             {
@@ -122,6 +116,8 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
             },
             run.registration,
         )
+        places = places_given(request.given_values(), RegisterModel)
+        check_places((self.store_conn_id, hub), workspace_path=self.workspace_path, **places)
         with credentials(self.store_conn_id, hub):
             registration = register_run_export(
                 request,

@@ -69,7 +69,6 @@ class RollBackModelOperator(ExportsOperator):
         from trainwright.steps.requests import RollBackOnce
 
         of_run = self.of_run()
-        self.check_places(of_run, export_uri=self.export_uri)
         identity = task_identity(context, of_run.run_id)
         step = f"{identity} {identity.submitter.execution}".rstrip()
         request = self.asked(
@@ -82,6 +81,7 @@ class RollBackModelOperator(ExportsOperator):
                 "reason": self.reason,
                 # End of what `make edges` writes.
             },
+            of_run,
         ).having(step=step)
         uri = str(self.do(request, context, of_run)["uri"])
         self.log.info("%s: %s", request.alias, uri)

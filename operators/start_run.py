@@ -124,11 +124,11 @@ class StartRunOperator(TextTemplates, BaseOperator):
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:
-        from trainwright.operators.values.allowed_places import check_places
+        from trainwright.operators.values.allowed_places import check_places, places_given
         from trainwright.operators.values.given_run import asked, refuse_settings_of_pipelines
         from trainwright.steps.on_cluster import MOUNT
         from trainwright.steps.phases import phases_of
-        from trainwright.steps.requests import RunPlace, StartRun
+        from trainwright.steps.requests import Run, RunPlace, StartRun
         from trainwright.steps.start import check_exports, start_run
 
         if isinstance(self.training, dict):
@@ -159,11 +159,12 @@ class StartRunOperator(TextTemplates, BaseOperator):
                 # End of what `make edges` writes.
             },
         )
+        check_places((self.conn_id,), **places_given(request.training))  # before its manifest is read, which may be a file
         place = RunPlace.parse({"run_id": self.run_id, "workspace_path": self.workspace_path, "namespace": self.namespace})
         run = phases_of(request, place)
         refuse_settings_of_pipelines(run.training, "training.")
-        places = {"workspace_path": run.workspace_path, "export_uri": request.export_uri}
-        check_places((self.conn_id,), workspace=request.workspace, **places)
+        check_places((self.conn_id,), **places_given(request.given_values(), StartRun))
+        check_places((self.conn_id,), **places_given(run.given_values(), Run))
         cluster = TrainwrightHook(self.conn_id).get_conn()
         identity = task_identity(context, run.run_id or run_of_group(context))
         started = start_run(

@@ -83,18 +83,25 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
             job=self.job,
         )
 
-    def asked(self, cls: type[S], given: Mapping[str, Any], rest: S | None = None) -> S:
-        """The request of the task; `rest` are the settings that its run has for it. Raises InvalidSettings, LiteralSecret."""
+    def asked(self, cls: type[S], given: Mapping[str, Any], run: Run, rest: S | None = None) -> S:
+        """The request of the task; `rest` are the settings that its run has for it.
+
+        Raises InvalidSettings, LiteralSecret, and PlaceNotAllowed as `check_places`.
+        """
         from trainwright.operators.values.given_run import asked
 
-        return asked(cls, given, rest)
+        request = asked(cls, given, rest)
+        self.check_places(run, request)
+        return request
 
-    def check_places(self, run: Run, **places: Any) -> None:
-        """Raise PlaceNotAllowed for the first of these places, or of the workspace, that the lists do not allow."""
-        from trainwright.operators.values.allowed_places import check_places
+    def check_places(self, run: Run, request: Settings | None = None) -> None:
+        """Raise PlaceNotAllowed for the first place of a request, of the workspace or of its pods that the lists do not allow."""
+        from trainwright.operators.values.allowed_places import check_places, places_given
 
         connections = (self.conn_id, self.store_conn_id, self.hub_of(run))
-        check_places(connections, workspace=run.workspace, workspace_path=run.workspace_path, **places)
+        check_places(connections, **places_given(run.only("workspace", "workspace_path", "job").given_values(), type(run)))
+        if request is not None:
+            check_places(connections, **places_given(request.given_values(), type(request)))
 
     @contextmanager
     def steps(self, context: Context, run: Run) -> Iterator[WorkspaceSteps]:

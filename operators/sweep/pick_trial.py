@@ -70,7 +70,6 @@ class PickTrialOperator(WorkspaceOperator):
         from trainwright.steps.trials import Trial, pick_trial
 
         of_run = self.of_run()
-        self.check_places(of_run)
         request = self.asked(
             PickTrial,
             {
@@ -80,6 +79,7 @@ class PickTrialOperator(WorkspaceOperator):
                 "greater_is_better": self.greater_is_better,
                 # End of what `make edges` writes.
             },
+            of_run,
         )
         planned = [Trial.model_validate(trial) for trial in parse_list("trials", self.trials)]
         picked = pick_trial(request, planned)

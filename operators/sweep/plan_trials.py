@@ -81,7 +81,6 @@ class PlanTrialsOperator(WorkspaceOperator):
         from trainwright.steps.trials import plan_trials
 
         of_run = self.of_run()
-        self.check_places(of_run)
         request = self.asked(
             PlanTrials,
             {
@@ -94,6 +93,7 @@ class PlanTrialsOperator(WorkspaceOperator):
                 "metric": self.metric,
                 # End of what `make edges` writes.
             },
+            of_run,
             PlanTrials().having(settings=of_run.training.settings) if of_run.training.settings else None,
         )
         planned = plan_trials(**request.by_name())

@@ -19,9 +19,9 @@ from urllib.parse import quote, unquote
 from airflow.sdk import BaseHook, Variable
 
 from trainwright.api.errors import ApiError
-from trainwright.api.names import RESUME_WEIGHTS
 from trainwright.jobs.request.manifest_source import manifest_documents, manifest_file
-from trainwright.jobs.request.setting import options_of, settings_of
+from trainwright.jobs.request.resume import AUTO, LAST, NEVER, export_uri_of
+from trainwright.jobs.request.setting import Settings, options_of, settings_of
 from trainwright.jobs.request.setting_values import parse_group, parse_structure
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.operators.values.airflow_api import AirflowFailException
@@ -33,6 +33,8 @@ VARIABLE = "trainwright_allowed_places"
 EXTRA = "allowed_places"
 _URI = re.compile(r"(?i:s3|gs|az|hf|pvc|file)://[^\s\"',;]*")
 """A place in a text inside of a structure: addresses of trackers and package indexes are not meant."""
+_VOLUMES = frozenset({"name", "emptyDir", "configMap", "secret", "downwardAPI", "projected", "persistentVolumeClaim", "hostPath"})
+"""Fields of a volume: those without data of others, and those whose place is checked. No prefix names the data of another one."""
 
 
 class PlaceNotAllowed(AirflowFailException):
@@ -43,7 +45,8 @@ def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
     """Raise PlaceNotAllowed for the first place that a list does not allow, ConnectionNotDefined for an unknown connection.
 
     `conn_ids` are the connections of the task; empty ones are skipped. `places` are parameters of the operators with their values,
-    rendered: URIs, claims, local paths, code, or a TrainJob manifest, whose sources and claims are checked. Empty ones are skipped.
+    rendered: URIs, claims, local paths, code, or structures such as a TrainJob manifest, whose sources and volumes are checked. Empty
+    ones are skipped.
     """
     lists = dict(_lists(conn_ids))
     if not lists:
@@ -56,17 +59,16 @@ def check_places(conn_ids: Iterable[str | None], **places: Any) -> None:
                 )
 
 
-def places_given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a training that name places, by name, as they were given: those of groups, too."""
+def places_given(settings: Mapping[str, Any], cls: type[Settings] = TrainRequest, within: str = "") -> dict[str, Any]:
+    """Return the settings that name places, by path, as they were given: those of groups, too. `cls` is the class of the settings."""
     found: dict[str, Any] = {}
-    for name, one in settings_of(TrainRequest).items():
+    for name, one in settings_of(cls).items():
         if one.of is None:
-            found |= {name: settings[name]} if one.place and name in settings else {}
+            found |= {within + name: settings[name]} if one.place and name in settings else {}
             continue
         with suppress(ValueError):  # what cannot be parsed is rejected later, with its reason
-            group = parse_group(settings.get(name)) or {}
-            if isinstance(group, Mapping):
-                found |= {each: group[each] for each, inner in settings_of(one.of).items() if inner.place and each in group}
+            if isinstance(group := parse_group(settings.get(name)), Mapping):
+                found |= places_given(group, one.of, f"{within}{name}.")
     return found
 
 
@@ -97,29 +99,28 @@ def _parsed(given: Any, source: str) -> list[str]:
 
 def _uris(parameter: str, given: Any) -> Iterator[str]:
     """Yield the places that a parameter names, as URIs."""
-    if not given or (parameter == "resume" and given in ("auto", "never")):
+    name = parameter.rpartition(".")[2]
+    if not given or (name == "resume" and given in (AUTO, LAST, NEVER)):
         return
-    if parameter == "manifest":
+    if name == "manifest":
         yield from _manifest_uris(given)
         return
-    if (setting := options_of(TrainRequest).get(parameter)) is not None and setting.place == "inside":
+    if (setting := options_of(TrainRequest).get(name)) is not None and setting.place == "inside":
         with suppress(ValueError):  # what cannot be parsed is rejected later, with its reason
-            yield from _sources_and_claims(parse_structure(given))
+            yield from _sources_and_volumes({name: parse_structure(given)})
         return
     text = str(given).strip()
-    if parameter == "resume":
-        text = text.removeprefix(RESUME_WEIGHTS)
-    text = with_scheme(text)
+    text = with_scheme(export_uri_of(text) if name == "resume" else text)
     if "://" in text:
         yield text
-    elif parameter == "workspace":
+    elif name == "workspace":
         yield f"pvc://{text}"
     else:
         yield f"file://{quote(str(Path(text).expanduser().absolute()))}"
 
 
 def _manifest_uris(given: Any) -> Iterator[str]:
-    """Yield the file of a manifest, and the sources and claims in it. An unreadable manifest is rejected later, with its reason."""
+    """Yield the file of a manifest, and the sources and volumes in it. An unreadable manifest is rejected later, with its reason."""
     if file := manifest_file(given):
         yield from _uris("manifest file", file)
     try:
@@ -127,11 +128,14 @@ def _manifest_uris(given: Any) -> Iterator[str]:
     except (ApiError, ValueError):
         return
     for document in documents:
-        yield from _sources_and_claims(document)
+        yield from _sources_and_volumes(document)
 
 
-def _sources_and_claims(value: Any) -> Iterator[str]:
+def _sources_and_volumes(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
+        volumes = value.get("volumes")
+        for volume in volumes if isinstance(volumes, list) else ():
+            yield from (f"a volume of type {kind}" for kind in volume if kind not in _VOLUMES) if isinstance(volume, dict) else ()
         for key, inner in value.items():
             if key == "storageUri":
                 yield with_scheme(str(inner))
@@ -140,10 +144,10 @@ def _sources_and_claims(value: Any) -> Iterator[str]:
             elif key == "hostPath" and isinstance(inner, dict) and inner.get("path"):
                 yield f"file://{quote(str(inner['path']))}"
             else:
-                yield from _sources_and_claims(inner)
+                yield from _sources_and_volumes(inner)
     elif isinstance(value, list):
         for inner in value:
-            yield from _sources_and_claims(inner)
+            yield from _sources_and_volumes(inner)
     elif isinstance(value, str):
         yield from _URI.findall(value)
 

@@ -12,6 +12,7 @@ from support.on_first_use import OnFirstUse
 
 from trainwright import operators
 
+errors = OnFirstUse("trainwright.operators.errors")
 allowed_places = OnFirstUse("trainwright.operators.values.allowed_places")
 
 pytestmark = pytest.mark.medium
@@ -49,6 +50,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("code", "{data}/code"),
         ("resume", "auto"),
         ("resume", "never"),
+        ("resume", "last"),
+        ("volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}, {"name": "w", "emptyDir": {}}]),
+        ("volumes", "- name: v\n  secret: s"),
         ("resume", "s3://bucket/team/checkpoint-5"),
         ("resume", "weights:s3://bucket/team/checkpoint-5"),
         ("model_uri", ""),
@@ -95,6 +99,11 @@ def test_place_below_a_prefix_is_allowed(data: Path, parameter: str, place: Any)
         ("settings", {"args": ["--data=gs://bucket/x"]}),
         ("settings", {"dataset": {"data_files": "gs://bucket/x"}}),
         ("metadata_loc", "s3://other/metadata.json"),
+        ("volumes", [{"name": "v", "nfs": {"server": "nfs", "path": "/"}}]),
+        ("volumes", "- name: v\n  csi: d"),
+        ("volumes", [{"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": {"dataSource": {"name": "other"}}}}}]),
+        ("job.placement.volumes", [{"name": "v", "azureFile": {"secretName": "s", "shareName": "x"}}]),
+        ("runtime_patches", [{"trainingRuntimeSpec": {"spec": {"volumes": [{"name": "v", "nfs": {"server": "x"}}]}}}]),
     ],
 )
 def test_everything_else_is_refused_with_the_parameter_and_the_list(data: Path, parameter: str, place: Any) -> None:
@@ -156,3 +165,60 @@ def test_every_operator_checks_before_it_does_anything(operator: tuple[str, dict
     name, arguments = operator
     with pytest.raises(allowed_places.PlaceNotAllowed):
         getattr(operators, name)(task_id="t", **arguments).execute({})
+
+
+VOLUME = {"placement": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "other"}}]}}
+EVALUATION = {"checkpoint_uri": "s3://bucket/team/x", "checkpoint_digest": f"sha256:{'0' * 64}"}
+RUN = {"run_id": "r", "workspace": "pvc://claim", "runs_on": "cluster"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "path"),
+    [
+        ("EvaluateOperator", {**EVALUATION, **VOLUME, "run": RUN}, "placement.volumes: pvc://other"),
+        ("EvaluateOperator", {**EVALUATION, "run": {**RUN, "evaluation": VOLUME}}, "placement.volumes: pvc://other"),
+        ("EvaluateOperator", {**EVALUATION, "run": {**RUN, "job": VOLUME}}, "job.placement.volumes: pvc://other"),
+        (
+            "EvaluateOperator",
+            {**EVALUATION, "run": {**RUN, "evaluation": {"env": {"DATA": "s3://other/x"}}}},
+            "env: s3://other/x",
+        ),
+        (
+            "InitializeDatasetOperator",
+            {"dataset_uri": "hf://org/x", "run": RUN, "job": VOLUME},
+            "job.placement.volumes: pvc://other",
+        ),
+        (
+            "InitializeDatasetOperator",
+            {"dataset_uri": "hf://org/x", "run": {**RUN, "data": {"model_uri": "hf://other/x"}}},
+            "model_uri: hf://other/x",
+        ),
+        ("RetireRunOperator", {"run": {**RUN, "job": VOLUME}}, "job.placement.volumes: pvc://other"),
+        ("TrainJobOperator", {"run": {**RUN, "training": VOLUME}}, "placement.volumes: pvc://other"),
+        ("RegisterModelOperator", {**EVALUATION, "registry": "hf://other/x"}, "registry: hf://other/x"),
+        ("StartRunOperator", {"workspace": "pvc://claim", "training": VOLUME}, "placement.volumes: pvc://other"),
+        ("StartRunOperator", {"workspace": "pvc://claim", "training": {"job": VOLUME}}, "job.placement.volumes: pvc://other"),
+        ("StartRunOperator", {"workspace": "pvc://claim", "training": {"manifest": "/etc/job.yaml"}}, "manifest: file:///etc"),
+        ("StartRunOperator", {"workspace": "pvc://claim", "evaluation": VOLUME}, "evaluation.placement.volumes: pvc://other"),
+        ("StartRunOperator", {"workspace": "pvc://claim", "defaults": VOLUME}, "evaluation.placement.volumes: pvc://other"),
+    ],
+)
+def test_places_of_runs_and_jobs_are_checked_with_the_settings_of_the_task(
+    name: str, arguments: dict[str, Any], path: str
+) -> None:
+    ti = SimpleNamespace(dag_id="d", task_id="t", run_id="r", map_index=-1, try_number=1, xcom_push=lambda **_: None)
+    with pytest.raises(allowed_places.PlaceNotAllowed, match=f"^{path}"):
+        getattr(operators, name)(task_id="t", **arguments).execute({"ti": ti, "dag_run": None})
+
+
+def test_placement_without_places_is_allowed() -> None:
+    task = operators.EvaluateOperator(task_id="t", placement={"queue_name": "gpus"}, **EVALUATION)
+    with pytest.raises(errors.NonRetryableError, match="workspace: required"):
+        task.execute({})
+
+
+def test_run_with_the_path_of_a_manifest_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text("{}", "utf-8")
+    run = {"run_id": "r", "training": {"manifest": f"{tmp_path}/job.json"}}
+    with pytest.raises(errors.NonRetryableError, match=r"run\.training\.manifest: expected an object or YAML text"):
+        operators.InitializeDatasetOperator(task_id="t", dataset_uri="hf://org/x", run=run).execute({})

@@ -164,7 +164,7 @@ def test_an_export_describes_itself_in_the_events_of_its_assets(monkeypatch: pyt
     metrics = {"eval_loss": 0.5, "grad_norm": float("nan")}
     asked = outlet_events(context())
     task = operators.ExportCheckpointOperator(task_id="export", export_uri="s3://b/e", outlets=[model])
-    monkeypatch.setattr(task, "check_places", lambda _run, **_: None)
+    monkeypatch.setattr(task, "check_places", lambda *_: None)
     from contextlib import contextmanager
 
     steps = contextmanager(lambda _context, _run: iter([lambda step, arguments: {**exported, "metrics": metrics}]))

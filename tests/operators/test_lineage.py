@@ -97,7 +97,7 @@ def test_an_export_reads_that_folder_and_writes_the_export(monkeypatch: pytest.M
     task = operators.ExportCheckpointOperator(task_id="export", export_uri="s3://bucket/e", workspace="w")
     assert task.get_openlineage_facets_on_start().outputs == []
     exported = {"uri": "s3://bucket/e/r/checkpoint-5", "digest": "sha256:d", "step": 5, "bytes": 9}
-    monkeypatch.setattr(task, "check_places", lambda _run, **_: None)
+    monkeypatch.setattr(task, "check_places", lambda *_: None)
     monkeypatch.setattr(task, "steps", contextmanager(lambda _context, _run: iter([lambda _request, _run: exported])))
     task.execute(context())
     found = task.get_openlineage_facets_on_complete(None)

@@ -24,15 +24,18 @@ def checked_manifest(given: Any, info: ValidationInfo) -> Obj | None:
     """Return the TrainJob of an object, of YAML or JSON text, or of a file path; None for an empty value.
 
     Manifests of earlier versions are migrated. The name is dropped, as the step determines it; labels, annotations and
-    namespace are kept. The validation context may set `field_validation` to Ignore, to leave unknown fields to the API server.
+    namespace are kept. The validation context may set `field_validation` to Ignore, to leave unknown fields to the API server, and
+    `reads_files` to False, for a request that another step has made: there a path is refused.
     Raises ValueError with every problem that the API server would report.
     """
     if given is None or given in ("", {}):
         return None
+    if not (context := info.context or {}).get("reads_files", True) and manifest_file(given):
+        raise ValueError("expected an object or YAML text: only the step that is given a file reads it")
     try:
         document = floats_to_integers(_only_trainjob(manifest_documents(given)))
         reject_literals({"manifest": document})  # before any error message can contain a value
-        return _checked(document, (info.context or {}).get("field_validation", "Strict"))
+        return _checked(document, context.get("field_validation", "Strict"))
     except LiteralSecret:
         raise
     except (ApiError, ValueError) as error:

@@ -24,6 +24,7 @@ class InitializeDataset(StepRequest):
     dataset_uri: str = setting(
         "Dataset: hf://, s3://, gs://, az://, https://, pvc:// or file:///path to a file or a folder; see docs/sources.md.",
         example="s3://data/support.jsonl",
+        place="uri",
     )
     layout: str = setting(
         "Layout of the source: alpaca, prompt-completion, messages, text ... Empty: detected from the columns.", ""
@@ -43,7 +44,9 @@ class InitializeDataset(StepRequest):
         "Whether to leave out rows to train on that are held out, too, but for white space and case.", False
     )
     model_uri: str = setting(
-        "Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are counted.", ""
+        "Model that will be trained, whose tokenizer counts the tokens of rows for the report. Empty: no tokens are counted.",
+        "",
+        place="uri",
     )
     max_length: Count = setting("Tokens of a row in the training, which cuts longer ones, for the report. 0: not known.", 0)
     end_token: str = setting(
@@ -65,7 +68,9 @@ class InitializeModel(StepRequest):
     """Fetch a base model, and store it in the workspace by its digest."""
 
     model_uri: str = setting(
-        "Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.", example="hf://Qwen/Qwen3-0.6B"
+        "Base model: hf://, s3://, gs://, az://, pvc:// or file:///path; see docs/sources.md.",
+        example="hf://Qwen/Qwen3-0.6B",
+        place="uri",
     )
 
 
@@ -73,9 +78,11 @@ class InitializeModel(StepRequest):
 class PullDvcData(StepRequest):
     """Pull a version of data with DVC into the workspace."""
 
-    source: str = setting("Without repo: a path, file://, s3://, https:// or another address that `dvc import-url` takes.", "")
+    source: str = setting(
+        "Without repo: a path, file://, s3://, https:// or another address that `dvc import-url` takes.", "", place="uri"
+    )
     md5: str = setting("Without repo: DVC's MD5 of an earlier version of a source, instead of its present state.", "")
-    repo: str = setting("Git repository with DVC: its address, or a path.", "")
+    repo: str = setting("Git repository with DVC: its address, or a path.", "", place="uri")
     path: str = setting("File or folder in repo.", "")
     rev: str = setting("Branch, tag or commit of repo. Empty: the default branch.", "")
     remote: str = setting("DVC remote to pull from. Empty: the default one of repo.", "")
@@ -86,7 +93,7 @@ class PreprocessDataset(StepRequest):
     """Preprocess rows with Ray Data. The operations are applied in the order of the parameters."""
 
     data_uri: str = setting(
-        "file:// or pvc://, or a path in the workspace: a file or a folder of JSON Lines, JSON, CSV or Parquet."
+        "file:// or pvc://, or a path in the workspace: a file or a folder of JSON Lines, JSON, CSV or Parquet.", place="uri"
     )
     columns: Object = setting('Column of the source for each column to keep, as {"prompt": "frage"}. Empty: all as they are.', {})
     normalize_whitespace: bool = setting("Whether to unify line ends and spaces, and strip texts; indentation stays.", True)

@@ -20,7 +20,9 @@ class ExportCheckpoint(StepRequest):
     """Copy a complete checkpoint of a run, the last or the best one, to a store."""
 
     export_uri: str = setting(
-        "file:///path or s3://bucket/prefix for exports; each run has its own folder below it.", example="s3://models/support"
+        "file:///path or s3://bucket/prefix for exports; each run has its own folder below it.",
+        example="s3://models/support",
+        place="uri",
     )
     trainjob: str = setting("TrainJob that wrote the checkpoint; a checkpoint of another one is rejected.", "")
     folder: str = setting("Folder of the training in the workspace, as the training returns it. Empty: that of the TrainJob.", "")
@@ -65,7 +67,7 @@ class Harness(Settings):
 class EvaluateExport(StepJob, StepRequest):
     """Measure the loss of an export and of its base model, in a job."""
 
-    checkpoint_uri: str = setting("URI of the exported checkpoint.")
+    checkpoint_uri: str = setting("URI of the exported checkpoint.", place="uri")
     checkpoint_digest: str = setting(_DIGEST)
     runtime: str = setting("Training runtime of the evaluation.", "causal-lm-evaluation")
     sample_row: Count = setting("Row (from 0) whose prompt is completed before and after fine-tuning.", 0)
@@ -93,8 +95,8 @@ class PromoteModel(StepRequest):
 
     is_asked_again: ClassVar[bool] = True
 
-    export_uri: str = setting(_EXPORTS)
-    checkpoint_uri: str = setting("Export to promote.")
+    export_uri: str = setting(_EXPORTS, place="uri")
+    checkpoint_uri: str = setting("Export to promote.", place="uri")
     checkpoint_digest: str = setting(_DIGEST)
     evaluation: Object = setting("Figures of the export, as its evaluation returns them.", {})
     champion_evaluation: Object = setting(
@@ -120,10 +122,12 @@ class PromoteModel(StepRequest):
 class RegisterModel(StepRequest):
     """Register an export in a registry of models."""
 
-    checkpoint_uri: str = setting("Export to register.")
+    checkpoint_uri: str = setting("Export to register.", place="uri")
     checkpoint_digest: str = setting(_DIGEST)
     registry: str = setting(
-        "hf://org/name[@branch], model-registry://host[:port]/model, or mlflow://model.", example="mlflow://support"
+        "hf://org/name[@branch], model-registry://host[:port]/model, or mlflow://model.",
+        example="mlflow://support",
+        place="uri",
     )
     name: str = setting("The model, if registry does not name it.", "")
     version: str = setting("Name of the version; a tag in the Hub. Not for MLflow.", "")
@@ -140,7 +144,7 @@ class ReadChampion(StepRequest):
 
     is_asked_again: ClassVar[bool] = True
 
-    export_uri: str = setting(_EXPORTS)
+    export_uri: str = setting(_EXPORTS, place="uri")
     dataset_digest: str = setting("Digest of the prepared dataset, compared with that of the champion's.", "")
     model_digest: str = setting("Digest of the prepared base model. Empty: not compared.", "")
     always_train: bool = setting(
@@ -159,7 +163,7 @@ class ReadChampion(StepRequest):
 class RollBackModel(StepRequest):
     """Restore the previous export of an alias."""
 
-    export_uri: str = setting(_EXPORTS)
+    export_uri: str = setting(_EXPORTS, place="uri")
     alias: str = setting(_ALIAS, "champion")
     expected_digest: str = setting("Digest of the manifest that the alias must name now. Empty: whatever it names.", "")
     reason: str = setting("Recorded with the change.", "")

@@ -45,6 +45,7 @@ class _Run(StepRequest):
         "nodes it must be ReadWriteMany.",
         section="Run",
         example="pvc://training?size=50Gi",
+        place="uri",
     )
     num_nodes: Count = setting("Number of nodes. 0: the runtime's, usually 1.", 0, section="Training", example="2")
     resources_per_node: Resources = setting(
@@ -121,7 +122,10 @@ class StartRun(_Phases, _Rows, _Tuning, _Run):
         "Settings of export and evaluation that hold unless `evaluation` has others.", {}, section="Evaluation"
     )
     export_uri: str = setting(
-        "Folder of exported checkpoints, refused if later steps do not see it. Empty: not checked.", "", section="Export"
+        "Folder of exported checkpoints, refused if later steps do not see it. Empty: not checked.",
+        "",
+        section="Export",
+        place="uri",
     )
     registry: str = setting("Registry of a later step, which must see the exports. Empty: none.", "", section="Evaluation")
     store_secret: str = setting(

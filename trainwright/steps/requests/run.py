@@ -37,7 +37,7 @@ class RunPlace(Settings):
     submission_mode: Literal["", "auto", "trainjob", "jobset"] = setting(
         "auto, trainjob or jobset. Empty: TRAINWRIGHT_SUBMISSION_MODE, else auto, which depends on the cluster.", ""
     )
-    workspace_path: str = setting("Where the steps mount the workspace; empty if they do not.", "")
+    workspace_path: str = setting("Where the steps mount the workspace; empty if they do not.", "", place="uri")
     runs_on: Literal["auto", "worker", "cluster"] = setting("Where steps of files are done: auto, worker or cluster.", "auto")
     job: Annotated[FilesJob, GROUP] = setting("The jobs of steps of files.", FilesJob())
     hub_conn_id: str = setting("Connection of Airflow with the token of the hub.", "")
@@ -49,7 +49,7 @@ class Run(RunSteps, RunPlace):
 
     own: Object = setting("Settings of the chain itself, which its defaults name.", {})
     claim: str = setting("Name of the claim, for mounting.", "")
-    workspace: str = setting("The workspace, as TrainJobs mount it.", "")
+    workspace: str = setting("The workspace, as TrainJobs mount it.", "", place="uri")
 
     @classmethod
     def of_step(cls, run: Any, **apart: Any) -> Self:
@@ -59,4 +59,4 @@ class Run(RunSteps, RunPlace):
         """
         mine = cls.parse_some({name: value for name, value in apart.items() if value not in ("", None)})
         with within("run"):
-            return mine.over(cls.parse_some(parse_group(run) or {}))
+            return mine.over(cls.parse_some(parse_group(run) or {}, context={"reads_files": False}))

@@ -24,6 +24,7 @@ class StepJob(Settings):
         "rejected.",
         {},
         example='{"HF_HUB_OFFLINE": "1"}',
+        place="inside",
     )
     resources_per_node: Resources = setting(
         'Resources of the pod: {"nvidia.com/gpu": "1"} for both limits and requests, or {"limits": ..., "requests": ...}.',
