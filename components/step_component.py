@@ -18,6 +18,7 @@ from kfp.dsl.structures import ComponentSpec
 
 from trainwright.components.pipeline_values import with_types
 from trainwright.components.training_task import INPUT, as_training_task
+from trainwright.jobs.credentials.secret_detection import reject_known_literals
 from trainwright.jobs.request.invalid_settings import InvalidSettings, within
 from trainwright.jobs.request.setting import Settings, check_names, paths_of, settings_of
 from trainwright.jobs.request.typed_parameters import has_doubled_dollar, has_large_integer
@@ -54,6 +55,7 @@ class StepComponent(PythonComponent):  # type: ignore[misc]
                 raise TypeError(f"{self.name}() has no parameter {name!r}; it is {path}")
             if isinstance(value, int) and has_large_integer(value):
                 raise ValueError(f"{self.name}(): {name}={value}: Kubeflow Pipelines keeps integers below 2**53 only")
+        reject_known_literals(kwargs)
         with within(f"{self.name}()", ": "):
             if self._needs and not any(kwargs.get(name) for name in self._needs):
                 raise InvalidSettings(
@@ -84,24 +86,15 @@ def path_in_group(cls: type[Settings] | None, name: str) -> str:
 
 
 def check_groups(cls: type[Settings], given: Mapping[str, Any]) -> None:
-    """Check the settings of groups that are known when a pipeline is compiled. Raises InvalidSettings, LiteralSecret."""
-    known = {name: _known(value) for name, value in given.items() if name in settings_of(cls)}
-    check_names(cls, known)
-    cls.before({name: value for name, value in known.items() if value is not None})
+    """Check the settings of groups that are known when a pipeline is compiled. Raises InvalidSettings."""
+    check_names(cls, {name: value for name, value in given.items() if name in settings_of(cls)})
     for name, one in settings_of(cls).items():
-        group = known.get(name)
-        if one.of is None or not isinstance(group, dict):
+        group = given.get(name)
+        if one.of is None or not isinstance(group, Mapping):
             continue
         with within(name):
             check_names(one.of, group)  # those of settings that only the run knows as well
-            one.of.parse_some({each: value for each, value in group.items() if value is not None})
-
-
-def _known(value: Any) -> Any:
-    """Return a value without those that only a run knows, which are None: at the first level of an object, and as a whole below."""
-    if isinstance(value, Mapping):
-        return {name: None if _is_of_run(entry) else entry for name, entry in value.items()}
-    return None if _is_of_run(value) else value
+            one.of.parse_some({each: value for each, value in group.items() if not _is_of_run(value)})
 
 
 def _is_of_run(value: Any) -> bool:

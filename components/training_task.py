@@ -16,6 +16,8 @@ from kfp import dsl
 from kfp.dsl import PipelineTask, pipeline_channel
 from kfp.dsl.structures import ResourceSpec
 
+from trainwright.jobs.credentials.secret_detection import reject_known_literals
+
 INPUT = "task_settings"
 VARIABLE = "TRAINWRIGHT_STEP_RESOURCES"
 STEP_RESOURCES = {"cpu_request": "100m", "cpu_limit": "1", "memory_request": "256Mi", "memory_limit": "1Gi"}
@@ -63,6 +65,11 @@ class TrainingTask(PipelineTask):  # type: ignore[misc]
         """The inputs of the task, with what was set on it so far."""
         self._inputs[INPUT] = {"resources": _amounts(self._of_job), **_of_pod(self.platform_config.get("kubernetes") or {})}
         return self._inputs  # type: ignore[no-any-return]  # kfp has no types
+
+    def set_env_variable(self, name: str, value: Any) -> PipelineTask:
+        """As of the base class. Raises LiteralSecret for a credential, which would be part of the compiled pipeline."""
+        reject_known_literals({"env": {name: value}})
+        return super().set_env_variable(name, value)
 
 
 def _setter(name: str) -> Callable[..., PipelineTask]:

@@ -71,6 +71,7 @@ class CleanUpOperator(TextTemplates, BaseOperator):
         self.run_id, self.on_failure, self.older_than_days = run_id, on_failure, older_than_days
         self.abandoned, self.all_namespaces, self.namespace = abandoned, all_namespaces, namespace
         self.submission_mode, self.conn_id = submission_mode, conn_id
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, Any]]:

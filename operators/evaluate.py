@@ -73,7 +73,6 @@ class EvaluateOperator(WorkspaceOperator):
         "trial_index",
         *WorkspaceOperator.template_fields,
     )
-    may_have_credentials = ("job", "env", "labels", "placement")
     groups = ("placement", "limits", "ending", "logging", "secrets", "harness")
     template_fields_renderers = {**WorkspaceOperator.template_fields_renderers, "env": "json"}
 
@@ -126,7 +125,7 @@ class EvaluateOperator(WorkspaceOperator):
         self.harness = harness
         # End of what `make edges` writes.
         self.trial_index = trial_index
-        self.check_given(vars(self))
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -103,6 +103,7 @@ class ExportCheckpointOperator(ExportLineage, WorkspaceOperator):
         self.merge_adapter = merge_adapter
         # End of what `make edges` writes.
         self.trial_index, self.beside, self.every_seconds = trial_index, beside, every_seconds
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> Any:

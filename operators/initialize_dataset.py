@@ -94,6 +94,7 @@ class InitializeDatasetOperator(WorkspaceOperator):
         self.report_mode = report_mode
         self.trainer = trainer
         # End of what `make edges` writes.
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -49,6 +49,7 @@ class InitializeModelOperator(WorkspaceOperator):
         # Written by `make edges` from InitializeModel.
         self.model_uri = model_uri
         # End of what `make edges` writes.
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class PreprocessDatasetOperator(WorkspaceOperator):
         self.deduplicate_by = deduplicate_by
         self.ray_address = ray_address
         # End of what `make edges` writes.
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class PullDvcDataOperator(WorkspaceOperator):
         self.rev = rev
         self.remote = remote
         # End of what `make edges` writes.
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

@@ -72,6 +72,7 @@ class ReadChampionOperator(ExportsOperator):
         self.alias = alias
         self.training = training
         # End of what `make edges` writes.
+        self.check_values(vars(self))
 
     @fail_fast()
     @reject_unusable_exports()

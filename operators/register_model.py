@@ -87,6 +87,7 @@ class RegisterModelOperator(TextTemplates, BaseOperator):
         # End of what `make edges` writes.
         self.run = run
         self.workspace_path, self.store_conn_id, self.hub_conn_id = workspace_path, store_conn_id, hub_conn_id
+        self.check_values(vars(self))
 
     @fail_fast()
     @reject_unusable_exports()

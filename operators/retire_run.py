@@ -37,6 +37,7 @@ class RetireRunOperator(WorkspaceOperator):
     def __init__(self, *, retention: str = "always", **kwargs: Any):
         super().__init__(**kwargs)
         self.retention = retention
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> list[str]:

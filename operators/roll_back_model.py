@@ -62,6 +62,7 @@ class RollBackModelOperator(ExportsOperator):
         self.expected_digest = expected_digest
         self.reason = reason
         # End of what `make edges` writes.
+        self.check_values(vars(self))
 
     @fail_fast()
     @reject_unusable_exports()

@@ -52,7 +52,6 @@ class StartRunOperator(TextTemplates, BaseOperator):
         it), namespace, submission_mode ..., and the settings of each task: training, data, export, evaluation ...
     """
 
-    may_have_credentials = ("training", "evaluation")
     template_fields = (
         # Written by `make edges` from StartRun.
         *("workspace", "num_nodes", "resources_per_node", "queue_name", "method", "runtime", "epochs"),
@@ -120,7 +119,7 @@ class StartRunOperator(TextTemplates, BaseOperator):
         self.workspace_path, self.run_id, self.namespace, self.conn_id = workspace_path, run_id, namespace, conn_id
         self.training = _with_source(training)
         self._templated_arguments = templated_arguments(training.get("func_args") if isinstance(training, dict) else None)
-        self.check_given({"training": self.training, "evaluation": evaluation})
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

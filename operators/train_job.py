@@ -110,7 +110,6 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         # End of what `make edges` writes.
         *OWN_TEMPLATED,
     )
-    may_have_credentials = ("func", *(name for name in template_fields if name not in OWN_TEMPLATED))
     groups = ("placement", "limits", "ending", "logging", "secrets", "data", "deferral")
     template_fields_renderers = {"settings": "json", "env": "json", "func_args": "json", "manifest": "yaml"}
 
@@ -204,7 +203,7 @@ class TrainJobOperator(TrainJobLineage, WaitsForTrainJob, BaseOperator):
         self.wait_for_completion, self.durable = wait_for_completion, durable
         self.deferrable = deferrable
         self.log_poll_interval, self.min_defer_seconds = deferral_options(deferral)
-        self.check_given({**self._values(), "deferral": deferral})
+        self.check_values({**vars(self), "deferral": deferral})
         if func is not None and not kwargs.get("_airflow_mapped_validation_only"):
             check_arguments(func, self._arguments_of_call(func_args))
         self._templated_arguments = templated_arguments(self._arguments_of_call(func_args))

@@ -89,7 +89,7 @@ class TrainJobSensor(WaitsForTrainJob, BaseSensorOperator):
         # End of what `make edges` writes.
         self.deferrable = deferrable
         self.log_poll_interval, self.min_defer_seconds = deferral_options(deferral)
-        self.check_given({"deferral": deferral, "limits": limits, "logging": logging})
+        self.check_values({**vars(self), "deferral": deferral})
         if on_cancel and "{{" not in on_cancel and on_cancel not in ("suspend", "delete", "keep"):
             raise ValueError(f"on_cancel={on_cancel!r}: expected suspend, delete or keep")
         if deferrable and self._can_start_in_triggerer():

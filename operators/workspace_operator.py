@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.sdk import BaseOperator
 
@@ -42,7 +42,6 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
         "store_conn_id",
         "hub_conn_id",
     )
-    may_have_credentials: ClassVar[Collection[str]] = ("job",)
     template_fields_renderers = {"job": "json", "run": "json"}
 
     def __init__(
@@ -60,7 +59,6 @@ class WorkspaceOperator(TextTemplates, BaseOperator):
         hub_conn_id: str | None = None,
         **kwargs: Any,
     ):
-        self.check_given({"job": job})
         super().__init__(**kwargs)
         if "{{" not in runs_on and runs_on not in (AUTO, WORKER, CLUSTER):
             raise ValueError(f"runs_on={runs_on!r}: expected {AUTO}, {WORKER} or {CLUSTER}")

@@ -29,6 +29,7 @@ from trainwright.components.train.component import train
 from trainwright.jobs.code.argument_types import ArgumentType, convert, type_of_annotation
 from trainwright.jobs.code.function_arguments import FunctionParameter, FunctionSignature, check_names, signature_of
 from trainwright.jobs.code.function_source import source_of
+from trainwright.jobs.credentials.secret_detection import reject_known_literals
 from trainwright.jobs.request.invalid_settings import within
 from trainwright.jobs.request.setting import settings_of
 from trainwright.jobs.request.train_request import TrainRequest
@@ -66,6 +67,7 @@ class TrainFunction(StepComponent):
         source = source_of(func)
         if source is None:
             raise ValueError("train_function decorates a function")
+        reject_known_literals({"func": source.source, **settings})
         self._source, self._signature = source, signature_of(source)
         self._settings = {name: value for name, value in settings.items() if value is not None}
         self._arguments = self._settings.pop("func_args", {})
@@ -81,9 +83,10 @@ class TrainFunction(StepComponent):
         super().__init__(self._spec(self._inputs_alone(), self._arguments), func)
 
     def __call__(self, *args: Any, **kwargs: Any) -> PipelineTask:
-        """Return the task of a pipeline. Raises TypeError for unknown, missing and unfit arguments."""
+        """Return the task of a pipeline. Raises TypeError for unknown, missing and unfit arguments, LiteralSecret for a credential."""
         if args:
             raise TypeError(f"{self.name}() takes keyword arguments only, got {len(args)} positional")
+        reject_known_literals(kwargs)  # constants among the arguments are part of the program
         given = {**{name: value for name, value in self._settings.items() if name in self._of_train}, **kwargs}
         of_both = _GROUPS & kwargs.keys() & self._settings.keys() & self._of_train.keys()
         given |= {name: self._with_group(name, kwargs[name]) for name in of_both}

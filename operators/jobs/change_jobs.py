@@ -43,6 +43,7 @@ class ChangeJobsOperator(TextTemplates, BaseOperator):
         self._is_by_name = trainjob is not None
         self.trainjob, self.run_id, self.namespace = trainjob, run_id, namespace
         self.submission_mode, self.conn_id = submission_mode, conn_id
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, str]]:
@@ -80,3 +81,4 @@ class StopJobsOperator(ChangeJobsOperator):
     def __init__(self, *, pod_timeout_seconds: float | str = 60, **kwargs: Any):
         super().__init__(**kwargs)
         self.pod_timeout_seconds = pod_timeout_seconds
+        self.check_values(vars(self))

@@ -63,6 +63,7 @@ class PickTrialOperator(WorkspaceOperator):
         self.greater_is_better = greater_is_better
         # End of what `make edges` writes.
         self.trials = trials
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> dict[str, Any]:

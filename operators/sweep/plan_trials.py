@@ -74,6 +74,7 @@ class PlanTrialsOperator(WorkspaceOperator):
         self.metric = metric
         # End of what `make edges` writes.
         self.dataset_digest, self.model_digest = dataset_digest, model_digest
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, Any]]:

@@ -82,6 +82,7 @@ class StopHopelessTrialsOperator(TextTemplates, BaseOperator):
         self.min_trials, self.start_step, self.enabled = min_trials, start_step, enabled
         self.poll_interval, self.idle_timeout_seconds = poll_interval, idle_timeout_seconds
         self.run_id, self.namespace, self.submission_mode, self.conn_id = run_id, namespace, submission_mode, conn_id
+        self.check_values(vars(self))
 
     @fail_fast()
     def execute(self, context: Context) -> list[dict[str, Any]]:

@@ -36,6 +36,7 @@ class TrainTrialOperator(TrainJobOperator):
     def __init__(self, *, trial: dict[str, Any] | str, **kwargs: Any):
         super().__init__(**kwargs)
         self.trial = trial
+        self.check_values(vars(self))
         if not self.wait_for_completion:
             raise ValueError("wait_for_completion: the task of a trial waits for its training, whose outcome it has")
 
@@ -55,7 +56,8 @@ class TrainTrialOperator(TrainJobOperator):
     def request(self, run: Any = None) -> Any:
         """The request with the settings of the trial. Raises ValueError for a trial that is none."""
         request = super().request(run)
-        return request.having(settings={**request.settings, **self._parsed().settings})
+        # Parsed again: the settings of the trial may have credentials.
+        return type(request).parse(request.having(settings={**request.settings, **self._parsed().settings}))
 
     def _parsed(self) -> Trial:
         from trainwright.steps.trials import Trial

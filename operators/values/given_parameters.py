@@ -22,8 +22,6 @@ else:
 class ChecksGivenParameters(_Operator):
     """An operator whose parameters are checked as soon as they are known: those of a mapped task when it is mapped."""
 
-    may_have_credentials: ClassVar[Collection[str]] = ()
-    """Parameters whose plain values are searched for literal credentials."""
     groups: ClassVar[Collection[str]] = ()
     """Parameters that are groups of settings."""
 
@@ -34,7 +32,15 @@ class ChecksGivenParameters(_Operator):
         Raises LiteralSecret, ValueError for a name that a group has not, TypeError for a setting of a group in place of the group.
         """
         check_flat_names(cls.groups, given)
-        reject_literal_secrets({name: given[name] for name in cls.may_have_credentials if name in given})
+        cls.check_values(given)
+
+    @classmethod
+    def check_values(cls, given: Mapping[str, Any]) -> None:
+        """Check the values of parameters, as `__init__` of each operator does. Airflow's own parameters are not searched.
+
+        Raises LiteralSecret, ValueError for a name that a group has not.
+        """
+        reject_literal_secrets({name: given[name] for name in ("func", *cls.template_fields, *cls.groups) if name in given})
         check_groups(**{name: given[name] for name in cls.groups if name in given})
 
     @classmethod
@@ -49,7 +55,7 @@ class ChecksGivenParameters(_Operator):
 class _CheckedPartial(OperatorPartial):
     def expand(self, **mapped: Any) -> Any:
         for name, values in mapped.items():
-            for value in values if isinstance(values, list | tuple) else ():
+            for value in values if isinstance(values, list | tuple) else (values,):
                 self._check({name: value})
         return super().expand(**mapped)
 

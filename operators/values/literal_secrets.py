@@ -5,16 +5,15 @@ Templates and results of other tasks are checked when the task runs.
 
 from __future__ import annotations
 
+from inspect import isfunction
 from typing import Any
-
-_TEMPLATE = ("{{", "{%")
 
 
 def reject_literal_secrets(fields: dict[str, Any]) -> None:
     """Check the plain values of an operator's fields, and mask what is found in logs. Raises LiteralSecret naming the fields."""
-    from trainwright.jobs.credentials.credential_patterns import find_literals
+    from trainwright.jobs.credentials.credential_patterns import find_literals, without_templates
 
-    plain = {name: _plain(value) for name, value in fields.items()}
+    plain = {name: without_templates(_source(value) if isfunction(value) else value) for name, value in fields.items()}
     found = [literal for name, value in plain.items() for literal in find_literals(name, value)]
     if not found:
         return
@@ -27,12 +26,11 @@ def reject_literal_secrets(fields: dict[str, Any]) -> None:
     reject_literals(plain)
 
 
-def _plain(value: Any) -> Any:
-    """Return a value without templates."""
-    if isinstance(value, str):
-        return "" if any(mark in value for mark in _TEMPLATE) else value
-    if isinstance(value, dict):
-        return {key: _plain(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(entry) for entry in value]
-    return None
+def _source(function: Any) -> str | None:
+    from trainwright.jobs.code.function_source import source_of
+
+    try:
+        found = source_of(function)
+    except ValueError:  # said when its arguments are checked
+        return None
+    return found.source if found is not None else None

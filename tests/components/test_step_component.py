@@ -65,14 +65,58 @@ def test_settings_that_the_step_would_refuse_are_refused_when_compiled(call: Cal
     assert problem in str(raised.value)
 
 
+TOKEN = "hf_" + "a" * 34
+PASSWORD = "https://me:hunter2@host"
+
+
 @pytest.mark.parametrize(
-    "given",
-    [{"env": {"HF_TOKEN": "hf_" + "a" * 34}}, {"placement": {"annotations": {"a": "AKIA" + "B2C3" * 4}}}],
-    ids=["env", "group"],
+    ("call", "path"),
+    [
+        (lambda n, w, o: shipped.train(run=o, env={"HF_TOKEN": TOKEN}), "env.HF_TOKEN"),
+        (lambda n, w, o: shipped.train(run=o, env={"A": n, "DB_PASSWORD": "hunter2"}), "env.DB_PASSWORD"),
+        (lambda n, w, o: shipped.train(run=o, command=["x", f"--token={TOKEN}", n]), "command[1]"),
+        (lambda n, w, o: shipped.train(run=o, args=[f"--n={n} --token={TOKEN}"]), "args[0]"),
+        (lambda n, w, o: shipped.train(run=o, settings={"o": {"a": n, "token": TOKEN}}), "settings.o.token"),
+        (lambda n, w, o: shipped.train(run=o, placement={"annotations": {"a": n, "b": TOKEN}}), "placement.annotations.b"),
+        (
+            lambda n, w, o: shipped.train(run=o, placement={"runtime_patches": [{"manager": n, "x": TOKEN}]}),
+            "placement.runtime_patches[0].x",
+        ),
+        (lambda n, w, o: shipped.train(run={"run_id": "r", "training": {"env": {"A": TOKEN}}}), "run.training.env.A"),
+        (lambda n, w, o: shipped.train(run=o, tracking=[f"mlflow:{PASSWORD}"]), "tracking[0]"),
+        (lambda n, w, o: shipped.train(run=o, trial=f'{{"index": 0, "settings": {{"x": "{TOKEN}"}}}}'), "trial.settings.x"),
+        (lambda n, w, o: shipped.train(run=o, namespace=TOKEN), "namespace"),
+        (lambda n, w, o: shipped.train(run=o, labels={TOKEN: "a"}), "labels"),
+        (lambda n, w, o: shipped.train(run=o, command=["x"]).set_env_variable("API_KEY", "hunter2"), "env.API_KEY"),
+        (lambda n, w, o: shipped.start_run(workspace="w", training={"env": {"A": TOKEN, "B": n}}), "training.env.A"),
+        (lambda n, w, o: shipped.start_run(workspace="w", data={"columns": {"a": TOKEN}}), "data.columns.a"),
+        (lambda n, w, o: shipped.start_run(workspace="w", defaults={"env": {"A": TOKEN}}), "defaults.env.A"),
+        (lambda n, w, o: shipped.evaluate(run=o, env={"A": n, "HF_TOKEN": TOKEN}, **EVALUATED), "env.HF_TOKEN"),
+        (lambda n, w, o: shipped.plan_trials(run=o, trials=[{"hub_token": TOKEN}]), "trials[0].hub_token"),
+        (lambda n, w, o: shipped.initialize_dataset(run=o, dataset_uri=f"{PASSWORD}/x.jsonl"), "dataset_uri"),
+        (lambda n, w, o: shipped.pull_dvc_data(run=o, repo=f"{PASSWORD}/a", path="p"), "repo"),
+        (
+            lambda n, w, o: shipped.preprocess_dataset(run=o, data_uri="x", transform=f"def f(row):\n  return '{TOKEN}'"),
+            "transform",
+        ),
+    ],
 )
-def test_credential_is_refused_before_it_is_part_of_a_compiled_pipeline(given: dict[str, Any]) -> None:
-    with pytest.raises(LiteralSecret):
-        task_of(lambda n, w, o: shipped.train(run=o, **given))
+def test_credential_is_refused_before_it_is_part_of_a_compiled_pipeline(call: Call, path: str) -> None:
+    with pytest.raises(LiteralSecret) as raised:
+        task_of(call)
+    assert raised.value.problems[0].field == path
+    assert TOKEN not in str(raised.value)
+
+
+def test_names_of_secrets_and_references_are_no_credentials() -> None:
+    task_of(
+        lambda n, w, o: shipped.train(
+            run=o,
+            secrets={"store_secret": "store-credentials", "hub_secret": "hub-token"},
+            env={"HF_TOKEN": {"valueFrom": {"secretKeyRef": {"name": "hub-token", "key": "HF_TOKEN"}}}, "API_KEY": f"key-{n}"},
+            dataset_digest="sha256:" + "ab" * 32,
+        )
+    )
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from interfaces import interface_of
 from support.on_first_use import OnFirstUse
 
 from trainwright.controlplane.node.expansion import expand_references
+from trainwright.jobs.credentials.secret_detection import LiteralSecret
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.setting import names_of
 from trainwright.jobs.request.train_request import TrainRequest
@@ -351,6 +352,27 @@ def test_component_is_a_python_component(fit: Any) -> None:
 
 
 BIG = 2**60 + 1
+
+
+def test_credential_in_a_function_its_decorator_or_a_call_is_refused(fit: Any) -> None:
+    token = "hf_" + "a" * 34
+    with pytest.raises(LiteralSecret):
+        fit(steps=1, name=token)
+    with pytest.raises(LiteralSecret):
+        fit(steps=1, layers=[token, dsl.PIPELINE_JOB_ID_PLACEHOLDER])
+
+    def train(name: str = "x") -> None:
+        print("postgres://me:hunter2@db")
+
+    with pytest.raises(LiteralSecret):
+        shipped.train_function(train)
+    for settings in ({"func_args": {"name": token}}, {"tracking": [f"mlflow:https://me:{token}@host"]}):
+        with pytest.raises(LiteralSecret):
+            shipped.train_function(**settings)(_harmless)
+
+
+def _harmless(name: str = "x") -> None:
+    print(name)
 
 
 def test_large_integer_reaches_the_function_as_it_is(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 import traceback
+from contextlib import nullcontext
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -13,7 +15,13 @@ from hypothesis import strategies as st
 
 from trainwright.api.admission.admit import admit
 from trainwright.jobs import Identity, trainjob_manifest
-from trainwright.jobs.credentials.secret_detection import LiteralSecret, credential_kind, literal_problems, manifest_problems
+from trainwright.jobs.credentials.secret_detection import (
+    LiteralSecret,
+    credential_kind,
+    literal_problems,
+    manifest_problems,
+    reject_known_literals,
+)
 from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.submit.resolve import resolve
 from trainwright.runtimes import bundled_runtime
@@ -118,7 +126,7 @@ def test_what_is_no_credential_passes() -> None:
 
 
 SHAPES = ("a", "a://", "://a:", "a:", "eyJ-", ".eyJ", "sk-a-", " sk-aaaa-aaaa-", "hf_", "&sig=", "bearer ", "-----BEGIN ", "://*",
-          "host=a ", ";password=$", "authorization:", " ", "$(", "--password")  # fmt: skip
+          "host=a ", ";password=$", "authorization:", " ", "$(", "--password", "[", '{"a":', "***")  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -162,6 +170,44 @@ def test_a_literal_is_refused_by_field_and_never_repeated(fields: Any, field: st
     assert right in raised.value.problems[0].message
     told = "".join(traceback.format_exception(raised.value)).replace(f"SECRET = {SECRET}", "") + str(raised.value.status())
     assert SECRET[3:] not in told
+
+
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({SECRET: {"note": SECRET}}, "run"),
+        ({"training": {"env": {"DB_PASSWORD": "hunter2"}}}, "run.training.env.DB_PASSWORD"),
+        ('{"job": {"env": {"DB_PASSWORD": "hunter2"}}}', "run.job.env.DB_PASSWORD"),
+        ('{"note": "' + SECRET, "run"),
+        ([{"name": "A", "value": "1", "note": SECRET}], "run[0].note"),
+        ([{"name": "HF_TOKEN", "value": "hunter2"}], "run[0].HF_TOKEN"),
+        ({SECRET.encode()}, "run[0]"),
+        (MappingProxyType({"note": (SECRET,)}), "run.note[0]"),
+    ],
+)
+def test_every_part_of_a_value_is_searched(value: Any, path: str) -> None:
+    found = list(literal_problems({"run": value}))
+    assert found[0].field == path
+    assert SECRET not in str([(problem.field, problem.message) for problem in found])
+
+
+@pytest.mark.parametrize(
+    ("value", "is_refused"),
+    [
+        ({"env": {"HF_TOKEN": "{{ var.value.token }}", "AUTH_TOKEN": "Bearer {{ var.value.token }}"}}, False),
+        ({"args": ["--token={{ x }}", "--password", "{{$.inputs.parameters['pw']}}"]}, False),
+        ({"uri": "postgres://me:{{ conn.db.password }}@host/x?sig={{ params.signature }}"}, False),
+        ({"env": '{"HF_TOKEN": "{{ x }}"}'}, False),
+        ({"env": '{"DB_PASSWORD": "hunter2", "A": "{{ ds }}"}'}, True),
+        ({"args": [f"--day={{{{ ds }}}} --token={SECRET}"]}, True),
+        ({"args": ["{{ ds }}", "--password", "hunter2"]}, True),
+        ({"args": [f"{{{{ '{SECRET}' }}}}"]}, True),
+        ({"uri": "{{ ds }}://me:hunter2@host"}, True),
+    ],
+)
+def test_templates_are_cut_out_and_the_rest_is_searched(value: dict[str, Any], is_refused: bool) -> None:
+    with pytest.raises(LiteralSecret) if is_refused else nullcontext():
+        reject_known_literals(value)
 
 
 def test_another_error_does_not_repeat_values_either() -> None:

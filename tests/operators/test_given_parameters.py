@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
+from inspect import signature
 from typing import Any
 
 import pytest
@@ -71,12 +73,62 @@ def test_default_arguments_of_other_tasks_are_left_to_them() -> None:
     assert operators.TrainJobOperator(task_id="train", run="{{ ti.xcom_pull('start') }}", default_args=given).retries == 1
 
 
-@pytest.mark.parametrize("name", ["EvaluateOperator", "StartRunOperator", "TrainTrialOperator", "ExportCheckpointOperator"])
-def test_literal_credential_of_any_mapped_operator_is_refused(name: str) -> None:
-    field = {"StartRunOperator": "training", "ExportCheckpointOperator": "job"}.get(name)
-    given = {field: {"env": {"HF_TOKEN": TOKEN}}} if field else {"env": {"HF_TOKEN": TOKEN}}
-    with pytest.raises(LiteralSecret):
-        getattr(operators, name).partial(task_id="task", **given)
+NAMES = [name for name in import_module("trainwright.operators").__all__ if name.endswith(("Operator", "Sensor"))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_literal_credential_in_any_field_of_any_operator_is_refused(name: str) -> None:
+    operator = getattr(operators, name)
+    known = [one.__init__ for one in operator.__mro__ if one.__module__.startswith("trainwright") and "__init__" in vars(one)]
+    parameters = {
+        each.name: each for init in known for each in signature(init).parameters.values() if each.name in operator.template_fields
+    }
+    needed = {each.name: "x" for each in parameters.values() if each.default is each.empty}
+    for field in operator.template_fields:
+        with pytest.raises((LiteralSecret, ValueError)):  # a field with few choices refuses it as any other value
+            operator(task_id=field, **{**needed, field: f"{TOKEN} {{{{ ds }}}}"})
+        with pytest.raises(LiteralSecret):
+            operator.partial(task_id="task", **{field: [{"a": {TOKEN}}]})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"env": '{"HF_TOKEN": "hunter2", "A": "{{ ds }}"}'},
+        {"run": {"training": {"env": {"HF_TOKEN": "hunter2"}}}},
+        {"tracking": [f"mlflow:https://me:{TOKEN}@host"]},
+        {"args": ["{{ ds }}", "--token", TOKEN]},
+        {"labels": {TOKEN: "a"}},
+        {"func": f"def f():\n    return '{TOKEN}'"},
+        {"func": import_module},
+    ],
+)
+@pytest.mark.parametrize("way", ["operator", "partial", "expand", "expand_kwargs"])
+def test_literal_credential_at_any_depth_is_refused(way: str, given: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("inspect.getsource", lambda _: f"def f():\n    return '{TOKEN}'")  # of the function
+    ways = {**WAYS, "operator": lambda given: operators.TrainJobOperator(task_id="train", **given)}
+    with pytest.raises(LiteralSecret) as raised:
+        ways[way](given)
+    assert TOKEN not in str(raised.value)
+
+
+def test_literal_credential_in_a_call_of_a_decorated_function_is_refused() -> None:
+    @sdk.task.trainjob(env={"A": "b"})
+    def fit(a: Any = "", b: str = "") -> None: ...
+
+    calls: list[Callable[[], Any]] = [
+        lambda: fit(TOKEN),
+        lambda: fit(b=f"{TOKEN} {{{{ ds }}}}"),
+        lambda: fit.expand(a=[TOKEN, "x"]),
+        lambda: fit.expand(a={"k": TOKEN}),
+        lambda: fit.expand_kwargs([{"a": TOKEN}]),
+        lambda: fit.partial(b=TOKEN).expand(a=["x"]),
+        lambda: fit.override(env={"HF_TOKEN": "hunter2"}).expand(a=["x"]),
+    ]
+    for call in calls:
+        with pytest.raises(LiteralSecret):
+            call()
+    assert fit.override(env={"A": "c"}).partial(b="{{ ds }}").expand(a=["x"]) is not None
 
 
 def test_templates_and_results_of_other_tasks_are_mapped() -> None:

@@ -6,8 +6,9 @@ Any input is searched in linear time: repetitions are bounded, or possessive and
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 _NO_REFERENCE = r"(?![\"']?[$*{<(\[%])"
@@ -27,7 +28,7 @@ _PATTERNS = (
         r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,100000}+\.eyJ[A-Za-z0-9_-]{8,100000}+\.[A-Za-z0-9_-]{8}",
     ),
     ("a private key", "private key", r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"),
-    ("a URI with a password", "://", r"(?<=[A-Za-z0-9+.-])://[^/\s:@?#]{0,256}+:(?!\$[({]|\*{1,256}+@)[^/\s@?#]{1,4096}+@"),
+    ("a URI with a password", "://", r"(?<=[A-Za-z0-9+.*-])://[^/\s:@?#]{0,256}+:(?!\$[({]|\*{1,256}+@)[^/\s@?#]{1,4096}+@"),
     (
         "a signed URI",
         "sig",
@@ -68,18 +69,19 @@ _CREDENTIAL_NAMES = re.compile(
 )
 _REFERENCE = re.compile(
     r"""
-      \$[({]?[A-Za-z_][A-Za-z0-9_]*+[)}]? | \*+ | <[^<>]*+> | \{\{.*\}\} |
+      \$[({]?[A-Za-z_][A-Za-z0-9_]*+[)}]? | \*+ | .*\*\*\*.* | <[^<>]*+> | \{\{.*\}\} |
     | (?:true|false|yes|no|on|off|none|null|empty|dummy|unused|[0-9]{1,4})
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-"""Placeholders, which are not credentials: `$(VARIABLE)`, asterisks, `<pad>`, a template, an empty text, switches, `EMPTY`."""
+"""Not credentials: `$(VARIABLE)`, asterisks, a text with a masked part, `<pad>`, a template, an empty text, switches, `EMPTY`."""
 _OPTION = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]{0,100}+)(?:=(.*))?", re.DOTALL)
 _ASSIGNMENT = re.compile(r"""(?P<name>[A-Za-z][A-Za-z0-9_]{2,60}+)["']?\s{0,2}[=:]\s{0,2}["']?(?P<value>[^\s"',;]{1,512}+)""")
 _MAX_LINE = 4096
 """Characters of a line of a log that are looked at."""
-_VARIABLES = ("env", "data.dataset_env", "data.model_env")
-"""Settings that map names to values."""
+_VARIABLES = ("env", "dataset_env", "model_env")
+"""Settings that map names to values, wherever they are."""
+_TEMPLATE = re.compile(r"\{\{.{0,2000}?\}\}|\{%.{0,2000}?%\}|\{#.{0,2000}?#\}", re.DOTALL)
 
 
 class Literal(NamedTuple):
@@ -107,23 +109,41 @@ def credential_in(line: str) -> str | None:
     return "a credential, by its name" if named else None
 
 
-def find_literals(path: str, value: Any) -> Iterator[Literal]:
-    """Yield the credentials in a setting or a field of a manifest, at any depth; `path` is its name."""
+def without_templates(value: Any) -> Any:
+    """Return a value of an edge with `***` for each template and each value that only a run knows, at any depth.
+
+    A template that contains a credential itself stays.
+    """
     if isinstance(value, str):
-        if what := credential_kind(value):
-            yield Literal(path, what, value)
-    elif isinstance(value, dict):
-        if path in _VARIABLES:
-            entries = value.items()
-        elif isinstance(value.get("name"), str) and isinstance(value.get("value"), str):  # a variable of a container
-            entries = {value["name"]: value["value"]}.items()
-        else:
-            for key, entry in value.items():
-                yield from find_literals(f"{path}.{key}", entry)
-            return
-        for name, entry in entries:
-            yield from _in_variable(f"{path}.{name}", str(name), entry)
-    elif isinstance(value, list | tuple):
+        return _TEMPLATE.sub(lambda found: found[0] if credential_kind(found[0]) else "***", value)
+    if isinstance(value, Mapping):
+        return {key: without_templates(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [without_templates(entry) for entry in value]
+    return value
+
+
+def find_literals(path: str, value: Any) -> Iterator[Literal]:
+    """Yield the credentials in a setting or a field of a manifest, at any depth, keys and JSON in texts too; `path` is its name."""
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if isinstance(value, str):
+        found = _in_json(path, value)
+        if not found and (what := credential_kind(value)):
+            found = [Literal(path, what, value)]
+        yield from found
+    elif isinstance(value, Mapping):
+        are_variables = path.rpartition(".")[2] in _VARIABLES
+        for key, entry in value.items():
+            is_variable = are_variables or (key == "value" and isinstance(value.get("name"), str))  # of a container
+            name = str(key) if are_variables or not is_variable else value["name"]
+            if what := credential_kind(name):
+                yield Literal(path, what, name)
+                name = "***"
+            inner = f"{path}.{name}"
+            yield from _in_variable(inner, name, entry) if is_variable else find_literals(inner, entry)
+    elif isinstance(value, list | tuple | set | frozenset):
+        value = list(value)
         for index, entry in enumerate(value):
             found = list(find_literals(f"{path}[{index}]", entry))
             if not found and isinstance(entry, str) and (secret := _option_value(entry, value[index + 1 : index + 2])):
@@ -136,6 +156,15 @@ def _in_variable(path: str, name: str, value: Any) -> Iterator[Literal]:
         yield from find_literals(path, value)
     elif what := credential_kind(value) or ("a credential, by its name" if _is_literal(name, value) else None):
         yield Literal(path, what, value, name)
+
+
+def _in_json(path: str, text: str) -> list[Literal]:
+    if text.lstrip()[:1] not in ("{", "["):
+        return []
+    try:
+        return list(find_literals(path, json.loads(text)))
+    except (ValueError, RecursionError):  # the text as a whole is still searched
+        return []
 
 
 def _is_literal(name: str, value: str) -> bool:

@@ -10,14 +10,24 @@ from typing import Any
 
 from trainwright.api.errors import Invalid, Problem
 from trainwright.api.objects import Obj
-from trainwright.jobs.credentials.credential_patterns import Literal, credential_kind, find_literals
+from trainwright.jobs.credentials.credential_patterns import Literal, credential_kind, find_literals, without_templates
 
-__all__ = ["LiteralSecret", "credential_kind", "literal_problems", "manifest_problems", "reject_literals"]
+__all__ = [
+    "LiteralSecret",
+    "credential_kind",
+    "literal_problems",
+    "manifest_problems",
+    "reject_known_literals",
+    "reject_literals",
+]
 _ADVICE_FOR_ENV = (
     "store it in a Secret and reference it: {'%s': {'valueFrom': {'secretKeyRef': {'name': SECRET, 'key': KEY}}}} in %s"
 )
 _ADVICE_FOR_MANIFEST = "store it in a Secret, and reference it with valueFrom.secretKeyRef, or as $(VARIABLE)"
-_ADVICE_FOR_TEXT = "store it in a Secret, set a variable with valueFrom.secretKeyRef in env, and use $(VARIABLE) here"
+_ADVICE_FOR_TEXT = (
+    "store it in a Secret or a connection; a program can get it as a variable, with valueFrom.secretKeyRef in env, and its arguments "
+    "as $(VARIABLE)"
+)
 _ADVICE_FOR_STEP = "store it in a Secret and set %s to its name: its keys become variables of the initializer"
 _ADVICE_FOR_LABELS = "labels and annotations are public; store it in a Secret"
 
@@ -31,6 +41,11 @@ def reject_literals(fields: dict[str, Any]) -> None:
     problems = list(literal_problems(fields))
     if problems:
         raise LiteralSecret("; ".join(map(str, problems)), problems=problems)
+
+
+def reject_known_literals(fields: dict[str, Any]) -> None:
+    """Check what a pipeline or a DAG gives to a step, as far as it is known before a run. Raises LiteralSecret."""
+    reject_literals(without_templates(fields))
 
 
 def literal_problems(fields: dict[str, Any]) -> Iterator[Problem]:
@@ -50,7 +65,8 @@ def manifest_problems(document: Obj) -> list[Problem]:
 
 def _advice(field: str, found: Literal) -> str:
     if found.variable:
-        return _ADVICE_FOR_MANIFEST if field == "manifest" else _ADVICE_FOR_ENV % (found.variable, field)
+        variables = found.path.removesuffix(f".{found.variable}")
+        return _ADVICE_FOR_MANIFEST if field == "manifest" else _ADVICE_FOR_ENV % (found.variable, variables)
     if field in ("labels", "placement.annotations"):
         return _ADVICE_FOR_LABELS
     step = field.removesuffix("_uri")
