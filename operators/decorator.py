@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any
 
-from airflow.sdk.bases.decorator import DecoratedOperator, _TaskDecorator, task_decorator_factory
+from airflow.sdk.bases.decorator import DecoratedOperator, TaskDecorator, task_decorator_factory
 
 from trainwright.operators.train_job import TrainJobOperator
 
@@ -56,29 +55,18 @@ def _named(func: Callable[..., Any], args: Collection[Any], kwargs: Mapping[str,
     return named
 
 
-class _CheckedTask(_TaskDecorator[Any, Any, TrainJobDecoratedOperator]):
-    """A decorated function whose mapped task is checked when a DAG is parsed: the task itself is made only when it runs."""
-
-    def _expand(self, expand_input: Any, *, strict: bool) -> Any:
-        self.operator_class.check_given({**self.kwargs, "func": self.function})
-        self.operator_class.check_given({"op_kwargs": expand_input.value})
-        return super()._expand(expand_input, strict=strict)
-
-
-def trainjob_task(python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any) -> Any:
+def trainjob_task(
+    python_callable: Callable[..., Any] | None = None, multiple_outputs: bool | None = None, **kwargs: Any
+) -> TaskDecorator:
     """Wrap a function into a task; `kwargs` are parameters of TrainJobOperator.
 
     `multiple_outputs` also pushes the entries of a returned dict as XComs. As in Airflow's `@task`, the default is whether the return
     annotation is a dict. Raises as `check_given` of TrainJobOperator: a mapped task is made when it runs.
     """
-    TrainJobOperator.check_given(kwargs)
-    if python_callable is None:
-        return partial(trainjob_task, multiple_outputs=multiple_outputs, **kwargs)
-    made: Any = task_decorator_factory(
+    TrainJobOperator.check_given({**kwargs, **({"func": python_callable} if python_callable is not None else {})})
+    return task_decorator_factory(
         python_callable=python_callable,
         multiple_outputs=multiple_outputs,
         decorated_operator_class=TrainJobDecoratedOperator,
         **kwargs,
     )
-    made.__class__ = _CheckedTask  # Airflow makes the tasks of all decorators itself
-    return made

@@ -1,6 +1,7 @@
 """Checks what a DAG gives to a task when the DAG is parsed, also to a mapped task, which Airflow makes only when it runs.
 
-Until then a wrong name would stay unnoticed, and a literal credential would be in the serialized DAG, for everyone who reads it.
+Until then a wrong name would stay unnoticed, and a literal credential would be in the serialized DAG, for everyone who reads it. The
+arguments of a mapped function of `@task.trainjob` are checked when its task runs: Airflow offers no place to look at them before.
 """
 
 from __future__ import annotations
