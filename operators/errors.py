@@ -22,9 +22,10 @@ class NonRetryableError(AirflowFailException):
     """The task fails immediately, even with retries left. `error` is the original error, `report` its report if it has one."""
 
     def __init__(self, error: Exception):
+        from trainwright.jobs.credentials.credential_patterns import masked
         from trainwright.jobs.request.validation_words import message_of
 
-        super().__init__(f"{type(error).__name__}: {message_of(error)}")
+        super().__init__(masked(f"{type(error).__name__}: {message_of(error)}"))
         self.error = error
         self.report: Any = getattr(error, "report", None)
 

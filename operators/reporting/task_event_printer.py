@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainwright.api.phase import Phase
+from trainwright.jobs.credentials.credential_patterns import masked
 from trainwright.jobs.state.usage import Usage
 from trainwright.jobs.wait.event_printer import EventPrinter
 from trainwright.jobs.wait.job_events import JobEvents
@@ -23,12 +24,12 @@ _PHASES = {
 
 
 class TaskEventPrinter(EventPrinter):
-    """As EventPrinter, with at most one line of mere progress in PROGRESS_SECONDS."""
+    """As EventPrinter, with at most one line of mere progress in PROGRESS_SECONDS, and without credentials."""
 
     __slots__ = ("_now", "_phase", "_since", "seconds")
 
     def __init__(self, write: Callable[[str], None], now: Callable[[], float] = time.monotonic):
-        super().__init__(write, progress_seconds=PROGRESS_SECONDS, now=now)
+        super().__init__(lambda line: write(masked(line)), progress_seconds=PROGRESS_SECONDS, now=now)
         self._now = now
         self.seconds: dict[str, float] = {}
         """Seconds in `queue`, `start` and `run` of the phases whose end was seen; without a run whose start was not."""

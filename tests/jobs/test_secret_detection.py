@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from trainwright.api.admission.admit import admit
 from trainwright.jobs import Identity, trainjob_manifest
+from trainwright.jobs.credentials.credential_patterns import masked
 from trainwright.jobs.credentials.secret_detection import (
     LiteralSecret,
     credential_kind,
@@ -208,6 +209,16 @@ def test_every_part_of_a_value_is_searched(value: Any, path: str) -> None:
 def test_templates_are_cut_out_and_the_rest_is_searched(value: dict[str, Any], is_refused: bool) -> None:
     with pytest.raises(LiteralSecret) if is_refused else nullcontext():
         reject_known_literals(value)
+
+
+@pytest.mark.parametrize("token", TOKENS)
+def test_credential_in_a_message_is_masked_to_its_end(token: str) -> None:
+    text = masked(f"env.A: got '{token}', expected int\nnext line")
+    assert not any(part in text for part in (token, LETTERS, "hunter2", "bWU6"))
+    assert text.startswith("env.A: got '")
+    assert masked("env.A: hf://org/name is not an int; see https://host:8080/path") == (
+        "env.A: hf://org/name is not an int; see https://host:8080/path"
+    )
 
 
 def test_another_error_does_not_repeat_values_either() -> None:

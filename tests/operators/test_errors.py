@@ -98,6 +98,11 @@ def test_invalid_settings_are_named_without_the_words_of_pydantic(settings: dict
     assert "\n" not in str(raised.value)
 
 
+def test_credential_is_not_in_the_message_of_a_task() -> None:
+    token = "hf_" + "a" * 34
+    assert str(ending(ValueError(f"namespace: {token} is not a name"))) == "ValueError: namespace: *** is not a name"
+
+
 def test_error_that_explains_nothing_keeps_its_traceback() -> None:
     with pytest.raises(RuntimeError) as raised:
         failing()(RuntimeError("a fault")).outer()

@@ -18,7 +18,7 @@ from trainwright.jobs.diagnosis.failure_report import FailureReport
 from trainwright.jobs.diagnosis.pod_failure import PodFailure
 from trainwright.pipeline_runs.local_lines import cause_in
 from trainwright.steps import signalled_step
-from trainwright.steps.step_end import explained_end, write_termination_message
+from trainwright.steps.step_end import explained_end, write_line, write_termination_message
 from trainwright.storage.errors import StorageError
 
 
@@ -49,6 +49,19 @@ def test_invalid_settings_are_one_line_without_the_words_of_pydantic(message: Pa
     assert told.startswith("settings: neither JSON nor YAML: ")
     assert told.endswith("; num_nodes: expected at least 1\n")
     assert message.read_text() == told.rstrip("\n")
+
+
+def test_credentials_are_in_neither_the_message_nor_the_log(message: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    token = "hf_" + "a" * 34
+    write_line(f"metrics go to wandb, project {token}")
+    with pytest.raises(SystemExit), explained_end():
+        raise ValueError(f"namespace: '{token}' is not a name")
+    with pytest.raises(RuntimeError), explained_end():
+        raise RuntimeError(f"https://me:{token}@host")
+    told = "".join(capsys.readouterr())
+    assert "metrics go to wandb, project ***\n" in told
+    assert "namespace: '***' is not a name\n" in told
+    assert token not in told + message.read_text()
 
 
 def test_notes_of_an_error_belong_to_its_message(message: Path) -> None:

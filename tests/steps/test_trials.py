@@ -99,7 +99,7 @@ def test_held_out_rows_are_evaluated_for_a_metric_of_them() -> None:
 def test_a_trial_survives_its_text() -> None:
     trial = Trial(index=3, settings={"extra": ["--ü", "x"], "rate": 1e-05})
     assert Trial.parse(trial.model_dump_json()) == trial
-    with pytest.raises(ValueError, match="is not a trial, as plan_trials returns it"):
+    with pytest.raises(ValueError, match="trial: expected one of the trials that plan_trials returns"):
         Trial.parse('{"index": -1}')
 
 

@@ -20,6 +20,7 @@ from trainwright.api.termination_log import write_termination_message
 from trainwright.checkpoints.errors import CheckpointError
 from trainwright.cluster import NoCluster
 from trainwright.initializers.errors import InitializerError
+from trainwright.jobs.credentials.credential_patterns import masked
 from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.diagnosis.exit_codes import exit_code_of
 from trainwright.jobs.request.validation_words import message_of
@@ -54,7 +55,7 @@ def explained_end() -> Iterator[None]:
         try:
             yield
         except EXPECTED as error:
-            message = "\n".join([message_of(error), *getattr(error, "__notes__", ())])
+            message = masked("\n".join([message_of(error), *getattr(error, "__notes__", ())]))
             write_termination_message(message)
             _write(message, sys.stderr)
             headline, *more = message.splitlines()
@@ -64,7 +65,7 @@ def explained_end() -> Iterator[None]:
                 wait_to_be_killed()
             raise SystemExit(int(exit_code_of(error))) from None
         except Exception as error:
-            write_termination_message(f"{type(error).__name__}: {error}")
+            write_termination_message(masked(f"{type(error).__name__}: {error}"))
             raise
 
 
@@ -81,9 +82,9 @@ def write_line(text: str) -> None:
 
 
 def _write(text: str, stream: TextIO) -> bool:
-    """Write a line; returns whether somebody reads it. What is written after that goes nowhere."""
+    """Write a line without credentials; returns whether somebody reads it. What is written after that goes nowhere."""
     try:
-        print(text, file=stream, flush=True)
+        print(masked(text), file=stream, flush=True)
     except BrokenPipeError:
         with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), stream.fileno())

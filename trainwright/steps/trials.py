@@ -45,7 +45,7 @@ class Trial(BaseModel):
         try:
             return cls.model_validate_json(text)
         except ValidationError:
-            raise ValueError(f"trial: {text[:200]!r} is not a trial, as plan_trials returns it") from None
+            raise ValueError("trial: expected one of the trials that plan_trials returns, as JSON") from None
 
 
 class TrialOutcome(BaseModel):

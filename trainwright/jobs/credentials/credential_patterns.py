@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 _NO_REFERENCE = r"(?![\"']?[$*{<(\[%])"
@@ -98,6 +99,22 @@ def credential_kind(text: str) -> str | None:
     """Return what kind of credential a text contains, such as `a GitHub token`; None if there is none."""
     lower = text.lower()
     return next((what for what, part, pattern in _COMPILED_PATTERNS if part in lower and pattern.search(text)), None)
+
+
+def masked(text: str) -> str:
+    """Return a message or a line of a log with `***` for each credential in it that is known by its format."""
+    lower = text.lower()
+    for part, pattern in _masks():
+        if part in lower:
+            text = pattern.sub("***", text)
+    return text
+
+
+@cache
+def _masks() -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """The patterns with the rest of what they begin: a key to its end, all others to the next space, quote or bracket."""
+    rest = {"private key": r"[\s\S]{0,10000}"}
+    return tuple((part, re.compile(pattern + rest.get(part, r"[^\s\"'<>]{0,10000}"))) for _, part, pattern in _PATTERNS)
 
 
 def credential_in(line: str) -> str | None:

@@ -149,7 +149,7 @@ def _read(value: Any, of_type: str, path: str, *, as_text: bool) -> Any:
         if of_type in ("list", "dict") and isinstance(value, str):
             return json.loads(value)
     except (ValueError, KeyError, OverflowError):
-        raise InvalidSettings([(path, f"expected a value of type {of_type}, got {text[:80]!r}")]) from None
+        raise InvalidSettings([(path, f"expected a value of type {of_type}")]) from None  # it may be a credential
     return text if as_text and not isinstance(value, list | dict) else value
 
 
