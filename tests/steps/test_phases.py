@@ -178,6 +178,8 @@ def test_literal_credential_is_refused(structure: dict[str, Any]) -> None:
         phases(training=structure)
     with pytest.raises(LiteralSecret):
         phases(evaluation={"env": {"DB_PASSWORD": "abc"}})
+    with pytest.raises(LiteralSecret):
+        phases(data={"layout": "https://me:hunter2@host/x"})
 
 
 def test_training_names_the_run_before_what_was_given_apart() -> None:

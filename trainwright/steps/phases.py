@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainwright.jobs.credentials.secret_detection import reject_literals
 from trainwright.jobs.request.groups import Placement, Secrets
 from trainwright.jobs.request.invalid_settings import InvalidSettings, within
 from trainwright.jobs.request.setting import names_of, paths_of
@@ -78,6 +79,7 @@ def phases_of(request: StartRun, place: RunPlace | None = None) -> Run:
 
     Raises InvalidSettings for a setting that is unknown, invalid, given twice, or not for this program; LiteralSecret.
     """
+    reject_literals(request.given_values())  # the run is the output of its first step, for everyone
     training, of_run = _training(request)
     data, preprocessing = _data(request)
     given, defaults = _Evaluation(request, request.evaluation), _Evaluation(request, request.defaults)

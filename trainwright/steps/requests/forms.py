@@ -7,9 +7,8 @@ sorts fields by name, so that a description begins with its phase there; Airflow
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
-from trainwright.jobs.credentials.secret_detection import reject_literals
 from trainwright.jobs.request.setting import setting
 from trainwright.jobs.request.setting_types import Amount, Count, Items, Object, Resources, Texts
 from trainwright.steps.requests.step_request import StepRequest
@@ -134,12 +133,6 @@ class StartRun(_Phases, _Rows, _Tuning, _Run):
     )
     hub_secret: str = setting("Secret with HF_TOKEN, for the pods of training and evaluation.", "", section="Credentials")
     preprocesses: bool = setting("Whether a step preprocesses the data, whose settings `data` may have.", False, section="Data")
-
-    @classmethod
-    def before(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """Reject credentials, since the run is the output of its first step, for everyone. Raises LiteralSecret."""
-        reject_literals(values)
-        return values
 
 
 @dataclass(frozen=True, kw_only=True)
