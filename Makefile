@@ -2,7 +2,8 @@
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-SOURCES := trainwright components operators pipelines dags quickstart docs tests bench
+INSTALLED := pyproject.toml setup.py package-lock.json deploy/laptop/install.sh
+SOURCES := setup.py trainwright components operators pipelines dags quickstart docs tests bench
 # Precompiled bytecode halves the startup time; see deploy/laptop/install.sh.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -165,21 +166,21 @@ format: .venv/.ready-dev
 
 # Does not delete runs/, which contains checkpoints and exports.
 clean:
-	rm -rf .venv .clients .coverage build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv trainwright/ui/static/vendor tests/ui/browser/axe.min.js .clients .coverage build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # Deletes all runs with their workspaces and exports.
 clean-runs:
 	@du -sh runs/* 2>/dev/null || echo "runs/ is empty"
 	rm -rf runs
 
-.venv/.ready-quickstart: pyproject.toml deploy/laptop/install.sh
+.venv/.ready-quickstart: $(INSTALLED)
 	@deploy/laptop/install.sh quickstart
 	@touch $@
 
-.venv/.ready-airflow: pyproject.toml deploy/laptop/install.sh
+.venv/.ready-airflow: $(INSTALLED)
 	@deploy/laptop/install.sh quickstart,airflow
 	@touch $@ .venv/.ready-quickstart
 
-.venv/.ready-dev: pyproject.toml deploy/laptop/install.sh
+.venv/.ready-dev: $(INSTALLED)
 	@deploy/laptop/install.sh quickstart,airflow,dev
 	@touch $@ .venv/.ready-quickstart .venv/.ready-airflow

@@ -46,6 +46,9 @@ def test_the_wheel_holds_the_tree(installed: Path) -> None:
     paths = (path.relative_to(installed) for path in installed.rglob("*") if path.is_file())
     held = {path.as_posix() for path in paths if not path.parts[0].endswith(".dist-info")}
     assert held == tree
+    vendor = {path.name for path in (installed / "trainwright/ui/static/vendor").iterdir()}
+    scripts = {"htm.module.js", "preact.hooks.module.js", "preact.module.js", "uPlot.esm.js", "uPlot.min.css"}
+    assert vendor == {*scripts, "htm.LICENSE.txt", "preact.LICENSE.txt", "uPlot.LICENSE.txt", "package-lock.json"}
 
 
 @pytest.mark.medium

@@ -42,7 +42,7 @@ PARTS = {
             "pyproject.toml",
         ),
     ),
-    "browser": Part("other widths and colours of the page", ("trainwright/ui", "tests/ui")),
+    "browser": Part("other widths and colours of the page", ("trainwright/ui", "tests/ui", "package-lock.json")),
     "clients": Part(
         "the oldest and the newest client of Kubernetes",
         ("trainwright/cluster", "trainwright/controlplane/apiserver", "tests/conformance", "pyproject.toml"),

@@ -28,7 +28,8 @@ export UV_COMPILE_BYTECODE=1 VIRTUAL_ENV=$PWD/.venv
 unset PYTHONDONTWRITEBYTECODE
 
 [ -t 2 ] && quiet=() || quiet=(--quiet)  # a terminal shows uv's progress
-install() { .venv/bin/uv pip install "${quiet[@]}" "$@" --editable ".[$extras]"; }
+# A build that uv has kept is made again: it may be from before others' code in the page was removed, or could be fetched.
+install() { .venv/bin/uv pip install "${quiet[@]}" "$@" --reinstall-package trainwright --editable ".[$extras]"; }
 
 echo "installing trainwright[$extras]: half a minute on two cores after the downloads, which happen once"
 if [ -n "${UV_FIND_LINKS:-}" ] && compgen -G "$UV_FIND_LINKS/torch-$torch*.whl" >/dev/null; then
@@ -44,4 +45,5 @@ else
     install
 fi
 rm -rf trainwright.egg-info  # left by the editable install: whoever lists entry points would find each of them twice
+[ -d trainwright/ui/static/vendor ] || echo "npm's registry is not reachable: the page will say what is missing" >&2
 .venv/bin/python -m compileall -q trainwright components operators pipelines dags quickstart

@@ -22,6 +22,7 @@ from trainwright.cli import app, page_server
 from trainwright.cli.page_link import link_to, page_address, page_line, write_redirect
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.lifecycle import start, stop
+from trainwright.ui import static_files
 from trainwright.ui.app import PageApp
 
 pytestmark = pytest.mark.medium
@@ -68,6 +69,17 @@ def test_page_of_the_embedded_cluster_is_opened(home: Home, opened: list[str], m
     link = page.read_text("utf-8").partition('href="')[2].partition('"')[0]
     assert link.startswith(f"{running.page}#code=")
     assert (redeemed(link), redeemed(link)) == (200, 401)
+
+
+def test_up_and_ui_name_missing_scripts(home: Home, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static_files, "has_vendored_files", lambda: False)
+    up = CliRunner().invoke(app, ["up", "--home", str(home.path)])
+    assert (up.exit_code, up.stdout.strip()) == (0, str(home.kubeconfig))
+    assert up.stderr.splitlines()[-1] == f"warning: {static_files.MISSING}"
+    shown = CliRunner().invoke(app, ["ui", "--home", str(home.path)])
+    assert shown.exit_code != 0
+    assert static_files.MISSING in " ".join(shown.stderr.split())
+    assert opened == []
 
 
 def test_link_of_each_command_is_another_one(home: Home, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,7 +147,7 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def build(name: str, base: str, source: Path = ROOT) -> str:
     """Build one image as a user would, with the package index and the certificates of this machine."""
-    arguments = [f"{key}={os.environ[key]}" for key in ("PIP_INDEX_URL", "PIP_CERT") if key in os.environ]
+    arguments = [f"{key}={os.environ[key]}" for key in ("PIP_INDEX_URL", "PIP_CERT", "NPM_CONFIG_REGISTRY") if key in os.environ]
     given = [word for argument in arguments for word in ("--argument", argument)]
     certificates = ["--option", "--volume=/etc/ssl/certs:/etc/ssl/certs:ro"] if "PIP_CERT" in os.environ else []
     command = [str(source / "deploy/images/build.sh"), "--builder", "buildah", "--base", base, "--registry", REGISTRY]

@@ -15,6 +15,9 @@ from support.client_environments import ROOT, Unavailable
 
 _IN_THE_WHEEL = (
     "pyproject.toml",
+    "setup.py",
+    "package.json",
+    "package-lock.json",
     "README.md",
     "LICENSE",
     "trainwright",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import logging
+import re
+import shutil
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -15,9 +20,9 @@ from ui.page_client import HOSTS, KEY, PageClient, first_messages, page_client
 from trainwright.api.errors import Forbidden
 from trainwright.controlplane.embedded import EmbeddedCluster
 from trainwright.submission.jobs_client import JobsClient
-from trainwright.ui.app import HEADERS
+from trainwright.ui.app import HEADERS, IMPORT_MAP
 from trainwright.ui.links import make_code
-from trainwright.ui.static_files import FOLDER
+from trainwright.ui.static_files import FOLDER, MISSING, read_static_files
 
 
 @pytest.fixture
@@ -234,6 +239,13 @@ def test_scripts_and_styles_are_files_of_the_page() -> None:
             assert forbidden not in text, path
 
 
-def test_vendored_files_have_their_licence() -> None:
-    names = {path.name for path in (FOLDER / "vendor").iterdir()}
-    assert names == {"preact-htm.js", "preact-htm.LICENSE.txt", "uPlot.esm.js", "uPlot.min.css", "uPlot.LICENSE.txt"}
+def test_content_security_policy_allows_the_import_map_alone() -> None:
+    scripts = re.findall(r"<script(?![^>]* src=)[^>]*>(.*?)</script>", (FOLDER / "index.html").read_text("utf-8"), re.DOTALL)
+    digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
+    assert [f"'sha256-{digest}'" for digest in digests] == [IMPORT_MAP]
+
+
+def test_page_without_vendored_files_says_so(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "static", ignore=shutil.ignore_patterns("vendor"))
+    assert MISSING in read_static_files(tmp_path / "static")["index.html"].content.decode()
+    assert MISSING not in read_static_files()["index.html"].content.decode()

@@ -90,10 +90,14 @@ def link_to(home: Home) -> str:
 
 
 def page_line(home: Home, *, is_terminal: bool) -> str:
-    """Return a line that leads to the page; empty if there is none."""
+    """Return a line that leads to the page, or says why it cannot be shown; empty if there is none."""
+    from trainwright.ui.static_files import MISSING, has_vendored_files
+
     link = link_to(home)
     if not link:
         return ""
+    if not has_vendored_files():
+        return f"warning: {MISSING}"
     if is_terminal:
         return f"page: {printable(link)} (once, within an hour; `trainwright ui` prints another)"
     return f"page: {printable(link.partition('#')[0])} (`trainwright ui` opens it)"

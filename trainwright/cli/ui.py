@@ -46,7 +46,10 @@ def ui(
     rights of the kubeconfig, on this machine only.
     """
     from trainwright.cli.page_server import open_embedded, serve_page
+    from trainwright.ui.static_files import MISSING, has_vendored_files
 
+    if not has_vendored_files():
+        fail(MISSING)
     if host != "127.0.0.1" and not token_login:
         fail("--host: only with --token-login: whoever reaches the page has the rights of the kubeconfig", BAD_INPUT)
     with cluster_errors_exit(), bad_input_exits():

@@ -31,9 +31,11 @@ from trainwright.ui.static_files import StaticFile, read_static_files
 PREFIX = "/ui"
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names in `Host` that a server on loopback answers to: another name that resolves to this machine is an attack."""
+IMPORT_MAP = "'sha256-kknKm/K4q1EjbXWw0fhClJ00KkJu3iQ4t5STYap74ns='"
+"""The one inline script: the import map of index.html, which browsers read from nowhere else."""
 HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
-    "font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": f"default-src 'none'; script-src 'self' {IMPORT_MAP}; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",

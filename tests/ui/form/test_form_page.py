@@ -92,7 +92,7 @@ def test_texts_are_written_without_starting_anything(window: Browser, runs: Runs
     for button, word in (
         ("YAML", "kind: TrainJob"),
         ("KFP code", "create_run_from_pipeline_func"),
-        ("Airflow DAG", "training_chain"),
+        ("Airflow DAG", "chain.add_steps()"),
     ):
         window.click(button)
         eventually(lambda word=word: word in window.text(), 20, word)

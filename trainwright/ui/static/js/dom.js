@@ -1,9 +1,9 @@
-// What views need of Preact, htm and hooks, from the vendored bundle: the one place that names it.
+// What views need of Preact and htm: the one place that names them. Preact's hooks import `preact`, which index.html maps to its file.
+import htm from "../vendor/htm.module.js";
+import { h } from "../vendor/preact.module.js";
+
+export { createContext, h, render } from "../vendor/preact.module.js";
 export {
-  createContext,
-  h,
-  html,
-  render,
   useCallback,
   useContext,
   useEffect,
@@ -13,4 +13,5 @@ export {
   useReducer,
   useRef,
   useState,
-} from "../vendor/preact-htm.js";
+} from "../vendor/preact.hooks.module.js";
+export const html = htm.bind(h);

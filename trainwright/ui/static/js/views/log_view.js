@@ -153,7 +153,7 @@ function SearchBar({ search, where }) {
       <${Toggle} on=${pattern.expression} label="Regular expression" onClick=${() => change({ expression: !pattern.expression })}>.*<//>
       <${Button} kind="small" label="Previous hit" why=${none} onClick=${() => step(true)}>↑<//>
       <${Button} kind="small" label="Next hit" why=${none} onClick=${() => step(false)}>↓<//>
-      <span class="search-count" role="status">${found.pattern ? `${number}${counted(found.hits.length, "line")}${where}` : ""}</span>
+      <span class="search-count" role="status">${found.pattern ? `${number}${counted(found.hits.length, "line")}${where}` : null}</span>
     </div>
     <${Problem} problem=${found.problem} />`;
 }
