@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 from support.client_environments import ROOT
 
-NPM = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+NPM = pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed: install Node, which brings it")
 VENDOR = Path("trainwright/ui/static/vendor")
 
 

@@ -82,7 +82,10 @@ _MAX_LINE = 4096
 """Characters of a line of a log that are looked at."""
 _VARIABLES = ("env", "dataset_env", "model_env")
 """Settings that map names to values, wherever they are."""
-_TEMPLATE = re.compile(r"\{\{.{0,2000}?\}\}|\{%.{0,2000}?%\}|\{#.{0,2000}?#\}", re.DOTALL)
+_TEMPLATE = re.compile(
+    r"\{\{(?:(?!\{\{).){0,2000}?\}\}|\{%(?:(?!\{%).){0,2000}?%\}|\{#(?:(?!\{#).){0,2000}?#\}",  # another beginning ends it: linear
+    re.DOTALL,
+)
 
 
 class Literal(NamedTuple):
