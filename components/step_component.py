@@ -94,10 +94,11 @@ def check_groups(cls: type[Settings], given: Mapping[str, Any]) -> None:
             continue
         with within(name):
             check_names(one.of, group)  # those of settings that only the run knows as well
-            one.of.parse_some({each: value for each, value in group.items() if not _is_of_run(value)})
+            one.of.parse_some({each: value for each, value in group.items() if not is_of_run(value)})
 
 
-def _is_of_run(value: Any) -> bool:
+def is_of_run(value: Any) -> bool:
+    """Whether a value is or contains one that only a run knows."""
     return bool(pipeline_channel.extract_pipeline_channels_from_any(value)) or "{{$" in str(value)
 
 

@@ -24,7 +24,7 @@ from kfp.dsl.structures import ComponentSpec, InputSpec, OutputSpec
 from kfp.dsl.types.type_annotations import is_Input_Output_artifact_annotation
 
 from trainwright.components.pipeline_values import declared_type, type_of_item, value_type, with_types
-from trainwright.components.step_component import StepComponent, check_groups, path_in_group, without_descriptions
+from trainwright.components.step_component import StepComponent, check_groups, is_of_run, path_in_group, without_descriptions
 from trainwright.components.train.component import train
 from trainwright.jobs.code.argument_types import ArgumentType, convert, type_of_annotation
 from trainwright.jobs.code.function_arguments import FunctionParameter, FunctionSignature, check_names, signature_of
@@ -293,7 +293,7 @@ def _value_and_type(value: Any, parameter: FunctionParameter, where: str) -> tup
         except TypeError as error:
             raise TypeError(f"{where}: {error}") from None
         return _type_of_run_value(known, wanted, parameter, where), value
-    if not pipeline_channel.extract_pipeline_channels_from_any(value) and "{{$" not in str(value):
+    if not is_of_run(value):
         try:
             value = _fitting(value, parameter)
         except ValueError as error:
@@ -351,8 +351,7 @@ def _default_of(parameter: FunctionParameter, of_type: ValueType) -> Any:
 
 def _changes(value: Any) -> bool:
     """Whether a value would arrive as another one if it were an input. The program has it as it is."""
-    is_of_run = bool(pipeline_channel.extract_pipeline_channels_from_any(value)) or "{{$" in str(value)
-    return has_large_integer(value) or (has_doubled_dollar(value) and not is_of_run)
+    return has_large_integer(value) or (has_doubled_dollar(value) and not is_of_run(value))
 
 
 def _literal(text: str) -> Any:

@@ -10,7 +10,6 @@ from trainwright.jobs.request.invalid_settings import InvalidSettings
 from trainwright.jobs.request.setting import Settings
 from trainwright.jobs.request.train_request import TrainRequest
 from trainwright.jobs.request.typed_parameters import given_parameters
-from trainwright.jobs.request.workspace import Workspace
 from trainwright.operators.groups import OF_PIPELINES
 from trainwright.steps.requests import Run
 from trainwright.submission.jobs_client import JobsClient
@@ -45,9 +44,7 @@ def asked_training(given: Mapping[str, Any], run: Run | None) -> TrainRequest:
     Raises InvalidSettings, LiteralSecret.
     """
     apart = TrainRequest.parse_some(given_parameters(TrainRequest, given))
-    request = apart if run is None else run.training.joined(apart)
-    if run is not None and run.workspace and request.workspace is None:
-        request = request.having(workspace=Workspace.parse(run.workspace))
+    request = apart if run is None else run.training_with(apart)
     refuse_settings_of_pipelines(request)
     return request.checked()
 

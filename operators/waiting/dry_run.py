@@ -75,7 +75,7 @@ def _is_template(value: Any) -> bool:
 
 
 def _cluster(operator: Any, mode: str) -> tuple[JobsClient | None, str]:
-    """The cluster, or None and why there is none. A cluster that denies access is no missing cluster: its error is raised."""
+    """The cluster, or None and why there is none. The error of a cluster that denies access is raised: it is not missing."""
     try:
         return TrainwrightHook(operator.conn_id, mode).get_conn(), ""
     except NoTrainingApi:

@@ -1,7 +1,7 @@
 """What a task makes of the TrainJob that it waits for: its result, or an error with the job's failure report.
 
 Shared by the trainings of TrainJobOperator and the jobs of TrainJobSensor. A task that was deferred has only the trigger's event: the
-worker that deferred it is gone, so each entry of Airflow makes an object anew, and nothing here depends on an earlier one.
+worker that deferred it is gone, so each entry of Airflow makes a new object, and nothing here depends on an earlier one.
 """
 
 from __future__ import annotations

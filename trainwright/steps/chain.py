@@ -50,7 +50,7 @@ FINETUNING: Table = {
     "initialize-dataset": Step({"dataset_uri": "dataset_uri", "model_uri": "model_uri"}),
     "initialize-model": Step({"model_uri": "model_uri"}),
     "train": Step(
-        {"export_uri": "export_uri"},  # a run that begins anew resumes from its last export
+        {"export_uri": "export_uri"},  # a run that begins again resumes from its last export
         by_value={
             "dataset_uri": "dataset_uri",
             "model_uri": "model_uri",

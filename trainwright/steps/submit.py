@@ -18,7 +18,6 @@ from trainwright.jobs.diagnosis.errors import Cancelled, TrainJobError
 from trainwright.jobs.request.groups import STEP_LEASE_SECONDS
 from trainwright.jobs.request.task_config import NO_TASK, Task, with_task
 from trainwright.jobs.request.train_request import TrainRequest
-from trainwright.jobs.request.workspace import Workspace
 from trainwright.jobs.state.cancel import CancelPolicy
 from trainwright.jobs.submit.submission import Submission
 from trainwright.jobs.submit.submit_or_adopt import Submitted
@@ -94,9 +93,7 @@ def train_step_of(request: TrainRequest, run: Run, *, trial: Trial | None = None
 
     Raises InvalidSettings, InitializerError (rows for another trainer), NoCluster, ApiError.
     """
-    request = run.training.joined(request)
-    if run.workspace and request.workspace is None:
-        request = request.having(workspace=Workspace.parse(run.workspace))
+    request = run.training_with(request)
     if trial is not None:
         request = request.having(settings={**request.settings, **trial.settings})
     request = TrainRequest.parse(with_task(with_step_lease(request), task))  # the variables of the task are looked at, too

@@ -10,6 +10,7 @@ from trainwright.jobs.request.setting import Settings, setting
 from trainwright.jobs.request.setting_types import GROUP, Object
 from trainwright.jobs.request.setting_values import parse_group
 from trainwright.jobs.request.train_request import TrainRequest
+from trainwright.jobs.request.workspace import Workspace
 from trainwright.steps.requests.data import InitializeDataset, PreprocessDataset
 from trainwright.steps.requests.exports import EvaluateExport, ExportCheckpoint, PromoteModel, RegisterModel
 from trainwright.steps.requests.step_job import FilesJob
@@ -50,6 +51,16 @@ class Run(RunSteps, RunPlace):
     own: Object = setting("Settings of the chain itself, which its defaults name.", {})
     claim: str = setting("Name of the claim, for mounting.", "")
     workspace: str = setting("The workspace, as TrainJobs mount it.", "", place="uri")
+
+    def training_with(self, request: TrainRequest) -> TrainRequest:
+        """Return the training of the run with the settings of its step, and in the run's workspace unless these name another one.
+
+        Raises InvalidSettings for a setting that both have, with different values.
+        """
+        found = self.training.joined(request)
+        if self.workspace and found.workspace is None:
+            found = found.having(workspace=Workspace.parse(self.workspace))
+        return found
 
     @classmethod
     def of_step(cls, run: Any, **apart: Any) -> Self:
