@@ -251,3 +251,10 @@ def test_a_value_is_found_wherever_it_stands_and_is_not_in_the_message(token: st
     with pytest.raises(LiteralSecret) as raised:
         train_request(runtime="x", args=[f"{before} {token} {after}"])
     assert token not in str(raised.value)
+
+
+@pytest.mark.parametrize("password", ["pa***ss", "***x", "x***"])
+def test_asterisks_in_a_password_do_not_hide_it(password: str) -> None:
+    with pytest.raises(LiteralSecret):
+        reject_known_literals({"env": {"DB_PASSWORD": password}})
+    reject_known_literals({"env": {"DB_PASSWORD": f"{password}-{{{{ var.value.password }}}}"}})

@@ -29,7 +29,11 @@ _PATTERNS = (
         r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,100000}+\.eyJ[A-Za-z0-9_-]{8,100000}+\.[A-Za-z0-9_-]{8}",
     ),
     ("a private key", "private key", r"-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----"),
-    ("a URI with a password", "://", r"(?<=[A-Za-z0-9+.*-])://[^/\s:@?#]{0,256}+:(?!\$[({]|\*{1,256}+@)[^/\s@?#]{1,4096}+@"),
+    (
+        "a URI with a password",
+        "://",
+        r"(?<=[A-Za-z0-9+.\ue000-])://[^/\s:@?#]{0,256}+:(?!\$[({]|\*{1,256}+\ue000?@)[^/\s@?#]{1,4096}+@",
+    ),
     (
         "a signed URI",
         "sig",
@@ -70,12 +74,12 @@ _CREDENTIAL_NAMES = re.compile(
 )
 _REFERENCE = re.compile(
     r"""
-      \$[({]?[A-Za-z_][A-Za-z0-9_]*+[)}]? | \*+ | .*\*\*\*.* | <[^<>]*+> | \{\{.*\}\} |
+      \$[({]?[A-Za-z_][A-Za-z0-9_]*+[)}]? | \*+ | .*\*\*\*\ue000.* | <[^<>]*+> | \{\{.*\}\} |
     | (?:true|false|yes|no|on|off|none|null|empty|dummy|unused|[0-9]{1,4})
     """,
     re.IGNORECASE | re.VERBOSE | re.DOTALL,
 )
-"""Not credentials: `$(VARIABLE)`, asterisks, a text with a masked part, `<pad>`, a template, an empty text, switches, `EMPTY`."""
+"""Not credentials: `$(VARIABLE)`, asterisks, a text with a template in it, `<pad>`, a template, an empty text, switches, `EMPTY`."""
 _OPTION = re.compile(r"--?([A-Za-z][A-Za-z0-9_.-]{0,100}+)(?:=(.*))?", re.DOTALL)
 _ASSIGNMENT = re.compile(r"""(?P<name>[A-Za-z][A-Za-z0-9_]{2,60}+)["']?\s{0,2}[=:]\s{0,2}["']?(?P<value>[^\s"',;]{1,512}+)""")
 _MAX_LINE = 4096
@@ -86,6 +90,8 @@ _TEMPLATE = re.compile(
     r"\{\{(?:(?!\{\{).){0,2000}?\}\}|\{%(?:(?!\{%).){0,2000}?%\}|\{#(?:(?!\{#).){0,2000}?#\}",  # another beginning ends it: linear
     re.DOTALL,
 )
+_MARK = "***\ue000"
+"""In place of a template: asterisks alone may be part of a password, and no password has a character of private use."""
 
 
 class Literal(NamedTuple):
@@ -130,12 +136,12 @@ def credential_in(line: str) -> str | None:
 
 
 def without_templates(value: Any) -> Any:
-    """Return a value of an edge with `***` for each template and each value that only a run knows, at any depth.
+    """Return a value of an edge with a mark for each template and each value that only a run knows, at any depth.
 
     A template that contains a credential itself stays.
     """
     if isinstance(value, str):
-        return _TEMPLATE.sub(lambda found: found[0] if credential_kind(found[0]) else "***", value)
+        return _TEMPLATE.sub(lambda found: found[0] if credential_kind(found[0]) else _MARK, value)
     if isinstance(value, Mapping):
         return {key: without_templates(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
