@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainwright.backoff import Backoff
+from trainwright.backoff import Backoff, retry
 
 
 @pytest.mark.parametrize(
@@ -25,3 +25,32 @@ def test_jitter_is_the_share_that_chance_takes(monkeypatch: pytest.MonkeyPatch) 
     assert backoff.pause(1) == 8
     monkeypatch.setattr("random.uniform", lambda low, high: high)
     assert (backoff.pause(1), backoff.pause(0)) == (10, 0)
+
+
+def test_an_action_is_repeated_after_the_errors_that_may_pass_and_with_the_pauses_that_were_decided() -> None:
+    failures, pauses = iter([KeyError(1), KeyError(2)]), list[float]()
+
+    def action() -> str:
+        for error in failures:
+            raise error
+        return "done"
+
+    assert retry(action, KeyError, lambda error, count: error.args[0] + count / 10, pauses.append) == "done"
+    assert pauses == [1.1, 2.2]
+
+
+def test_the_error_that_ends_the_attempts_is_the_last_one() -> None:
+    def give_up(error: ValueError, _: int) -> float:
+        raise error
+
+    with pytest.raises(ValueError, match="x") as raised:
+        retry(lambda: int("x"), ValueError, give_up, lambda _: pytest.fail("paused"))
+    assert raised.value.__context__ is None
+    with pytest.raises(ValueError, match="x"):  # an error of another kind is not asked about
+        retry(lambda: int("x"), KeyError, lambda error, count: pytest.fail("retried"))
+
+
+def test_the_last_of_a_number_of_attempts_is_known() -> None:
+    pauses = list[float]()
+    assert list(Backoff(1, 9, jitter=0).attempts(3, pauses.append)) == [False, False, True]
+    assert pauses == [1, 2]

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, Unpack
 from trainwright.api.errors import AlreadyExists, ApiError, Forbidden, NotFound
 from trainwright.api.kinds import Kind, kind_of
 from trainwright.api.objects import Obj, name_of, namespace_of
-from trainwright.backoff import Backoff
+from trainwright.backoff import Backoff, retry
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.options import CreateOptions, DeleteOptions, ListOptions, LogOptions, PatchOptions
 from trainwright.cluster.permissions import is_admission_rejection
@@ -93,19 +93,17 @@ class RetryingCluster(DelegatingCluster):
 
     def with_retries(self, call: Callable[[], T]) -> T:
         """Return the result of `call`, which must be idempotent. A refusal after another error may be that of a restarted server."""
-        failures = 0
-        while True:
-            try:
-                return call()
-            except ApiError as error:
-                failures += 1
-                wait_seconds = min(error.retry_after or _BACKOFF.pause(failures), self._seconds_left)
-                may_pass = error.retryable or (
-                    failures > 1 and isinstance(error, Forbidden) and not is_admission_rejection(error)
-                )
-                if not may_pass or wait_seconds <= 0 or self._stop.is_set():
-                    raise
-                log.warning("event=request_retried error=%s retry_seconds=%.1f", error.message, wait_seconds)
-            started = time.monotonic()
-            self._stop.wait(wait_seconds)
-            self._seconds_left -= time.monotonic() - started
+        return retry(call, ApiError, self._pause_after, self._wait)
+
+    def _pause_after(self, error: ApiError, failures: int) -> float:
+        seconds = min(error.retry_after or _BACKOFF.pause(failures), self._seconds_left)
+        may_pass = error.retryable or (failures > 1 and isinstance(error, Forbidden) and not is_admission_rejection(error))
+        if not may_pass or seconds <= 0 or self._stop.is_set():
+            raise error
+        log.warning("event=request_retried error=%s retry_seconds=%.1f", error.message, seconds)
+        return seconds
+
+    def _wait(self, seconds: float) -> None:
+        started = time.monotonic()
+        self._stop.wait(seconds)
+        self._seconds_left -= time.monotonic() - started

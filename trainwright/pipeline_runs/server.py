@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlunsplit
 
 from trainwright.api.objects import Obj
-from trainwright.backoff import Backoff
+from trainwright.backoff import Backoff, retry
 from trainwright.pipeline_runs.compiled import CompiledPipeline
 from trainwright.pipeline_runs.errors import BadHost, BadPipeline, KfpMissing, NotKubeflowPipelines, ServerError
 from trainwright.storage.errors import BadUri
@@ -69,22 +69,21 @@ class PipelineServer:
 
     def retried(self, request: Callable[[], T], policy: RetryPolicy | None = None) -> T:
         """Return the result of `request`, which is repeated after errors that pass. Raises ServerError."""
-        policy, started, failures = policy or self.retry_policy, time.monotonic(), 0
-        refused_since: float | None = None
-        while True:
-            try:
-                return request()
-            except ServerError as error:
-                now, is_refusal = time.monotonic(), error.status in _CREDENTIALS
-                refused_since = (refused_since or now) if is_refusal else None
-                left = policy.credentials_seconds - now + refused_since if refused_since else policy.seconds - now + started
-                if left <= 0 or not (is_refusal or policy.can_retry(error)):
-                    raise
-                failures += 1
-                if failures == 1:
-                    policy.on_outage(error)
-                wait = min(error.retry_after or policy.backoff.pause(failures), left)
-            time.sleep(wait)
+        started, refused_since = time.monotonic(), None
+        policy = policy or self.retry_policy
+
+        def pause_after(error: ServerError, failures: int) -> float:
+            nonlocal refused_since
+            now, is_refusal = time.monotonic(), error.status in _CREDENTIALS
+            refused_since = (refused_since or now) if is_refusal else None
+            left = policy.credentials_seconds - now + refused_since if refused_since else policy.seconds - now + started
+            if left <= 0 or not (is_refusal or policy.can_retry(error)):
+                raise error
+            if failures == 1:
+                policy.on_outage(error)
+            return min(error.retry_after or policy.backoff.pause(failures), left)
+
+        return retry(request, ServerError, pause_after)
 
     def find(self, list_page: Callable[..., Any], key: str, value: str, **options: str | None) -> list[Any]:
         """Return the objects whose `key` has this value, from all pages of a list of kfp's client. Raises ServerError."""

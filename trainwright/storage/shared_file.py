@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from trainwright.backoff import Backoff
@@ -26,10 +25,9 @@ def change_file(store: Store, key: str, change: Callable[[bytes | None], bytes |
 
     Raises StorageError, with the advice, if other processes have changed the file at every attempt.
     """
-    for attempt in range(1, _ATTEMPTS + 1):
+    for _ in _BACKOFF.attempts(_ATTEMPTS):
         old = read_if_present(store, key)
         new = change(old)
         if new is None or new == old or store.compare_and_swap(key, old, new):
             return
-        time.sleep(_BACKOFF.pause(attempt))
     raise StorageError(f"{store.uri.join(key)}: changed by others at every attempt; {advice}")

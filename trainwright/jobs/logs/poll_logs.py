@@ -77,14 +77,13 @@ class PolledLogs:
 
     def _remaining(self) -> Iterator[LogLine]:
         """Yield the new lines of a finished job, also over lost connections."""
-        for number in range(1, _TRIES + 1):
+        for is_last in _BACKOFF.attempts(_TRIES):
             try:
                 yield from self._new()
             except Forbidden as error:
                 yield from self._refused(error)
             except ApiError as error:
-                if number < _TRIES:
-                    time.sleep(_BACKOFF.pause(number))
+                if not is_last:
                     continue
                 yield LogLine("", f"(the rest of the log cannot be shown: {error.message})")
             return

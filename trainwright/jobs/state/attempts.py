@@ -6,6 +6,7 @@ a client crash nor the deletion of earlier attempts resets a count, and no attem
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 from trainwright.api import names
@@ -17,8 +18,8 @@ from trainwright.api.verdict import is_superseded, verdict_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.identity import Identity
 from trainwright.jobs.state.label_values import label_value
+from trainwright.jobs.state.versions import versions_of
 
-_MAX_TRIES = 10
 log = logging.getLogger(__name__)
 
 
@@ -81,18 +82,11 @@ def needs_new_attempt(trainjob: Obj) -> bool:
 
 def write_mark(cluster: Cluster, trainjob: Obj, annotation: str) -> Obj:
     """Annotate the job with this UID; returns an annotated copy if it no longer exists. Idempotent. Raises ApiError."""
-    for _ in range(_MAX_TRIES):
-        try:
-            current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-            if uid_of(current) != uid_of(trainjob):
-                return with_mark(trainjob, annotation)
-            metadata = {"resourceVersion": current["metadata"]["resourceVersion"], "annotations": {annotation: "true"}}
+    for current in versions_of(cluster, trainjob, f"annotated with {annotation}"):
+        metadata = {"resourceVersion": current["metadata"]["resourceVersion"], "annotations": {annotation: "true"}}
+        with contextlib.suppress(Conflict, NotFound):  # its status changed in the meantime, or it was deleted
             return cluster.patch(TRAINJOB, name_of(trainjob), {"metadata": metadata}, namespace_of(trainjob))
-        except NotFound:
-            return with_mark(trainjob, annotation)
-        except Conflict:  # its status changed in the meantime
-            continue
-    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while {annotation} was being recorded")
+    return with_mark(trainjob, annotation)
 
 
 def with_mark(trainjob: Obj, annotation: str) -> Obj:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -21,13 +21,13 @@ from trainwright.api.phase import phase_of
 from trainwright.api.verdict import Verdict, is_superseded, verdict_of, written_verdict
 from trainwright.cluster.protocol import Cluster
 from trainwright.jobs.state.remaining_pods import describe_pods, jobset_may_create_pods, remaining_pods
+from trainwright.jobs.state.versions import current_version, versions_of
 from trainwright.jobs.state.workflow import workflows_of
 from trainwright.submission.suspension import is_queued, is_suspended_by_us, suspension_mark
 
 POD_TERMINATION_SECONDS = 10.0
 """Seconds to wait for the pods of a cancelled job to end: less than the client's own grace period after SIGTERM."""
 _POLL_SECONDS = 0.25
-_MAX_TRIES = 10
 
 
 class CancelPolicy(enum.StrEnum):
@@ -100,7 +100,7 @@ def cancel_owned_job(
     later. Its step submits it again. One that is admitted meanwhile is suspended like any other.
     """
     if policy is not CancelPolicy.keep:
-        current = _current(cluster, trainjob)
+        current = current_version(cluster, trainjob)
         if current is None:
             return str(CancelResult(CancelOutcome.gone))
         if names.OWNER_ANNOTATION not in annotations_of(current):
@@ -151,7 +151,7 @@ def cancel_job(
 def _kept(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
     """Return what a job that is not to be changed does; its last known state counts if it cannot be read."""
     try:
-        current = _current(cluster, trainjob)
+        current = current_version(cluster, trainjob)
     except ApiError:
         current = trainjob
     if current is None:
@@ -211,19 +211,6 @@ def _delete(cluster: Cluster, trainjob: Obj) -> CancelOutcome:
     return CancelOutcome.gone
 
 
-def versions_of(cluster: Cluster, trainjob: Obj, change: str) -> Iterator[Obj]:
-    """Yield the job as it is now, for one try after the other to change it in this version; ends if it no longer exists.
-
-    Raises Conflict, with the `change` that was tried, if it has changed again during each of the tries.
-    """
-    for _ in range(_MAX_TRIES):
-        current = _current(cluster, trainjob)
-        if current is None:
-            return
-        yield current
-    raise Conflict(f"TrainJob {name_of(trainjob)} changed {_MAX_TRIES} times while it was being {change}")
-
-
 def _delete_version(cluster: Cluster, current: Obj) -> bool:
     """Delete the job as it was read; returns False if it has changed since, or no longer exists. Raises ApiError."""
     place, version = (TRAINJOB, name_of(current), namespace_of(current)), current["metadata"]["resourceVersion"]
@@ -232,15 +219,6 @@ def _delete_version(cluster: Cluster, current: Obj) -> bool:
     except (NotFound, Conflict):
         return False
     return True
-
-
-def _current(cluster: Cluster, trainjob: Obj) -> Obj | None:
-    """Return the current state of the job; None if it was deleted, or replaced by another job of the same name."""
-    try:
-        current = cluster.get(TRAINJOB, name_of(trainjob), namespace_of(trainjob))
-    except NotFound:
-        return None
-    return current if uid_of(current) == uid_of(trainjob) else None
 
 
 def _wait_for_pods(cluster: Cluster, trainjob: Obj, result: CancelResult, timeout_seconds: float) -> CancelResult:

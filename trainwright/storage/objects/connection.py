@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from trainwright.backoff import Backoff
-from trainwright.storage.errors import ExpiredCredentials, Transient
+from trainwright.backoff import Backoff, retry
+from trainwright.storage.errors import ExpiredCredentials, StorageError, Transient
 from trainwright.storage.store import Capabilities
 from trainwright.storage.uri import StorageUri
 
@@ -112,22 +112,20 @@ class ObjectConnection:
 
         It must be safe to repeat, also if it had succeeded and only its answer was lost.
         """
-        started, failures = time.monotonic(), 0
-        while True:
-            try:
-                result = action()
-            except (Transient, ExpiredCredentials) as error:
-                failures += 1
-                pause, since = _BACKOFF.pause(failures), max(started, self._succeeded_at or 0.0)
-                if time.monotonic() + pause > since + self._budget(error):
-                    raise
-                log.warning("event=transfer_retry uri=%s pause=%.1f reason=%r", uri, pause, str(error))
-                if isinstance(error, ExpiredCredentials):
-                    self._reopen()
-            else:
-                self.note_success()
-                return result
-            time.sleep(pause)
+        started = time.monotonic()
+
+        def pause_after(error: StorageError, failures: int) -> float:
+            pause, since = _BACKOFF.pause(failures), max(started, self._succeeded_at or 0.0)
+            if time.monotonic() + pause > since + self._budget(error):
+                raise error
+            log.warning("event=transfer_retry uri=%s pause=%.1f reason=%r", uri, pause, str(error))
+            if isinstance(error, ExpiredCredentials):
+                self._reopen()
+            return pause
+
+        result = retry(action, (Transient, ExpiredCredentials), pause_after)
+        self.note_success()
+        return result
 
     def _budget(self, error: Exception) -> float:
         if isinstance(error, ExpiredCredentials):
