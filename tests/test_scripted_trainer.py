@@ -20,7 +20,7 @@ from support.scripted_libraries import safetensors
 from support.trl_run import SFT, Run, report_server
 from support.waiting import eventually
 
-from trainwright.checkpoints import find_checkpoints
+from trainwright.checkpoints.find import find_checkpoints
 from trainwright.jobs.state.divergence import divergence_in
 from trainwright.jobs.trainers.dpo import DpoTrainer
 from trainwright.jobs.trainers.kto import KtoTrainer

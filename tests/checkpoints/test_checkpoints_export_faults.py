@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
-from trainwright.checkpoints import NoCheckpoint, export_checkpoint, restore_checkpoint, verify_export
-from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.publish import export_checkpoint
+from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.verify import verify_export
 from trainwright.storage import transfer
 from trainwright.storage.errors import NoSpace, StorageError
 from trainwright.storage.file_store import FileStore
@@ -27,7 +29,7 @@ WRITES = FILES + 2  # and the manifest, and the pointer
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from trainwright.checkpoints import export_checkpoint
+from trainwright.checkpoints.publish import export_checkpoint
 left = int(sys.argv[3])
 def on_progress(count):
     global left

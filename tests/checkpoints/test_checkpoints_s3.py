@@ -17,15 +17,10 @@ import pytest
 from checkpoint_files import torch_file
 from servers.s3_server import BUCKET, S3Server
 
-from trainwright.checkpoints import (
-    ExportOptions,
-    ExportResult,
-    NoCheckpoint,
-    export_checkpoint,
-    restore_checkpoint,
-    verify_export,
-)
-from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
+from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.verify import verify_export
 from trainwright.storage import open_store
 from trainwright.storage.checksums import Checksums
 from trainwright.storage.errors import NoAccess, NoBucket, StorageError, Unreachable
@@ -39,7 +34,7 @@ LARGE = os.urandom(20 * 1024 * 1024 + 7)
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from trainwright.checkpoints import export_checkpoint
+from trainwright.checkpoints.publish import export_checkpoint
 left = int(sys.argv[3])
 def on_progress(count):
     global left

@@ -13,9 +13,11 @@ import pytest
 from servers.s3_server import S3Server
 from support.rounds import IS_LONG
 
-from trainwright.checkpoints import CheckpointError, NoCheckpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.catalog import read_catalog
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.checkpoints.resume_source import find_export
+from trainwright.checkpoints.verify import verify_export
 from trainwright.storage import open_store
 from trainwright.storage.errors import StorageError
 from trainwright.storage.uri import StorageUri
@@ -25,7 +27,8 @@ KILLS = 500 if IS_LONG else 16
 EXPORTS = """
 import sys
 from pathlib import Path
-from trainwright.checkpoints import export_checkpoint, quiet
+from trainwright.checkpoints import quiet
+from trainwright.checkpoints.publish import export_checkpoint
 quiet.QUIET_SECONDS = 0.0
 print("started", flush=True)
 for step in (1, 2, 3):

@@ -17,8 +17,11 @@ from support.client_environments import Unavailable, client_environment
 from support.ports import free_port
 from support.waiting import eventually
 
-from trainwright.checkpoints import CheckpointError, ExportResult, export_checkpoint, restore_checkpoint, verify_export
 from trainwright.checkpoints.catalog import read_catalog
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.publish import ExportResult, export_checkpoint
+from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.verify import verify_export
 from trainwright.storage import open_store
 from trainwright.storage.store import Capabilities
 

@@ -10,9 +10,9 @@ import pytest
 from checkpoint_files import torch_file
 
 from trainwright.api.names import RESUME_JOB_VARIABLE
-from trainwright.checkpoints import export_checkpoint
 from trainwright.checkpoints.find import find_checkpoints
 from trainwright.checkpoints.job_record import JOBS, Writer, record_writer, recorded_writers, trained_world_size
+from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
 from trainwright.storage.uri import StorageUri
 

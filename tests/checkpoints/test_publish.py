@@ -13,8 +13,11 @@ from typing import Any
 import pytest
 from checkpoint_files import checkpoint_files, stored_files, stored_path
 
-from trainwright.checkpoints import ExportOptions, ExportResult, Manifest, Metric, NoCheckpoint, export_checkpoint, verify_export
-from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint
+from trainwright.checkpoints.errors import CheckpointError, DivergedCheckpoint, NoCheckpoint
+from trainwright.checkpoints.manifest import Manifest
+from trainwright.checkpoints.pointers import Metric
+from trainwright.checkpoints.publish import ExportOptions, ExportResult, export_checkpoint
+from trainwright.checkpoints.verify import verify_export
 from trainwright.storage.errors import BadUri, LockLost, NotFound, StorageError
 from trainwright.storage.file_store import FileStore
 from trainwright.storage.uri import StorageUri

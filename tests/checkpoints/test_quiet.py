@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from checkpoint_files import torch_file
 
-from trainwright.checkpoints import ExportOptions, export_checkpoint, find
+from trainwright.checkpoints import find
 from trainwright.checkpoints.catalog import read_catalog
 from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.checkpoints.quiet import QuietCheck
 from trainwright.storage import open_store
 from trainwright.storage.uri import StorageUri

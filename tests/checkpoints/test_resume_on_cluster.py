@@ -14,7 +14,8 @@ from support.waiting import eventually
 
 from trainwright.api.kinds import CLAIM, CLUSTER_TRAINING_RUNTIME, SECRET, TRAINJOB
 from trainwright.api.objects import named
-from trainwright.checkpoints import export_checkpoint, export_run
+from trainwright.checkpoints.export_run import export_run
+from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.checkpoints.resume_source import latest_export_lookup
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from trainwright.checkpoints import CheckpointError, ExportOptions, NoCheckpoint, export_checkpoint
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
 from trainwright.checkpoints.job_record import Writer, record_writer, recorded_writers
+from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.checkpoints.selection import select_checkpoint
 from trainwright.checkpoints.training_start import record_restored
 from trainwright.checkpoints.verify import verify_export

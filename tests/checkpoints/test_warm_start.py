@@ -18,7 +18,8 @@ from checkpoint_files import safetensors, stored_path
 from prepared_folders import prepare
 
 from trainwright.api import names
-from trainwright.checkpoints import CheckpointError, ExportOptions, NoCheckpoint, export_checkpoint
+from trainwright.checkpoints.errors import CheckpointError, NoCheckpoint
+from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.checkpoints.resume_point import ResumeOptions, resume_point
 from trainwright.checkpoints.resume_source import find_export
 from trainwright.checkpoints.warm_start import Weights, restore_weights, weights_files

@@ -21,7 +21,7 @@ import pytest
 from support.scripted_image import TRAINER
 from support.trl_run import EXPORTED, Run, report_server
 
-from trainwright.checkpoints import find_checkpoints
+from trainwright.checkpoints.find import find_checkpoints
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 HISTORY = "trainwright-history 1/1 "

@@ -12,8 +12,8 @@ from support.scripted_image import use_scripted_programs
 from support.waiting import eventually
 
 from trainwright.api.kinds import CLAIM
-from trainwright.checkpoints import verify_export
 from trainwright.checkpoints.exported import open_export
+from trainwright.checkpoints.verify import verify_export
 from trainwright.controlplane.gates import FeatureGates
 from trainwright.controlplane.home import Home
 from trainwright.controlplane.plane import ControlPlane

@@ -20,8 +20,8 @@ from support.rounds import IS_LONG
 from support.scripted_image import use_scripted_programs
 
 from trainwright.api.kinds import CLAIM, TRAINJOB
-from trainwright.checkpoints import verify_export
 from trainwright.checkpoints.merged.merged_export import merged_folder
+from trainwright.checkpoints.verify import verify_export
 from trainwright.cluster import connect
 from trainwright.quickstart.airflow_dag import configure
 from trainwright.storage.uri import StorageUri

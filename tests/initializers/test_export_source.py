@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from servers.s3_server import S3Server
 
-from trainwright.checkpoints import ExportOptions, export_checkpoint, quiet
+from trainwright.checkpoints import quiet
+from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.initializers import DatasetOptions, InitializerError, initialize_dataset, initialize_model
 from trainwright.storage import StorageUri
 from trainwright.storage.errors import ChecksumMismatch

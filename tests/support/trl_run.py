@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from trainwright.api import names
-from trainwright.checkpoints import export_checkpoint
+from trainwright.checkpoints.publish import export_checkpoint
 from trainwright.jobs.trainers.sft import SftTrainer
 from trainwright.jobs.trainers.trl import TrlTrainer
 from trainwright.storage.uri import StorageUri

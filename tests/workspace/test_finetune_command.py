@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.names import OWNER_ANNOTATION
 from trainwright.api.objects import annotations_of, name_of
-from trainwright.checkpoints import restore_checkpoint
 from trainwright.checkpoints.promotion import Alias
+from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.cli import app
 from trainwright.cli import finetune_run as command
 from trainwright.jobs.diagnosis.exit_codes import ExitCode

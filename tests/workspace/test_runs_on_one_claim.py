@@ -18,8 +18,9 @@ from support.scripted_evaluation import loss_after
 from trainwright.api import names
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import Obj, annotations_of, labels_of, name_of, uid_of
-from trainwright.checkpoints import restore_checkpoint, verify_export
 from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.restore import restore_checkpoint
+from trainwright.checkpoints.verify import verify_export
 from trainwright.jobs import Identity, RunFolderTaken, Submission, TrainJobFailed, submit_or_adopt
 from trainwright.jobs.logs.follow_logs import follow_logs
 from trainwright.jobs.logs.log_options import LogSelector

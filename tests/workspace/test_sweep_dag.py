@@ -15,7 +15,7 @@ from support.optional_packages import require_packages
 from support.waiting import eventually
 
 from trainwright.api.kinds import TRAINJOB
-from trainwright.checkpoints import restore_checkpoint
+from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.storage.uri import StorageUri
 from trainwright.submission.suspension import early_stop_reason
 

@@ -15,8 +15,8 @@ from trainwright.api.conditions import is_finished
 from trainwright.api.kinds import TRAINJOB
 from trainwright.api.objects import annotations_of
 from trainwright.api.phase import Phase, phase_of
-from trainwright.checkpoints import restore_checkpoint
 from trainwright.checkpoints.promotion import Alias
+from trainwright.checkpoints.restore import restore_checkpoint
 from trainwright.storage.uri import StorageUri
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]

@@ -1,4 +1,8 @@
-"""Restores an export: every file is verified during the copy, and the folder appears only when it is complete."""
+"""Restores an export: every file is verified during the copy, and the folder appears only when it is complete.
+
+Each byte is read once and hashed as it arrives. SHA-256 costs 0.6 times the CPU seconds of a bare download (`bench/export.py`); no
+checksum of a store can replace it, since only the manifest says what was exported.
+"""
 
 from __future__ import annotations
 

@@ -8,10 +8,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from trainwright.checkpoints import ExportOptions, ExportResult, export_run
+from trainwright.checkpoints.export_run import export_run
 from trainwright.checkpoints.exported import open_export
 from trainwright.checkpoints.manifest import USAGE
 from trainwright.checkpoints.merged.merged_export import export_merged, is_adapter
+from trainwright.checkpoints.publish import ExportOptions, ExportResult
 from trainwright.checkpoints.registries.export_facts import read_facts
 from trainwright.checkpoints.registries.model_card import export_page
 from trainwright.steps.requests import StepRun

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.registries import Registration
-from trainwright.checkpoints.registries.registration import Registry
+from trainwright.checkpoints.registries.registration import Registration, Registry
 from trainwright.checkpoints.registries.target import RegistryTarget
 from trainwright.steps import register_program
 from trainwright.steps.requests import RegisterModel

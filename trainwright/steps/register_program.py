@@ -6,7 +6,8 @@ from dataclasses import asdict
 from typing import Any
 
 from trainwright.checkpoints.errors import CheckpointError
-from trainwright.checkpoints.registries import Registration, RegistrationOptions, register_export
+from trainwright.checkpoints.registries.register import register_export
+from trainwright.checkpoints.registries.registration import Registration, RegistrationOptions
 from trainwright.evaluation.loss_curve import loss_curve_svg
 from trainwright.storage.errors import StorageError
 from trainwright.storage.progress_log import log_progress

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from trainwright.checkpoints import ExportOptions, Metric
 from trainwright.checkpoints.errors import DivergedCheckpoint, NoCheckpoint
+from trainwright.checkpoints.pointers import Metric
+from trainwright.checkpoints.publish import ExportOptions
 from trainwright.initializers import DatasetOptions
 from trainwright.initializers.data_report.pages import html_page, markdown_page
 from trainwright.initializers.report_options import ReportOptions

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from hub_upload_server import HubUploadServer
 
-from trainwright.checkpoints import export_checkpoint
-from trainwright.checkpoints.publish import ExportOptions
+from trainwright.checkpoints.publish import ExportOptions, export_checkpoint
 from trainwright.storage.uri import StorageUri
 
 ORIGIN = {"dataset": f"sha256:{'d' * 64}", "model": f"sha256:{'e' * 64}"}

@@ -10,7 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
 
-from trainwright.checkpoints import CheckpointError, Manifest
+from trainwright.checkpoints.errors import CheckpointError
+from trainwright.checkpoints.manifest import Manifest
 from trainwright.cli.errors import BAD_INPUT, fail
 from trainwright.cli.output import ViewFormat, print_lines, print_object
 from trainwright.storage import BadUri, StorageError

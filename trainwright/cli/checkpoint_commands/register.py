@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from trainwright.checkpoints.registries import RegistrationOptions, register_export
+from trainwright.checkpoints.registries.register import register_export
+from trainwright.checkpoints.registries.registration import RegistrationOptions
 from trainwright.cli.checkpoint_commands.places import path_as_uri
 from trainwright.cli.checkpoint_commands.presentation import Output, byte_progress, errors_exit, show
 from trainwright.cli.output import ViewFormat

@@ -7,8 +7,8 @@ import threading
 import types
 from pathlib import Path
 
-from trainwright.checkpoints import ExportOptions, ExportResult
 from trainwright.checkpoints.prune import Retention
+from trainwright.checkpoints.publish import ExportOptions, ExportResult
 from trainwright.checkpoints.watch import Watch
 from trainwright.cli.errors import fail
 from trainwright.cli.output import print_lines
