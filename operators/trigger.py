@@ -20,7 +20,7 @@ from trainwright.api.errors import ApiError
 from trainwright.api.kinds import TRAINJOB
 from trainwright.cluster import NoCluster
 from trainwright.cluster.protocol import Cluster
-from trainwright.cluster.shared_watch import SharedWatches, Subscription
+from trainwright.cluster.shared_watch import SharedWatches, Subscription, Watched
 from trainwright.jobs import Deadlines, TrainJobDeleted
 from trainwright.jobs.diagnosis.errors import CannotStart, NodeLost, TooManyRestarts
 from trainwright.jobs.state.trim_trainjob import trim_trainjob
@@ -197,7 +197,7 @@ class TrainJobTrigger(BaseTrigger):
         seen, loop = _LatestValue(), asyncio.get_running_loop()
         hook, key = TrainwrightHook(self.conn_id, self.submission_mode), (self.conn_id, self.submission_mode)
         connect = partial(hook.connect, await hook.recent_settings())
-        subscribe = partial(_watches.subscribe, key, connect, TRAINJOB, self.namespace, self.name, seen.put)
+        subscribe = partial(_watches.subscribe, key, connect, Watched(TRAINJOB, self.namespace), self.name, seen.put)
         subscription = loop.run_in_executor(threads, subscribe)
         try:
             self._follower = follower = await asyncio.shield(subscription)

@@ -13,7 +13,7 @@ from support.waiting import eventually
 
 from trainwright.api.errors import ServiceUnavailable
 from trainwright.api.kinds import CONFIG_MAP
-from trainwright.cluster.shared_watch import SharedWatches
+from trainwright.cluster.shared_watch import SharedWatches, Watched
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -49,7 +49,7 @@ def follow(watches: SharedWatches, cluster: Counting, name: str) -> tuple[Any, l
     def told(event: str, obj: dict[str, Any]) -> None:
         heard.append("gone" if event == "DELETED" else obj["data"]["v"])
 
-    return watches.subscribe("c", cluster.connect, CONFIG_MAP, "default", name, told), heard
+    return watches.subscribe("c", cluster.connect, Watched(CONFIG_MAP, "default"), name, told), heard
 
 
 def test_all_share_one_list_and_each_hears_of_its_own() -> None:
@@ -89,7 +89,7 @@ def test_what_connecting_raises_is_raised_and_the_next_follower_tries_again() ->
         raise ServiceUnavailable("down")
 
     with pytest.raises(ServiceUnavailable, match="down"):
-        watches.subscribe("c", refuse, CONFIG_MAP, "default", "a", lambda *_: None)
+        watches.subscribe("c", refuse, Watched(CONFIG_MAP, "default"), "a", lambda *_: None)
     follow(watches, cluster, "a")
     assert cluster.made == 1
 

@@ -10,7 +10,7 @@ from support.waiting import eventually
 
 from trainwright.api.errors import Forbidden, ServiceUnavailable
 from trainwright.api.kinds import JOBSET, POD, TRAINJOB
-from trainwright.api.objects import name_of
+from trainwright.api.objects import name_of, uid_of
 from trainwright.controlplane.apiserver.storage.store import Store
 from trainwright.controlplane.apiserver.verbs.resource_server import ResourceServer
 from trainwright.controlplane.embedded import EmbeddedCluster
@@ -82,8 +82,10 @@ def test_looks_at_many_jobs_are_one_list_and_one_watch(cluster: Counting) -> Non
     for view in views.values():
         view.close()
         view.close()
-    assert watched._watches == {}
-    assert views["job-0"].source.reflector.stop.is_set()
+    again = watched.open("c", cluster, "default", "job-0")
+    assert names_of(again, "job-0") == ["job-0-data-0", "job-0-node-0"]
+    assert cluster.asked == {"list": 2, "watch": 2}, "the last view has ended the watch, and a later one begins another"
+    again.close()
 
 
 def test_a_pod_that_is_deleted_between_two_looks_is_seen_once_as_it_was_last(cluster: Counting) -> None:
@@ -95,14 +97,30 @@ def test_a_pod_that_is_deleted_between_two_looks_is_seen_once_as_it_was_last(clu
     cluster.patch(POD, "failing", {"status": status}, "default", subresource="status")
     cluster.delete(POD, "failing", "default", grace_period_seconds=0)
     cluster.add("job", "next")
-    eventually(lambda: any(name_of(pod) == "next" for pod in view.source._pods.get("job", {}).values()))
-    assert names_of(view, "job") == ["next"], "what is gone holds nothing up"
+    eventually(lambda: names_of(view, "job") == ["next"])
     observer = PodObserver(view, {"metadata": {"name": "job", "namespace": "default"}})
     assert [name_of(pod) for pod in observer.observe()] == ["next"]
     seen = {name_of(seen.pod): seen.pod for seen in observer.history.pods()}
     assert set(seen) == {"failing", "next"}
     assert seen["failing"]["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 3
     assert view.take_gone() == ()
+    view.close()
+
+
+def test_a_pod_that_was_replaced_under_its_name_between_two_lists_is_gone(
+    cluster: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainwright.cluster.reflector.POLL_SECONDS", 0.01)
+    cluster.refused["watch"] = Forbidden("watch is not allowed")
+    cluster.add("job", "own")
+    view = WatchedPods().open("c", cluster, "default", "job")
+    (first,) = pods_of(view, {"metadata": {"name": "job", "namespace": "default"}}, "")
+    cluster.refused["list"] = ServiceUnavailable("starting")
+    cluster.delete(POD, "own", "default", grace_period_seconds=0)
+    cluster.add("job", "own")
+    del cluster.refused["list"]
+    eventually(lambda: [uid_of(pod) for pod in view.take_gone()] == [uid_of(first)])
+    assert names_of(view, "job") == ["own"]
     view.close()
 
 

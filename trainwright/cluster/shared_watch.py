@@ -10,22 +10,35 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 from trainwright.api.kinds import Kind
-from trainwright.api.objects import Obj, name_of, namespace_of
+from trainwright.api.objects import Obj, name_of
 from trainwright.cluster.protocol import Cluster
-from trainwright.cluster.reflector import Reflector
+from trainwright.cluster.reflector import CONNECTION_SECONDS, Reflector
 from trainwright.cluster.transforming_lister import TransformingLister
 
 OnChange = Callable[[str, Obj], None]
 """`(ADDED | MODIFIED | DELETED, object)`. Called in the watch's thread, under its lock: must be quick and must not raise."""
 
 
+@dataclass(frozen=True)
+class Watched:
+    """What a watch lists: the objects of a namespace, or those that the selectors choose.
+
+    `connection_seconds`: a watch may outlive its last subscription by so long.
+    """
+
+    kind: Kind
+    namespace: str
+    label_selector: str = ""
+    field_selector: str = ""
+    connection_seconds: int = CONNECTION_SECONDS
+
+
 @dataclass(frozen=True, eq=False, slots=True)
 class Subscription:
-    """A subscription to one object."""
+    """A subscription to one object, or to a group of them."""
 
     watch: _Watch
-    namespace: str
-    name: str
+    group: str
     on_change: OnChange
 
     @property
@@ -38,34 +51,34 @@ class Subscription:
         return self.watch.cluster
 
     def is_absent(self) -> bool:
-        """Whether the object is known not to exist."""
-        return self.reflector.synced.is_set() and (self.namespace, self.name) not in self.reflector.known
+        """Whether the object, or the whole group, is known not to exist."""
+        return self.reflector.synced.is_set() and not self.watch.known.get(self.group)
 
 
 class SharedWatches:
     """The watches of a process. `key` identifies a cluster, for instance by the name of a connection.
 
-    `transform` trims each object before it is stored and published, to bound memory.
+    `transform` trims each object before it is stored and published, to bound memory. `group_of` an object is what it is subscribed
+    to by: its name.
     """
 
-    def __init__(self, transform: Callable[[Obj], Obj] = lambda obj: obj) -> None:
-        self._transform = transform
+    def __init__(self, transform: Callable[[Obj], Obj] = lambda obj: obj, group_of: Callable[[Obj], str] = name_of) -> None:
+        self._transform, self._group_of = transform, group_of
         self._watches: dict[Hashable, _Watch] = {}
         self._lock = threading.Lock()
 
     def subscribe(
-        self, key: Hashable, connect: Callable[[], Cluster], kind: Kind, namespace: str, name: str, on_change: OnChange
+        self, key: Hashable, connect: Callable[[], Cluster], watched: Watched, group: str, on_change: OnChange
     ) -> Subscription:
-        """Subscribe to one object until `unsubscribe`. `on_change` gets its current state once known, then every change.
+        """Subscribe to a group until `unsubscribe`. `on_change` gets the current state of its objects once known, then every change.
 
-        `connect` is called for the first subscription of a cluster, kind and namespace; its errors are raised here.
+        `connect` is called for the first subscription of a cluster to what is watched; its errors are raised here.
         """
         with self._lock:
-            watch_key = (key, kind.plural, namespace)
-            watch = self._watches.get(watch_key)
+            watch = self._watches.get((key, watched))
             if watch is None:
-                watch = self._watches[watch_key] = _Watch(connect(), kind, namespace, self._transform)
-            subscription = Subscription(watch, namespace, name, on_change)
+                watch = self._watches[key, watched] = _Watch(connect(), watched, self._transform, self._group_of)
+            subscription = Subscription(watch, group, on_change)
             watch.add(subscription)
         return subscription
 
@@ -79,36 +92,53 @@ class SharedWatches:
 
 
 class _Watch:
-    """One reflector and its subscriptions."""
+    """One reflector and its subscriptions. `known` are the objects by group and name."""
 
-    def __init__(self, cluster: Cluster, kind: Kind, namespace: str, transform: Callable[[Obj], Obj]):
-        self.cluster = cluster
-        self.reflector = Reflector(TransformingLister(cluster, transform), kind, namespace, handler=self._notify)
-        self._subscriptions: dict[tuple[str, str], set[Subscription]] = {}
+    def __init__(
+        self, cluster: Cluster, watched: Watched, transform: Callable[[Obj], Obj], group_of: Callable[[Obj], str]
+    ) -> None:
+        self.cluster, self._group_of = cluster, group_of
+        self.known: dict[str, dict[str, Obj]] = {}
+        self.reflector = Reflector(
+            TransformingLister(cluster, transform),
+            watched.kind,
+            watched.namespace,
+            handler=self._notify,
+            label_selector=watched.label_selector,
+            field_selector=watched.field_selector,
+            connection_seconds=watched.connection_seconds,
+        )
+        self._subscriptions: dict[str, set[Subscription]] = {}
         self._lock = threading.Lock()
         self.reflector.start()
 
     def add(self, subscription: Subscription) -> None:
         """Add a subscription. Takes the lock of change notifications, so that no older state is published after a newer one."""
         with self._lock:
-            self._subscriptions.setdefault((subscription.namespace, subscription.name), set()).add(subscription)
-            known = self.reflector.known.get((subscription.namespace, subscription.name))
-            if known is not None:
-                subscription.on_change("ADDED", known)
+            self._subscriptions.setdefault(subscription.group, set()).add(subscription)
+            for obj in self.known.get(subscription.group, {}).values():
+                subscription.on_change("ADDED", obj)
 
     def remove(self, subscription: Subscription) -> bool:
         """Remove a subscription; returns whether it was the last, which stops the reflector."""
         with self._lock:
-            key = (subscription.namespace, subscription.name)
-            if subscriptions := self._subscriptions.get(key):
+            if subscriptions := self._subscriptions.get(subscription.group):
                 subscriptions.discard(subscription)
                 if not subscriptions:
-                    del self._subscriptions[key]
+                    del self._subscriptions[subscription.group]
             if not self._subscriptions:
                 self.reflector.stop.set()
             return not self._subscriptions
 
     def _notify(self, event: str, obj: Obj) -> None:
+        group, name = self._group_of(obj), name_of(obj)
         with self._lock:
-            for subscription in tuple(self._subscriptions.get((namespace_of(obj), name_of(obj)), ())):
+            objects = self.known.setdefault(group, {})
+            if event == "DELETED":
+                objects.pop(name, None)
+            else:
+                objects[name] = obj
+            if not objects:
+                del self.known[group]
+            for subscription in tuple(self._subscriptions.get(group, ())):
                 subscription.on_change(event, obj)

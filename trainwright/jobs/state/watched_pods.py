@@ -14,12 +14,12 @@ from typing import Unpack
 
 from trainwright.api import names
 from trainwright.api.kinds import POD, Kind
-from trainwright.api.objects import Obj, labels_of, uid_of
+from trainwright.api.objects import Obj, labels_of, name_of, uid_of
 from trainwright.cluster.delegating import DelegatingCluster
 from trainwright.cluster.options import ListOptions
 from trainwright.cluster.protocol import Cluster, Listing
-from trainwright.cluster.reflector import CONNECTION_SECONDS, Reflector
-from trainwright.cluster.transforming_lister import TransformingLister
+from trainwright.cluster.reflector import CONNECTION_SECONDS
+from trainwright.cluster.shared_watch import SharedWatches, Watched
 
 _FIRST_LIST_SECONDS = 5.0
 """How long a look waits for the first list before it lists the pods itself."""
@@ -48,8 +48,7 @@ class WatchedPods:
     """The watches of a process. `key` identifies a cluster, for instance by the name of a connection. Thread-safe."""
 
     def __init__(self) -> None:
-        self._watches: dict[Hashable, _Watch] = {}
-        self._lock = threading.Lock()
+        self.watches = SharedWatches(trim_pod, _job_of)
 
     def open(
         self,
@@ -66,116 +65,71 @@ class WatchedPods:
         `alone` watches the pods of this job only, for a process that waits for no other one of the namespace. The watch may outlive
         its last view by `seconds`.
         """
-        place = (key, namespace, name if alone else "")
-        with self._lock:
-            watch = self._watches.get(place)
-            if watch is None:
-                watch = self._watches[place] = _Watch(cluster, namespace, name if alone else "", seconds)
-            view = PodsOfJob(self, place, watch, cluster, namespace, name)
-            watch.add(view)
-        return view
-
-    def close(self, view: PodsOfJob) -> None:
-        """End a view; the last one of a namespace stops its watch."""
-        with self._lock:
-            view.source.remove(view)
-            if not view.source.views and self._watches.get(view.key) is view.source:
-                del self._watches[view.key]
-                view.source.reflector.stop.set()
+        selector = f"{names.JOBSET_NAME_LABEL}={name}" if alone else names.JOBSET_NAME_LABEL
+        watched = Watched(POD, namespace, label_selector=selector, connection_seconds=seconds)
+        return PodsOfJob(self.watches, key, cluster, watched, name)
 
 
 class PodsOfJob(DelegatingCluster):
     """A cluster on which the pods of one job are those that the watch knows."""
 
-    def __init__(
-        self, pods: WatchedPods, key: tuple[Hashable, str, str], source: _Watch, cluster: Cluster, namespace: str, name: str
-    ):
+    def __init__(self, watches: SharedWatches, key: Hashable, cluster: Cluster, watched: Watched, name: str):
         super().__init__(cluster)
-        self.key, self.source, self.name = key, source, name
-        self._pods, self._namespace, self._is_open = pods, namespace, True
-        self.gone: deque[Obj] = deque(maxlen=_MAX_GONE)
-        """Pods of the job that were deleted since the last call of `take_gone`."""
+        self._watches, self._namespace, self._name = watches, watched.namespace, name
+        self._lock = threading.Lock()
+        self._pods: dict[str, Obj] = {}
+        self._gone: deque[Obj] = deque(maxlen=_MAX_GONE)
+        self._subscription = watches.subscribe(key, lambda: cluster, watched, name, self._note)
 
     def list(self, kind: Kind, namespace: str | None = None, **options: Unpack[ListOptions]) -> Listing:
         """List; pods of the job from the watch."""
         step = self._step(options.get("label_selector", "")) if kind == POD and namespace == self._namespace else None
-        if step is None or options.get("field_selector"):
+        if step is None or options.get("field_selector") or not self._is_current():
             return self._cluster.list(kind, namespace, **options)
-        known = self.source.pods_of(self.name)
-        if known is None:
-            return self._cluster.list(kind, namespace, **options)
+        with self._lock:
+            known = tuple(self._pods.values())
         return Listing([pod for pod in known if not step or labels_of(pod).get(names.REPLICATED_JOB_LABEL) == step], "")
 
     def take_gone(self) -> tuple[Obj, ...]:
         """Return the pods of the job that were deleted since the last call, as they were last seen."""
-        return self.source.take_gone(self)
+        with self._lock:
+            gone = tuple(self._gone)
+            self._gone.clear()
+        return gone
 
     def close(self) -> None:
         """End the view. Idempotent."""
-        if self._is_open:
-            self._is_open = False
-            self._pods.close(self)
+        self._watches.unsubscribe(self._subscription)
 
     def _step(self, selector: str) -> str | None:
         """Return the step that a selector of the job's pods names, "" for all steps; None for another selector."""
         wanted = dict(part.split("=", 1) for part in selector.split(",") if "=" in part and "!" not in part)
-        if len(wanted) != len(selector.split(",")) or wanted.pop(names.JOBSET_NAME_LABEL, "") != self.name:
+        if len(wanted) != len(selector.split(",")) or wanted.pop(names.JOBSET_NAME_LABEL, "") != self._name:
             return None
         step = wanted.pop(names.REPLICATED_JOB_LABEL, "")
         return None if wanted else step
 
-
-class _Watch:
-    """One reflector, with the pods by job. `views` are those of each awaited job."""
-
-    def __init__(self, cluster: Cluster, namespace: str, name: str, seconds: int):
-        self.views: dict[str, set[PodsOfJob]] = {}
-        self._pods: dict[str, dict[str, Obj]] = {}
-        self._lock = threading.Lock()
-        lister = TransformingLister(cluster, trim_pod)
-        selector = f"{names.JOBSET_NAME_LABEL}={name}" if name else names.JOBSET_NAME_LABEL
-        self.reflector = Reflector(
-            lister, POD, namespace, handler=self._note, label_selector=selector, connection_seconds=seconds
-        )
-        self.reflector.start()
-
-    def pods_of(self, name: str) -> list[Obj] | None:
-        """Return the pods of a job; None while the pods cannot be read."""
-        deadline = time.monotonic() + _FIRST_LIST_SECONDS
-        while not self.reflector.synced.wait(_LOOK_SECONDS):
-            if self.reflector.failure is not None or time.monotonic() > deadline:
-                return None
-        if self.reflector.failure is not None:
-            return None
-        with self._lock:
-            return list((self._pods.get(name) or {}).values())
-
-    def take_gone(self, view: PodsOfJob) -> tuple[Obj, ...]:
-        """Return the pods of a job that are gone, once for each view."""
-        with self._lock:
-            gone = tuple(view.gone)
-            view.gone.clear()
-        return gone
-
-    def add(self, view: PodsOfJob) -> None:
-        with self._lock:
-            self.views.setdefault(view.name, set()).add(view)
-
-    def remove(self, view: PodsOfJob) -> None:
-        with self._lock:
-            self.views[view.name].discard(view)
-            if not self.views[view.name]:
-                del self.views[view.name]
+    def _is_current(self) -> bool:
+        """Whether the watch knows the pods; False while they cannot be read."""
+        reflector, deadline = self._subscription.reflector, time.monotonic() + _FIRST_LIST_SECONDS
+        while not reflector.synced.wait(_LOOK_SECONDS):
+            if reflector.failure is not None or time.monotonic() > deadline:
+                return False
+        return reflector.failure is None
 
     def _note(self, event: str, pod: Obj) -> None:
-        name = labels_of(pod).get(names.JOBSET_NAME_LABEL, "")
         with self._lock:
-            if event != "DELETED":
-                self._pods.setdefault(name, {})[uid_of(pod)] = pod
+            earlier = self._pods.get(name_of(pod))
+            if event == "DELETED":
+                self._pods.pop(name_of(pod), None)
+                self._gone.append(pod)
                 return
-            pods = self._pods.get(name) or {}
-            pods.pop(uid_of(pod), None)
-            if not pods:
-                self._pods.pop(name, None)
-            for view in self.views.get(name, ()):
-                view.gone.append(pod)
+            if earlier is not None and uid_of(earlier) != uid_of(
+                pod
+            ):  # another pod of this name: the end of the first was missed
+                self._gone.append(earlier)
+            self._pods[name_of(pod)] = pod
+
+
+def _job_of(pod: Obj) -> str:
+    return labels_of(pod).get(names.JOBSET_NAME_LABEL, "")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from typing import Protocol
+from dataclasses import replace
 
 from trainwright.api.errors import ApiError, Forbidden, Unauthorized
 from trainwright.api.kinds import TRAINJOB
@@ -18,7 +18,7 @@ from trainwright.api.objects import Obj, name_of, namespace_of
 from trainwright.cluster.protocol import Cluster
 from trainwright.cluster.reflector import Reflector
 from trainwright.cluster.server_restart import PASSING_SECONDS
-from trainwright.cluster.shared_watch import SharedWatches, Subscription
+from trainwright.cluster.shared_watch import SharedWatches, Subscription, Watched
 from trainwright.jobs.state.watched_pods import PodsOfJob, WatchedPods
 
 CLUSTER_LOST_SECONDS = 1800
@@ -52,55 +52,6 @@ class LatestValue:
             return change
 
 
-class _Source(Protocol):
-    """A source of changes."""
-
-    @property
-    def reflector(self) -> Reflector: ...
-
-    def is_absent(self) -> bool: ...
-
-    def close(self) -> None: ...
-
-
-class _SingleWatch:
-    """A watch of one job."""
-
-    def __init__(self, cluster: Cluster, trainjob: Obj, changes: LatestValue, connection_seconds: int):
-        self._stop = threading.Event()
-        self.reflector = Reflector(
-            cluster,
-            TRAINJOB,
-            namespace_of(trainjob),
-            handler=changes.put,
-            field_selector=f"metadata.name={name_of(trainjob)}",
-            stop=self._stop,
-            connection_seconds=connection_seconds,
-        )
-        self.reflector.start()
-
-    def is_absent(self) -> bool:
-        return self.reflector.synced.is_set() and not self.reflector.known
-
-    def close(self) -> None:
-        self._stop.set()
-
-
-class _SharedWatch:
-    """A subscription to the shared watch of the namespace."""
-
-    def __init__(self, cluster: Cluster, trainjob: Obj, changes: LatestValue):
-        key = (TRAINJOB, namespace_of(trainjob), name_of(trainjob))
-        self._subscription: Subscription = _shared.subscribe(id(cluster), lambda: cluster, *key, changes.put)
-        self.reflector = self._subscription.reflector
-
-    def is_absent(self) -> bool:
-        return self._subscription.is_absent()
-
-    def close(self) -> None:
-        _shared.unsubscribe(self._subscription)
-
-
 class JobWatch:
     """A context manager that provides the changes of one job. A watch of it alone outlives the block by `connection_seconds`."""
 
@@ -108,21 +59,22 @@ class JobWatch:
         self._cluster, self._trainjob, self._changes = cluster, trainjob, LatestValue()
         self._connection_seconds = connection_seconds
         self._key = (id(cluster), namespace_of(trainjob))
-        self._source: _Source
+        self._subscription: Subscription
+        self._is_shared = False
         self.cluster: PodsOfJob
         """The cluster, on which the pods of the job are those that a watch knows."""
 
     def __enter__(self) -> JobWatch:
         with _lock:
             _waiting[self._key] += 1
-            is_shared = _waiting[self._key] > 1
-        self._source = _SharedWatch(self._cluster, self._trainjob, self._changes) if is_shared else self._watch_alone()
+            self._is_shared = _waiting[self._key] > 1
+        self._subscribe()
         place = (self._cluster, namespace_of(self._trainjob), name_of(self._trainjob))
-        self.cluster = _pods.open(id(self._cluster), *place, alone=not is_shared, seconds=self._connection_seconds)
+        self.cluster = _pods.open(id(self._cluster), *place, alone=not self._is_shared, seconds=self._connection_seconds)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._source.close()
+        _shared.unsubscribe(self._subscription)
         self.cluster.close()
         with _lock:
             _waiting[self._key] -= 1
@@ -138,19 +90,24 @@ class JobWatch:
 
     def is_absent(self) -> bool:
         """Whether the watch does not contain the job; a shared watch may not contain it yet."""
-        return self._source.is_absent()
+        return self._subscription.is_absent()
 
     def _check(self) -> None:
         try:
-            check_reachable(self._source.reflector, self._trainjob)
+            check_reachable(self._subscription.reflector, self._trainjob)
         except Forbidden:
-            if isinstance(self._source, _SingleWatch):
+            if not self._is_shared:
                 raise
-            self._source.close()  # without permission to watch the namespace, watching one name may be allowed
-            self._source = self._watch_alone()
+            _shared.unsubscribe(self._subscription)  # without permission to watch the namespace, watching one name may be allowed
+            self._is_shared = False
+            self._subscribe()
 
-    def _watch_alone(self) -> _SingleWatch:
-        return _SingleWatch(self._cluster, self._trainjob, self._changes, self._connection_seconds)
+    def _subscribe(self) -> None:
+        name, seconds = name_of(self._trainjob), self._connection_seconds
+        watched = Watched(TRAINJOB, namespace_of(self._trainjob))
+        if not self._is_shared:
+            watched = replace(watched, field_selector=f"metadata.name={name}", connection_seconds=seconds)
+        self._subscription = _shared.subscribe(id(self._cluster), lambda: self._cluster, watched, name, self._changes.put)
 
 
 def check_reachable(reflector: Reflector, trainjob: Obj) -> None:
