@@ -9,15 +9,15 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from trainwright.api import names
 from trainwright.api.errors import ApiError
 from trainwright.api.kinds import POD, TRAINJOB
+from trainwright.checkpoints.history.metrics_file import STEP
+from trainwright.evaluation.metric_history import MetricHistory
 from trainwright.jobs.logs.container_log import ContainerLog
 from trainwright.jobs.logs.log_metrics import parse_progress
 from trainwright.jobs.wait.job_events import Metrics
-from trainwright.jobs.wait.metric_changes import MetricChanges
 from trainwright.ui.call import Call, Json
 from trainwright.ui.logs.log_containers import LogContainer, log_containers
 from trainwright.ui.logs.log_lines import CATCH_UP_LINES, shown
@@ -25,7 +25,7 @@ from trainwright.ui.models.series import series_of
 
 _SECONDS = 1.0
 """The time for one answer: the next one continues."""
-_MAX_LINE, _MAX_ENTRIES, _MAX_KNOWN = 16 * 1024, 50_000, 64
+_MAX_LINE, _MAX_KNOWN = 16 * 1024, 64
 _LAUNCHER = "launcher"
 
 
@@ -38,8 +38,7 @@ class _Parsed:
 
     log: ContainerLog
     values: dict[str, str] = field(default_factory=dict)
-    changes: MetricChanges = field(default_factory=MetricChanges)
-    entries: list[dict[str, Any]] = field(default_factory=list)
+    history: MetricHistory = field(default_factory=MetricHistory)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -62,8 +61,7 @@ class LogHistories:
             parsed = self._parsed(call, container)
             with parsed.lock:
                 is_whole = self._read_on(parsed)
-                series = series_of(parsed.entries, "step")
-                axis = "report" if parsed.changes.is_counted else "step"
+                series, axis = series_of(parsed.history.entries, STEP), parsed.history.count
             if series:
                 notes = [] if is_whole else ["the log is still being read"]
                 return {"series": series, "axis": axis, "source": f"the log of {container['pod']}", "notes": notes, "folder": ""}
@@ -101,10 +99,7 @@ def _parse(parsed: _Parsed, line: str) -> None:
         return
     metrics = dict(found.metrics)
     parsed.values.update(metrics)
-    for step, numbers in parsed.changes.of((Metrics(tuple(parsed.values.items()), tuple(metrics)),)):
-        parsed.entries.append({**numbers, "step": step})
-    if len(parsed.entries) > _MAX_ENTRIES:
-        del parsed.entries[1:-1:2]
+    parsed.history((Metrics(tuple(parsed.values.items()), tuple(metrics)),))
 
 
 def _first_ranks(containers: list[LogContainer]) -> list[LogContainer]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainwright.checkpoints.formats.json_files import training_state
 from trainwright.checkpoints.history.event_history import event_history
-from trainwright.checkpoints.history.metrics_file import STEP, read_metrics
+from trainwright.checkpoints.history.metrics_file import METRICS, STEP, read_metrics
 from trainwright.workspace.layout import OUTPUT
 
 HISTORY = "log_history"
@@ -17,6 +17,19 @@ _MOST = 500
 _LOSSES = ("loss", "eval_loss")
 
 LogHistory = list[dict[str, Any]]
+
+
+class Logged(NamedTuple):
+    """A history from one place, which is called `source`; `counted` is the key of what its entries count."""
+
+    source: str
+    counted: str
+    entries: LogHistory
+
+    @property
+    def fullness(self) -> tuple[int, int]:
+        """Of the histories of a training, the one counts that has the most losses, then the most entries."""
+        return sum("loss" in entry for entry in self.entries), len(self.entries)
 
 
 def logged_in(state: dict[str, Any]) -> LogHistory:
@@ -28,14 +41,13 @@ def logged_in(state: dict[str, Any]) -> LogHistory:
 def history_beside(output: Path, checkpoint: Path) -> LogHistory:
     """Return the history of a training whose `checkpoint` has none itself; none if it has, or nothing was logged.
 
-    That is the one with the most losses: the metrics in the folder of the run, beside its `output`, or event files in that.
-    Raises OSError.
+    That is the fullest of the metrics in the folder of the run, beside its `output`, and the event files in that. Raises OSError.
     """
     if logged_in(training_state(checkpoint)):
         return []
     beside = read_metrics(output.parent) if output.name == OUTPUT else []
-    metrics = [entry for entry in beside if STEP in entry]
-    return max((metrics, event_history(output)), key=lambda entries: (sum("loss" in entry for entry in entries), len(entries)))
+    metrics = Logged(METRICS, STEP, [entry for entry in beside if STEP in entry])
+    return max(metrics, Logged("event files", STEP, event_history(output)), key=lambda logged: logged.fullness).entries
 
 
 def sampled(history: LogHistory) -> LogHistory:

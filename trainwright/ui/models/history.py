@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainwright.checkpoints.formats.folder_names import numbered_step
 from trainwright.checkpoints.hf_trainer import STATE
 from trainwright.checkpoints.history.event_history import event_history
 from trainwright.checkpoints.history.metrics_file import METRICS, REPORT, STEP, read_metrics
-from trainwright.checkpoints.history.training_history import LogHistory, logged_in
+from trainwright.checkpoints.history.training_history import Logged, LogHistory, logged_in
 from trainwright.storage.transfer import disk_errors
 from trainwright.ui.call import Json
 from trainwright.ui.models.run_files import read_json_inside
@@ -28,16 +28,6 @@ _MAX_KNOWN = 32
 _Signature = tuple[tuple[str, int, int], ...]
 
 
-class _Source(NamedTuple):
-    name: str
-    counted: str
-    entries: LogHistory
-
-    @property
-    def order(self) -> tuple[int, int]:
-        return sum("loss" in entry for entry in self.entries), len(self.entries)
-
-
 def read_history(workspace: Path, folder: str) -> Json:
     """Return the series of the training that writes to `folder`, `runs/NAME` or a folder below it.
 
@@ -49,17 +39,17 @@ def read_history(workspace: Path, folder: str) -> Json:
         metrics = read_metrics(place) if place.is_dir() else []
     count = REPORT if metrics and not any(STEP in entry for entry in metrics) else STEP
     sources = [
-        _Source("metrics.jsonl", count, [entry for entry in metrics if count in entry]),
-        _Source(STATE, STEP, _logged(workspace, folder)),
+        Logged(METRICS, count, [entry for entry in metrics if count in entry]),
+        Logged(STATE, STEP, _logged(workspace, folder)),
     ]
     notes: list[str] = []
     if not any("loss" in entry for source in sources for entry in source.entries):
-        sources.append(_Source("TensorBoard's event files", STEP, _events(place / OUTPUT, notes)))
-    best = max(sources, key=lambda source: source.order)
+        sources.append(Logged("TensorBoard's event files", STEP, _events(place / OUTPUT, notes)))
+    best = max(sources, key=lambda source: source.fullness)
     return {
         "series": series_of(best.entries, best.counted),
         "axis": best.counted,
-        "source": best.name if best.entries else "",
+        "source": best.source if best.entries else "",
         "notes": notes,
     }
 
